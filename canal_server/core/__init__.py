@@ -1,0 +1,1 @@
+"""Compiled values that decoder, buffer, sink and store share."""

@@ -1,0 +1,105 @@
+"""Every error that this package raises on purpose.
+
+::
+
+    CanalError
+    ├── ConfigError               a setting cannot be used; exit status 2
+    ├── SourceError               the MySQL side; retried with back-off
+    │   ├── ConnectionLost        the link broke or fell silent
+    │   ├── BinlogPurged          the wanted position is gone; needs a person
+    │   └── SourceRefused         rights, settings or a kind of server; needs a person
+    ├── DecodeError               an event that cannot be read; stops the instance
+    ├── TableMetaError            a table's columns cannot be known; stops the instance
+    ├── PositionError             no place to start from can be found
+    ├── MetaStoreError            stored cursors cannot be read or written
+    ├── StoreError                the event store refuses a request
+    │   └── EntryTooLarge         one row does not fit in a frame
+    ├── LeaseLost                 the right to run an instance may be gone
+    ├── ProtocolError             bytes of the other side that break the wire protocol
+    └── ClientError               answered to that client only, with a code
+
+Messages are lower case without a full stop; they name the object, the value and,
+where one is known, the remedy.
+"""
+
+from __future__ import annotations
+
+
+class CanalError(Exception):
+    """Root of all errors of this package."""
+
+
+class ConfigError(CanalError):
+    """One or several settings cannot be used.
+
+    `problems` holds one sentence each: file, key, value, remedy.
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class SourceError(CanalError):
+    """The MySQL server or the way to it failed; trying again may help."""
+
+    def __init__(self, message: str, *, errno: int | None = None) -> None:
+        super().__init__(message)
+        self.errno = errno  # MySQL's own number, if there is one
+
+
+class ConnectionLost(SourceError):  # noqa: N818  # the field's own term
+    """The connection to the source broke, or nothing came for too long."""
+
+
+class BinlogPurged(SourceError):  # noqa: N818
+    """The source no longer has the wanted position (error 1236)."""
+
+
+class SourceRefused(SourceError):  # noqa: N818
+    """The source refuses us, or its settings make capture impossible."""
+
+
+class DecodeError(CanalError):
+    """An event that cannot be decoded; `file` and `position` say where it begins."""
+
+    def __init__(self, message: str, *, file: str = "", position: int = 0) -> None:
+        super().__init__(f"{message} (event at {file}:{position})")
+        self.file = file
+        self.position = position
+
+
+class TableMetaError(CanalError):
+    """The columns that a table had at a position cannot be told for certain."""
+
+
+class PositionError(CanalError):
+    """No place in the binlog can be found to start from."""
+
+
+class MetaStoreError(CanalError):
+    """Stored subscriptions or cursors cannot be read or written."""
+
+
+class StoreError(CanalError):
+    """The event store refuses a request."""
+
+
+class EntryTooLarge(StoreError):  # noqa: N818
+    """One entry is larger than a frame of the protocol can be."""
+
+
+class LeaseLost(CanalError):  # noqa: N818
+    """This server may no longer have the right to run an instance."""
+
+
+class ProtocolError(CanalError):
+    """The other side sent bytes that are not of this protocol."""
+
+
+class ClientError(CanalError):
+    """A request that is refused; answered to its client with `code`."""
+
+    def __init__(self, message: str, *, code: int = 400) -> None:
+        super().__init__(message)
+        self.code = code

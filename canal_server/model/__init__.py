@@ -1,0 +1,1 @@
+"""Values that travel between the stages: frozen, slotted, without behaviour."""

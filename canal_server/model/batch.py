@@ -1,0 +1,26 @@
+"""What one get returned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from canal_server.model.positions import EntryPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Entries of the store, in its order, waiting for an ack.
+
+    `slices` hold the entries as repeated field 2 of `Messages` (`0x12`, length,
+    bytes), end to end over all slices. `count` and `size` count entries and bytes.
+    `ack` is the last entry in the batch from which a client may resume, if any.
+    """
+
+    first_sequence: int
+    last_sequence: int
+    slices: tuple[memoryview, ...]
+    count: int
+    size: int
+    start: EntryPosition
+    end: EntryPosition
+    ack: EntryPosition | None

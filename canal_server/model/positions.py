@@ -1,0 +1,132 @@
+"""Places in a binlog, and their JSON as canal stores it.
+
+Leaves out GTID sets (`canal_server.core.gtid`) and where positions are kept
+(`canal_server.position`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+FILE_NUMBER = re.compile(r"(\d+)$")
+
+
+def binlog_file_number(name: str) -> int:
+    """Return the number at the end of a binlog file's name, 0 if there is none.
+
+    Files are ordered by it: as text, 999999 would come after 1000000.
+    """
+    found = FILE_NUMBER.search(name)
+    return int(found[1]) if found else 0
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPosition:
+    """A place in the binlog of one server, as canal's clients and files know it.
+
+    `position` is the offset in bytes of the event's start, `timestamp` in ms.
+    """
+
+    journal_name: str | None = None
+    position: int | None = None
+    timestamp: int | None = None
+    server_id: int | None = None
+    gtid: str | None = None
+    included: bool = False
+
+    def order(self) -> tuple[int, int]:
+        """Return a key that sorts positions of one server."""
+        return binlog_file_number(self.journal_name or ""), self.position or 0
+
+    def __str__(self) -> str:
+        return f"{self.journal_name}:{self.position}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogIdentity:
+    """The server that a position belongs to."""
+
+    address: str  # host name or IP
+    port: int
+    slave_id: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """A position together with the server it belongs to."""
+
+    identity: LogIdentity
+    position: EntryPosition
+
+    def __str__(self) -> str:
+        return f"{self.identity.address}:{self.identity.port}/{self.position}"
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRange:
+    """What one batch covers; `ack` is where its cursor may go, if anywhere.
+
+    `end_sequence` is the store's sequence of the batch's last entry.
+    """
+
+    start: LogPosition
+    end: LogPosition
+    ack: LogPosition | None
+    end_sequence: int
+
+
+def entry_position_to_json(position: EntryPosition) -> dict[str, Any]:
+    """Return the JSON object of canal: keys in alphabetical order, no nulls."""
+    fields = {
+        "gtid": position.gtid,
+        "included": position.included,
+        "journalName": position.journal_name,
+        "position": position.position,
+        "serverId": position.server_id,
+        "timestamp": position.timestamp,
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def log_position_to_json(position: LogPosition) -> dict[str, Any]:
+    """Return the JSON object of canal; `postion` is misspelt there."""
+    return {
+        "identity": {
+            "slaveId": position.identity.slave_id,
+            "sourceAddress": {
+                "address": position.identity.address,
+                "port": position.identity.port,
+            },
+        },
+        "postion": entry_position_to_json(position.position),
+    }
+
+
+def entry_position_from_json(value: dict[str, Any]) -> EntryPosition:
+    """Read what `entry_position_to_json` wrote; unknown keys are ignored."""
+    return EntryPosition(
+        journal_name=value.get("journalName"),
+        position=value.get("position"),
+        timestamp=value.get("timestamp"),
+        server_id=value.get("serverId"),
+        gtid=value.get("gtid"),
+        included=bool(value.get("included", False)),
+    )
+
+
+def log_position_from_json(value: dict[str, Any]) -> LogPosition:
+    """Read what `log_position_to_json` or the Java server wrote.
+
+    Raises KeyError, TypeError or AttributeError when a part is missing or of
+    another kind.
+    """
+    identity = value["identity"]
+    source = identity["sourceAddress"]
+    return LogPosition(
+        LogIdentity(
+            str(source["address"]), int(source["port"]), int(identity.get("slaveId", -1))
+        ),
+        entry_position_from_json(value["postion"]),
+    )

@@ -1,0 +1,209 @@
+"""Protocols between the packages: contracts in prose, no code.
+
+Whoever implements one of these is tested by the contract suite of that port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from canal_server.core.blocks import Block
+    from canal_server.core.subjects import Names
+    from canal_server.lifecycle import Stop
+    from canal_server.model.batch import Batch
+    from canal_server.model.identity import ClientIdentity
+    from canal_server.model.positions import (
+        EntryPosition,
+        LogPosition,
+        PositionRange,
+    )
+    from canal_server.model.table import TableMeta
+
+    # Records first <= i < stop of a block.
+    Span = tuple[Block, int, int]
+
+# Tells whether a client (or the instance) wants entries with these table names.
+# Pure, bounded in time, and never raises.
+Accepts = Callable[["Names"], bool]
+
+
+class TableImages(Protocol):
+    """Columns of tables as of where the pump reads. Called by the pump's thread."""
+
+    def find(self, schema: str, table: str) -> TableMeta | None:
+        """Return the columns, None when the table is unknown to the server.
+
+        Raises SourceError when the server cannot be asked.
+        """
+
+    def refresh(self, schema: str, table: str) -> TableMeta | None:
+        """Look again at the source, past every cache; else as `find`."""
+
+    def apply(self, schema: str, ddl: str, position: EntryPosition) -> None:
+        """Take note of a DDL statement; durable when it returns."""
+
+
+class EventStore(Protocol):
+    """The ring of one instance's entries and a cursor per client.
+
+    `put`, `wake_getters` are the pump's; all others are called by the threads of
+    connections. Sequences count entries from 0 and only grow.
+    """
+
+    def put(self, spans: Sequence[Span], stop: Stop) -> bool:
+        """Append entries; waits for room until `stop`, false when stopped first.
+
+        A sequence longer than the ring is taken in parts.
+        """
+
+    def wake_getters(self) -> None:
+        """Say that the pump has nothing more at hand now: waiting gets may answer."""
+
+    def subscribe(
+        self, client_id: int, accepts: Accepts | None, after: EntryPosition | None
+    ) -> None:
+        """Give a client a cursor, or its cursor another filter (None: all entries).
+
+        A new cursor stands at the oldest entry that the ring holds; entries at or
+        before `after` are not given out (but a BEGIN at it is, and so is every
+        entry of a compressed transaction at it).
+        """
+
+    def unsubscribe(self, client_id: int) -> None:
+        """Forget a client's cursor; what only it held is freed."""
+
+    def get(
+        self,
+        client_id: int,
+        batch_size: int,
+        timeout_s: float | None,
+        peer_fd: int | None = None,
+    ) -> Batch | None:
+        """Take the next entries, None when there are none in time.
+
+        `timeout_s`: 0 does not wait, None waits without limit. Ends early with None
+        when the peer of the socket `peer_fd` closes; then no entry is taken.
+        Raises StoreError for a client without a cursor.
+        """
+
+    def ack(self, client_id: int, last_sequence: int) -> None:
+        """Free a client's entries up to and including this sequence."""
+
+    def rollback(self, client_id: int) -> None:
+        """Put a client's get sequence back to its ack sequence."""
+
+    def first_position(self, client_id: int) -> EntryPosition | None:
+        """Return the client's first unacked entry's position, or its last acked one.
+
+        None when the ring is empty and nothing was acked.
+        """
+
+    def close(self) -> None:
+        """Drop the content and end every waiting get and put."""
+
+
+class MetaManager(Protocol):
+    """Subscriptions, cursors and open batches of one server, by destination.
+
+    Thread-safe. Implementations differ in what outlives the process.
+    """
+
+    def start(self) -> None:
+        """Load what is stored. Raises MetaStoreError."""
+
+    def stop(self) -> None:
+        """Write what is not written yet and let go of files and threads."""
+
+    def subscribe(self, identity: ClientIdentity) -> None:
+        """Add the client or replace its filter."""
+
+    def unsubscribe(self, identity: ClientIdentity) -> None:
+        """Remove the client; its cursor and batches stay in memory."""
+
+    def has_subscribed(self, identity: ClientIdentity) -> bool:
+        """Tell whether the client is subscribed."""
+
+    def subscriptions(self, destination: str) -> list[ClientIdentity]:
+        """Return all clients of a destination, by client id."""
+
+    def cursor(self, identity: ClientIdentity) -> LogPosition | None:
+        """Return where the client has acked to."""
+
+    def update_cursor(self, identity: ClientIdentity, position: LogPosition) -> None:
+        """Move the client's cursor."""
+
+    def add_batch(self, identity: ClientIdentity, positions: PositionRange) -> int:
+        """Register a batch; returns its id: 1, 2, 3 … per client."""
+
+    def remove_batch(
+        self, identity: ClientIdentity, batch_id: int
+    ) -> PositionRange | None:
+        """Remove an open batch; None when the id is unknown.
+
+        Raises ClientError when it is not the smallest open id.
+        """
+
+    def batches(self, identity: ClientIdentity) -> dict[int, PositionRange]:
+        """Return the open batches, smallest id first."""
+
+    def clear_batches(self, identity: ClientIdentity) -> None:
+        """Forget all open batches."""
+
+
+class LogPositionManager(Protocol):
+    """Where the pump of a destination stands: one place to read and write."""
+
+    def latest(self, destination: str) -> LogPosition | None:
+        """Return the stored position, None when there is none."""
+
+    def persist(self, destination: str, position: LogPosition) -> None:
+        """Store a position; it is the end of a transaction or a DDL."""
+
+
+class RunningInstance(Protocol):
+    """One destination as the server sees it, while it runs here."""
+
+    @property
+    def destination(self) -> str:
+        """Return the destination's name."""
+
+    @property
+    def store(self) -> EventStore:
+        """Return the event store."""
+
+    @property
+    def meta(self) -> MetaManager:
+        """Return the meta manager."""
+
+    def log_position(self, position: EntryPosition) -> LogPosition:
+        """Return the position with the identity of the source it came from."""
+
+    def subscribed(self, identity: ClientIdentity) -> None:
+        """Give the client's cursor its filter and tell the pump what is wanted.
+
+        Called after the filter was checked by `check_filter`.
+        """
+
+    def check_filter(self, expression: str) -> None:
+        """Raise ClientError when the filter is not a regular expression."""
+
+    def unsubscribed(self, identity: ClientIdentity) -> None:
+        """Take the client's wishes back."""
+
+
+class Instances(Protocol):
+    """The destinations of this server."""
+
+    def is_configured(self, destination: str) -> bool:
+        """Tell whether the destination is one of ours."""
+
+    def running(self, destination: str) -> RunningInstance | None:
+        """Return the instance when it runs here."""
+
+    def start_lazy(self, destination: str) -> RunningInstance | None:
+        """Start a configured instance that waits for its first client.
+
+        Returns it when it then runs here, None when it does not.
+        """

@@ -1,0 +1,51 @@
+"""Build of the compiled core; everything else about the package is in pyproject.toml."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+# CANAL_SANITIZE=1 builds with AddressSanitizer and UBSan for the fuzzers.
+SANITIZE = os.environ.get("CANAL_SANITIZE") == "1"
+COMPILE_ARGS = (
+    ["-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"]
+    if SANITIZE
+    else ["-O3", "-g0"]
+)
+LINK_ARGS = ["-fsanitize=address,undefined"] if SANITIZE else []
+
+DIRECTIVES = {
+    "language_level": "3",
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+    "embedsignature": True,
+    "freethreading_compatible": False,
+}
+
+
+def extensions() -> list[Extension]:
+    """Find one extension per .pyx file below the package."""
+    root = Path(__file__).parent
+    return [
+        Extension(
+            ".".join(path.relative_to(root).with_suffix("").parts),
+            [str(path.relative_to(root))],
+            extra_compile_args=[*COMPILE_ARGS, "-Wno-unreachable-code"],
+            extra_link_args=LINK_ARGS,
+        )
+        for path in sorted((root / "canal_server").rglob("*.pyx"))
+    ]
+
+
+setup(
+    ext_modules=cythonize(
+        extensions(),
+        compiler_directives=DIRECTIVES,
+        nthreads=os.cpu_count() or 1,
+    )
+)

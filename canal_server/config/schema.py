@@ -1,0 +1,210 @@
+"""The settings of a server and its instances, with their defaults.
+
+Each stage receives its own section. Values are checked where they are read from
+files (`canal_server.config.load`); a section made by hand is taken as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class BatchMode(StrEnum):
+    """What fills a batch and the ring: bytes or entries."""
+
+    MEMSIZE = "MEMSIZE"
+    ITEMSIZE = "ITEMSIZE"
+
+
+class SslMode(StrEnum):
+    """How much TLS a connection to MySQL asks for."""
+
+    DISABLED = "DISABLED"
+    PREFERRED = "PREFERRED"
+    REQUIRED = "REQUIRED"
+    VERIFY_CA = "VERIFY_CA"
+    VERIFY_IDENTITY = "VERIFY_IDENTITY"
+
+
+class Wiring(StrEnum):
+    """Where subscriptions and cursors outlive the process."""
+
+    MEMORY = "memory"  # nowhere
+    FILE = "file"  # meta.dat in the data folder
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return (
+            f"[{self.host}]:{self.port}"
+            if ":" in self.host
+            else (f"{self.host}:{self.port}")
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """The TCP port for clients."""
+
+    ip: str = ""  # address to bind; empty: all
+    port: int = 11111  # 0: any free one
+    listen: bool = True  # false: no port is opened
+    user: str = ""  # empty: everybody may log in
+    passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(password)))
+    connections_max: int = 1000
+    frame_bytes_max: int = 1 * MIB  # of a request; replies are not limited by it
+    handshake_timeout_s: float = 30.0  # from accept to a successful log-in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostConfig:
+    """One MySQL server, and where in its binlog to begin when nothing is stored."""
+
+    address: HostPort | None = None
+    journal_name: str | None = None
+    position: int | None = None  # offset in bytes in that file
+    timestamp_ms: int | None = None
+    gtid: str | None = None
+    ssl_mode: SslMode = SslMode.DISABLED
+    ssl_ca: Path | None = None  # PEM; None: the certificates the system trusts
+    ssl_cert: Path | None = None  # PEM, shown to the server
+    ssl_key: Path | None = None  # PEM, without a pass phrase
+
+    @property
+    def has_start(self) -> bool:
+        """Tell whether a place to begin is configured."""
+        return bool(self.journal_name or self.timestamp_ms or self.gtid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectingConfig:
+    """The statement that tells whether the source lives."""
+
+    enable: bool = False
+    sql: str = ""
+    interval_s: float = 5.0  # also how often an idle source yields a heartbeat
+    retry_threshold: int = 3  # failures in a row that are borne
+    switch_to_standby: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceConfig:
+    """The MySQL side of an instance."""
+
+    master: HostConfig = HostConfig()
+    standby: HostConfig = HostConfig()
+    user: str = "retl"
+    password: str = field(default="retl", repr=False)
+    default_database: str = ""
+    connection_charset: str = "utf-8"  # a codec of Python
+    gtid_on: bool = False
+    slave_id: int = 0  # 0: one is chosen
+    so_timeout_s: float = 30.0  # to connect, and for the answer to a query
+    heartbeat_s: float = 15.0  # how often an idle source is asked to speak
+    silence_s: float = 25.0  # without a byte for so long, the connection is lost
+    receive_buffer_bytes: int = 16 * KIB
+    binlog_formats: tuple[str, ...] = ()  # those allowed; empty: any
+    binlog_images: tuple[str, ...] = ()  # those allowed; empty: any
+    fallback_interval_s: int = 60  # how far to go back on another server
+    auto_reset_latest: bool = False  # begin at the end when the position is purged
+    detecting: DetectingConfig = DetectingConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeConfig:
+    """How events become text."""
+
+    time_zone: str = ""  # IANA name that TIMESTAMP is shown in; empty: the process's
+    skip_unknown_events: bool = False  # false: such an event stops the instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterConfig:
+    """What an instance lets through; true drops, but for `druid_ddl`."""
+
+    regex: str = r".*\..*"  # for clients without a filter of their own
+    black_regex: str = ""  # never for anybody
+    field: str = ""  # schema.table:column/column,…
+    black_field: str = ""
+    druid_ddl: bool = True  # DDL is told apart by parsing, not by patterns
+    query_dcl: bool = False
+    query_dml: bool = False
+    query_ddl: bool = False
+    table_error: bool = False  # drop rows of unknown tables instead of stopping
+    rows: bool = False
+    transaction_entry: bool = False
+    dml_insert: bool = False
+    dml_update: bool = False
+    dml_delete: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferConfig:
+    """The transaction ring buffer."""
+
+    transaction_size: int = 1024  # entries; a power of two
+    memory_bytes_max: int = 8 * MIB  # a longer transaction goes on in parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """The event store."""
+
+    buffer_size: int = 16 * KIB  # entries; a power of two
+    memunit: int = KIB  # bytes; what a batch size and a slot count in MEMSIZE
+    batch_mode: BatchMode = BatchMode.MEMSIZE
+    raw_entry: bool = True  # an entry counts with its bytes, else its event's times 6
+    ddl_isolation: bool = False  # a DDL is alone in its batch
+    linger_ms: int = 5  # what a get with entries waits for more; 0: its time-out
+    block_bytes_max: int = 64 * MIB  # what blocks may really hold
+    pin_seconds: int = -1  # how long an absent client holds entries; -1: for ever
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionConfig:
+    """Where cursors are kept."""
+
+    wiring: Wiring = Wiring.FILE
+    data_dir: Path = Path("conf")  # one folder per destination in it
+    flush_period_ms: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceConfig:
+    """One destination."""
+
+    destination: str
+    lazy: bool = False  # starts with its first subscription
+    source: SourceConfig = SourceConfig()
+    decode: DecodeConfig = DecodeConfig()
+    filter: FilterConfig = FilterConfig()
+    buffer: BufferConfig = BufferConfig()
+    store: StoreConfig = StoreConfig()
+    position: PositionConfig = PositionConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonConfig:
+    """All that one process serves."""
+
+    conf_dir: Path
+    data_dir: Path  # holds the control socket
+    server: ServerConfig = ServerConfig()
+    instances: tuple[InstanceConfig, ...] = ()  # in the order they are configured
+    warnings: tuple[str, ...] = ()  # one line each, for the log
+
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        """Return the names of the instances, in their order."""
+        return tuple(instance.destination for instance in self.instances)

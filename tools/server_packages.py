@@ -1,0 +1,250 @@
+"""Programs of MySQL and MariaDB from Debian's packages, unpacked into a cache folder.
+
+No root, no service, nothing installed into the system: apt-get downloads and checks
+the packages and all that they depend on into folders of our own, and the programs run
+with their own C library, whatever the host's is. Leaves out starting servers
+(`servers`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PREPARE_SECONDS_MAX = 900.0  # downloading and unpacking one server
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+DEFAULT_MIRROR = "http://deb.debian.org/debian"
+
+
+class Unavailable(Exception):  # noqa: N818  # what a test skips with
+    """A server cannot be had here; the message says why and what would help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The server program of one flavour and the files that it needs.
+
+    `prefix` goes before every program of `root`: the tree's own dynamic loader.
+    """
+
+    flavour: str  # "mysql" or "mariadb"
+    root: Path
+    prefix: tuple[str, ...]
+    server: Path
+    plugins: Path
+    share: Path
+
+    def command(self) -> list[str]:
+        """Return the server's command with the options that name its files."""
+        return [
+            *self.prefix,
+            str(self.server),
+            "--no-defaults",
+            f"--basedir={self.root / 'usr'}",
+            f"--plugin-dir={self.plugins}",
+            f"--lc-messages-dir={self.share}",
+            f"--character-sets-dir={self.share / 'charsets'}",
+            "--secure-file-priv=",
+            *(["--user=root"] if os.getuid() == 0 else []),
+        ]
+
+    def tool(self, name: str) -> list[str]:
+        """Return the command of a tool that comes with the server, as mysqlbinlog.
+
+        Raises Unavailable when the packages do not hold it.
+        """
+        found = self.root / "usr/bin" / name
+        if not found.exists():
+            raise Unavailable(f"{self.flavour} comes without {name} in {self.root}")
+        return [*self.prefix, str(found)]
+
+
+def cache_folder() -> Path:
+    """Return the folder for unpacked servers: CANAL_SERVERS_DIR or below ~/.cache."""
+    named = os.environ.get("CANAL_SERVERS_DIR")
+    folder = Path(named) if named else Path.home() / ".cache/canal-server"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder.resolve()
+
+
+def find_programs(flavour: str) -> Programs:
+    """Return the programs of "mysql" or "mariadb", fetching them when necessary.
+
+    Takes seconds to minutes the first time. Raises Unavailable.
+    """
+    if flavour == "mariadb" and (installed := _installed_mariadb()):
+        return installed
+    tree = cache_folder() / flavour
+    with locked(cache_folder() / f".{flavour}.lock"):
+        if not tree.exists():
+            _unpack(flavour, tree)
+    return _programs_of_tree(flavour, tree)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file that other processes respect; it ends with the process."""
+    give_up_at = time.monotonic() + PREPARE_SECONDS_MAX
+    with path.open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > give_up_at:
+                    raise Unavailable(
+                        f"another process has held {path} for {PREPARE_SECONDS_MAX:g} s"
+                    ) from None
+                time.sleep(0.1)
+            else:
+                break
+        yield
+
+
+@contextlib.contextmanager
+def made_atomically(target: Path) -> Iterator[Path]:
+    """Give an empty folder that becomes `target` when the body succeeds.
+
+    Call it with the lock of that folder held: leftovers of a killed process are
+    removed.
+    """
+    for leftover in target.parent.glob(f".{target.name}-*.part"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    part = Path(
+        tempfile.mkdtemp(".part", f".{target.name}-", target.parent)  # mode 0700
+    )
+    try:
+        yield part
+        part.rename(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def run(command: Sequence[str], what: str, **options: object) -> str:
+    """Run a command to its end; returns its output.
+
+    Raises Unavailable with `what` and the end of the output when it fails.
+    """
+    try:
+        done = subprocess.run(  # type: ignore[call-overload]
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=PREPARE_SECONDS_MAX,
+            check=False,
+            **{"stdin": subprocess.DEVNULL} if "input" not in options else {},
+            **options,
+        )
+    except FileNotFoundError:
+        raise Unavailable(f"{what}: {command[0]} is not on this machine") from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{what} took more than {PREPARE_SECONDS_MAX:g} s") from None
+    if done.returncode:
+        raise Unavailable(
+            f"{what} failed with status {done.returncode}:\n{done.stdout[-2000:]}"
+        )
+    return str(done.stdout)
+
+
+def _installed_mariadb() -> Programs | None:
+    """Return the MariaDB that the host has installed, if it is complete."""
+    found = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin")
+    share = Path("/usr/share/mysql")
+    if not found or not list(share.glob("*_system_tables.sql")):
+        return None
+    plugins = Path("/usr/lib/mysql/plugin")
+    return Programs("mariadb", Path("/"), (), Path(found), plugins, share)
+
+
+def _programs_of_tree(flavour: str, tree: Path) -> Programs:
+    name = {"mysql": "mysqld", "mariadb": "mariadbd"}[flavour]
+    loaders = [*tree.glob("usr/lib/*/ld-linux-*"), *tree.glob("lib/*/ld-linux-*")]
+    server = tree / "usr/sbin" / name
+    if not loaders or not server.exists():
+        raise Unavailable(f"{tree} is not complete: remove it, it is fetched anew")
+    loader = loaders[0]
+    libraries = [f"{tree}/usr/lib/{loader.parent.name}", f"{loader.parent}",
+                 f"{tree}/usr/lib/mysql/private"]  # fmt: skip
+    return Programs(
+        flavour,
+        tree,
+        (str(loader), "--library-path", ":".join(libraries)),
+        server,
+        tree / "usr/lib/mysql/plugin",
+        tree / "usr/share/mysql",
+    )
+
+
+def _unpack(flavour: str, tree: Path) -> None:
+    """Download a server's packages with all that they need, and unpack them."""
+    if not KEYRING.exists():
+        raise Unavailable(
+            f"{flavour} is fetched from Debian's packages, but {KEYRING} is missing: "
+            "install debian-archive-keyring, or name a server by "
+            f"{flavour.upper()}_URL=mysql://user:password@host:port"
+        )
+    with made_atomically(tree) as part:
+        apt = part / "apt"
+        for folder in ("state/lists/partial", "cache/archives/partial"):
+            (apt / folder).mkdir(parents=True)
+        (apt / "state/status").touch()  # nothing counts as installed
+        suite = "sid" if flavour == "mysql" else _host_suite()
+        mirror = os.environ.get("CANAL_DEBIAN_MIRROR", DEFAULT_MIRROR)
+        (apt / "sources.list").write_text(
+            f"deb [signed-by={KEYRING}] {mirror} {suite} main\n"
+        )
+        apt_get = ["apt-get", "--quiet", "--yes", *_apt_options(apt)]
+        packages = [f"{flavour}-server-core", f"{flavour}-client-core"]
+        run([*apt_get, "update"], f"reading Debian's package lists for {flavour}")
+        run(
+            [*apt_get, "install", "--download-only", *packages],
+            f"downloading {' and '.join(packages)} of Debian {suite}",
+        )
+        for package in sorted((apt / "cache/archives").glob("*.deb")):
+            run(
+                ["dpkg-deb", "--extract", str(package), str(part)],
+                f"unpacking {package}",
+            )
+        shutil.rmtree(apt)
+        for needless in ("usr/share/doc", "usr/share/man", "usr/share/locale"):
+            shutil.rmtree(part / needless, ignore_errors=True)
+
+
+def _apt_options(apt: Path) -> list[str]:
+    """Return the options that keep apt-get inside a folder of ours."""
+    settings = {
+        "Dir::Etc::SourceList": apt / "sources.list",
+        "Dir::Etc::SourceParts": "/dev/null",
+        "Dir::Etc::Preferences": "/dev/null",
+        "Dir::Etc::PreferencesParts": "/dev/null",
+        "Dir::State": apt / "state",
+        "Dir::State::status": apt / "state/status",
+        "Dir::Cache": apt / "cache",
+        "APT::Sandbox::User": "",  # the folders are readable by their owner only
+        "APT::Install-Recommends": "false",
+        "Acquire::Languages": "none",
+        "Acquire::Retries": "3",
+    }
+    return [f"--option={key}={value}" for key, value in settings.items()]
+
+
+def _host_suite() -> str:
+    """Return the host's Debian release, else a release that has MariaDB 10.11."""
+    with contextlib.suppress(OSError):
+        lines = Path("/etc/os-release").read_text().splitlines()
+        release = dict(line.split("=", 1) for line in lines if "=" in line)
+        if release.get("ID") == "debian" and "VERSION_CODENAME" in release:
+            return release["VERSION_CODENAME"]
+    return "bookworm"

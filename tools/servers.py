@@ -1,0 +1,492 @@
+"""Private MySQL and MariaDB servers for tests, the demo and benchmarks.
+
+Each runs in a folder of its own on a free port of the loopback interface, never
+touches a server that already runs, and ends with the process that started it. As a
+command: `servers.py prepare [mysql|mariadb …]` fetches the programs, `servers.py run
+mysql` runs a server in the foreground. Leaves out where the programs come from
+(`server_packages`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import contextlib
+import fcntl
+import hashlib
+import os
+import queue
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pymysql
+import pymysql.cursors
+from server_packages import (
+    Programs,
+    Unavailable,
+    cache_folder,
+    find_programs,
+    locked,
+    made_atomically,
+    run,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 30.0
+START_TRIES_MAX = 5  # another process may take the port between choosing and using it
+LOG_TAIL_BYTES = 4000
+POLL_SECONDS = 0.03
+
+ADMIN = ("admin", "admin")  # may do everything; for whoever drives the server
+CANAL = ("canal", "canal")  # has the grants that the manual asks for, nothing more
+
+# A change here makes a new template: its name holds a digest of them.
+ACCOUNTS = (
+    f"CREATE USER '{ADMIN[0]}'@'%' IDENTIFIED BY '{ADMIN[1]}'",
+    f"GRANT ALL ON *.* TO '{ADMIN[0]}'@'%' WITH GRANT OPTION",
+    f"CREATE USER '{CANAL[0]}'@'%' IDENTIFIED BY '{CANAL[1]}'",
+    f"GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{CANAL[0]}'@'%'",
+)
+
+OPTIONS = (
+    "--bind-address=127.0.0.1",
+    "--skip-name-resolve",
+    "--socket=server.sock",  # below the data folder, which may have a long name
+    "--pid-file=server.pid",
+    "--log-bin=binlog",
+    "--binlog-format=ROW",
+    "--binlog-row-image=FULL",
+    "--sync-binlog=0",
+    # Not 0: what was committed must survive `kill`, as it does in the binlog.
+    "--innodb-flush-log-at-trx-commit=2",
+    "--innodb-buffer-pool-size=64M",
+    "--innodb-doublewrite=OFF",
+    "--performance-schema=OFF",
+    "--max-connections=200",
+)
+OPTIONS_OF = {
+    "mysql": (
+        "--mysqlx=OFF",
+        "--gtid-mode=ON",
+        "--enforce-gtid-consistency=ON",
+        "--innodb-redo-log-capacity=64M",
+    ),
+    "mariadb": ("--innodb-log-file-size=32M",),
+}
+
+
+class Server:
+    """A server that somebody else runs, named by a URL; what all servers offer.
+
+    `user` and `password` are for the program under test, `connect` and `execute` use
+    an account that may do everything where there is one.
+    """
+
+    def __init__(self, flavour: str, url: str) -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme != "mysql" or not parts.hostname:
+            raise Unavailable(
+                f"{flavour.upper()}_URL must be mysql://user:password@host:port"
+            )
+        self.flavour = flavour
+        self.host = parts.hostname
+        self.port = parts.port or 3306
+        self.user = urllib.parse.unquote(parts.username or "root")
+        self.password = urllib.parse.unquote(parts.password or "")
+        self._admin = (self.user, self.password)
+
+    @property
+    def url(self) -> str:
+        """Return mysql://user:password@host:port of the account under test."""
+        return f"mysql://{self.user}:{self.password}@{self.host}:{self.port}"
+
+    def connect(self, **options: Any) -> pymysql.Connection[Any]:
+        """Open an autocommit connection as administrator; options as PyMySQL's."""
+        return pymysql.connect(
+            **{
+                "host": self.host,
+                "port": self.port,
+                "user": self._admin[0],
+                "password": self._admin[1],
+                "charset": "utf8mb4",
+                "autocommit": True,
+                "connect_timeout": 10,
+                **options,
+            }
+        )
+
+    def execute(self, *statements: str) -> Sequence[tuple[Any, ...]]:
+        """Run statements on one connection; returns the rows of the last one."""
+        rows: Sequence[tuple[Any, ...]] = ()
+        with self.connect() as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+                rows = cursor.fetchall()
+        return rows
+
+    def binlog_position(self) -> tuple[str, int]:
+        """Return the file and the offset at which the binlog ends now."""
+        log = "BINARY LOG" if self.flavour == "mysql" else "MASTER"
+        with contextlib.suppress(pymysql.err.ProgrammingError):
+            row = self.execute(f"SHOW {log} STATUS")[0]
+            return str(row[0]), int(row[1])
+        row = self.execute("SHOW MASTER STATUS")[0]  # MySQL before 8.2
+        return str(row[0]), int(row[1])
+
+    def start(self) -> Self:
+        """See that the server answers. Raises Unavailable."""
+        try:
+            self.connect().close()
+        except pymysql.err.MySQLError as error:
+            raise Unavailable(
+                f"the {self.flavour} at {self.host}:{self.port} does not let "
+                f"{self._admin[0]} in: {error}"
+            ) from error
+        return self
+
+    def stop(self) -> None:
+        """Leave the server alone: it is not ours."""
+
+    def kill(self) -> None:
+        """Refuse: it is not ours. Raises Unavailable."""
+        raise Unavailable(f"the {self.flavour} at {self.host} is not ours to stop")
+
+    def restart(self, options: Sequence[str] | None = None) -> None:
+        """Refuse: it is not ours. Raises Unavailable."""
+        del options
+        self.kill()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class PrivateServer(Server):
+    """A server of ours in a temporary folder, with options of mysqld after ours.
+
+    The folder and its binlogs live until `stop`; `kill` and `restart` keep them, and
+    the port.
+    """
+
+    def __init__(self, flavour: str, options: Sequence[str] = ()) -> None:
+        super().__init__(flavour, f"mysql://{CANAL[0]}:{CANAL[1]}@127.0.0.1:1")
+        self._admin = ADMIN
+        self.options = list(options)
+        self.folder: Path | None = None
+        self._owned: int | None = None  # descriptor whose lock says the folder is used
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def data_folder(self) -> Path:
+        """Return the folder with the binlogs. Raises Unavailable when stopped."""
+        if self.folder is None:
+            raise Unavailable(f"the {self.flavour} is not started")
+        return self.folder / "data"
+
+    @property
+    def pid(self) -> int | None:
+        """Return the process id while it runs."""
+        return self._process.pid if self._process else None
+
+    @property
+    def programs(self) -> Programs:
+        """Return the programs that this server is made of."""
+        return find_programs(self.flavour)
+
+    def start(self) -> Self:
+        """Start and wait until it answers. Raises Unavailable with the log's end."""
+        template = _template(self.programs)
+        self.folder, self._owned = _claim_folder(self.flavour)
+        atexit.register(self.stop)
+        shutil.copytree(template, self.data_folder)
+        for attempt in range(START_TRIES_MAX):
+            self.port = _free_port()
+            try:
+                self._launch()
+            except Unavailable as error:
+                in_use = "in use" in str(error)
+                if in_use and attempt + 1 < START_TRIES_MAX:
+                    continue
+                self.stop()
+                raise
+            break
+        return self
+
+    def stop(self) -> None:
+        """End the server and remove its folder; may be called again."""
+        self._end(signal.SIGKILL)  # its data go away: nothing is worth writing
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
+        if self._owned is not None:
+            os.close(self._owned)
+            self._owned = None
+        atexit.unregister(self.stop)
+
+    def kill(self) -> None:
+        """End the server as a power cut would; `restart` brings it back."""
+        self._end(signal.SIGKILL)
+
+    def restart(self, options: Sequence[str] | None = None) -> None:
+        """End the server if it runs, and start it on its data, port and options.
+
+        Raises Unavailable with the log's end when it does not come up.
+        """
+        self._end(signal.SIGTERM)
+        if options is not None:
+            self.options = list(options)
+        self._launch()
+
+    def log_tail(self) -> str:
+        """Return the end of the server's log."""
+        if self.folder is None or not (self.folder / "server.log").exists():
+            return ""
+        written = (self.folder / "server.log").read_bytes()
+        return written[-LOG_TAIL_BYTES:].decode(errors="replace")
+
+    def _launch(self) -> None:
+        """Start the process on the data folder and wait until it answers."""
+        assert self.folder is not None
+        command = [
+            *self.programs.command(),
+            *OPTIONS,
+            *OPTIONS_OF[self.flavour],
+            f"--datadir={self.data_folder}",
+            f"--port={self.port}",
+            f"--server-id={self.port}",
+            *self.options,
+        ]
+        log = self.folder / "server.log"
+        log.unlink(missing_ok=True)
+        self._process = _SPAWNER.spawn(command, self.folder, log)
+        give_up_at = time.monotonic() + START_SECONDS_MAX
+        while True:
+            if self._process.poll() is not None:
+                status, tail = self._process.returncode, self.log_tail()
+                self._process = None
+                raise Unavailable(
+                    f"the {self.flavour} ended at once with status {status}:\n{tail}"
+                )
+            with contextlib.suppress(pymysql.err.OperationalError):
+                self.connect().close()
+                return
+            if time.monotonic() > give_up_at:
+                self._end(signal.SIGKILL)
+                raise Unavailable(
+                    f"the {self.flavour} did not answer within "
+                    f"{START_SECONDS_MAX:g} s:\n{self.log_tail()}"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class MySQL(PrivateServer):
+    """A private MySQL with GTIDs; `options` are arguments of mysqld."""
+
+    def __init__(self, options: Sequence[str] = ()) -> None:
+        super().__init__("mysql", options)
+
+
+class MariaDB(PrivateServer):
+    """A private MariaDB; `options` are arguments of mariadbd."""
+
+    def __init__(self, options: Sequence[str] = ()) -> None:
+        super().__init__("mariadb", options)
+
+
+def named_or_private(flavour: str, options: Sequence[str] = ()) -> Server:
+    """Return the server that MYSQL_URL or MARIADB_URL names, else a private one.
+
+    It is not started yet; `options` count for a private one only.
+    """
+    url = os.environ.get(f"{flavour.upper()}_URL")
+    return Server(flavour, url) if url else PrivateServer(flavour, options)
+
+
+class _Spawner:
+    """A thread that starts processes which end when this process does.
+
+    Linux sends a child's parent-death signal when the *thread* that made it ends, so
+    all are made by one thread that lives as long as the process.
+    """
+
+    def __init__(self) -> None:
+        self._wanted: queue.SimpleQueue[
+            tuple[list[str], Path, Path, Future[subprocess.Popen[bytes]]]
+        ] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def spawn(
+        self, command: list[str], folder: Path, log: Path
+    ) -> subprocess.Popen[bytes]:
+        """Start a command in a folder, its output appended to a log."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="server-spawner", daemon=True
+                )
+                self._thread.start()
+        made: Future[subprocess.Popen[bytes]] = Future()
+        self._wanted.put((command, folder, log, made))
+        try:
+            return made.result(timeout=START_SECONDS_MAX)
+        except FileNotFoundError as error:
+            raise Unavailable(f"{error.filename} is not on this machine") from error
+
+    def _run(self) -> None:
+        while True:
+            command, folder, log, made = self._wanted.get()
+            try:
+                with log.open("ab") as output:
+                    made.set_result(
+                        subprocess.Popen(
+                            ["setpriv", "--pdeathsig", "KILL", *command],
+                            cwd=folder,
+                            stdin=subprocess.DEVNULL,
+                            stdout=output,
+                            stderr=output,
+                            start_new_session=True,  # ^C is for us, not for it
+                        )
+                    )
+            except OSError as error:
+                made.set_exception(error)
+
+
+_SPAWNER = _Spawner()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _claim_folder(flavour: str) -> tuple[Path, int]:
+    """Make a folder for one server; returns it and the descriptor that holds it.
+
+    Folders of processes that died are removed: their lock is free.
+    """
+    runs = cache_folder() / "run"
+    runs.mkdir(exist_ok=True)
+    with locked(runs / ".lock"):
+        for other in runs.glob("*/owner"):
+            with other.open() as file, contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(other.parent, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{flavour}-", dir=runs))
+        owned = os.open(folder / "owner", os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(owned, fcntl.LOCK_EX)
+    return folder, owned
+
+
+def _template(programs: Programs) -> Path:
+    """Return a fresh data folder to copy, made once per version of the server."""
+    version = run([*programs.command(), "--version"], f"asking {programs.server}")
+    recipe = "\n".join([version, *ACCOUNTS])
+    digest = hashlib.sha256(recipe.encode()).hexdigest()[:12]
+    template = cache_folder() / f"{programs.flavour}-data-{digest}"
+    with locked(cache_folder() / f".{programs.flavour}-data.lock"):
+        if not template.exists():
+            with made_atomically(template) as part:
+                _initialize(programs, part)
+    return template
+
+
+def _initialize(programs: Programs, data: Path) -> None:
+    """Fill an empty folder with the system tables and our accounts."""
+    what = f"making a data folder for {programs.flavour}"
+    if programs.flavour == "mysql":
+        with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
+            script.write("".join(f"{statement};\n" for statement in ACCOUNTS))
+            script.flush()
+            run(
+                [
+                    *programs.command(),
+                    f"--datadir={data}",
+                    "--initialize-insecure",
+                    f"--init-file={script.name}",
+                    "--innodb-redo-log-capacity=64M",
+                ],
+                what,
+            )
+        (data / "auto.cnf").unlink()  # each copy makes an identity of its own
+        return
+    scripts = [
+        script.read_text()
+        for part in ("system_tables", "performance_tables", "system_tables_data")
+        for script in programs.share.glob(f"*_{part}.sql")  # mysql_ until 10, mariadb_
+    ]
+    run(
+        [*programs.command(), f"--datadir={data}", "--bootstrap", "--skip-log-bin"],
+        what,
+        input="CREATE DATABASE mysql;\nUSE mysql;\n"
+        "SET @skip_auth_anonymous=1;\nSET @auth_root_socket=NULL;\n"
+        + "".join(scripts)
+        + "FLUSH PRIVILEGES;\n"
+        + "".join(f"{statement};\n" for statement in ACCOUNTS),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    prepare = commands.add_parser("prepare", help="fetch the programs")
+    prepare.add_argument("flavours", nargs="*", default=["mysql", "mariadb"])
+    foreground = commands.add_parser("run", help="run a server until ^C")
+    foreground.add_argument("flavour", choices=["mysql", "mariadb"])
+    foreground.add_argument("options", nargs="*", help="for mysqld, after --")
+    wanted = parser.parse_args(arguments)
+    if wanted.command == "prepare":
+        missing = 0
+        for flavour in wanted.flavours:
+            try:
+                print(f"{flavour}: {_template(find_programs(flavour))}")
+            except Unavailable as error:
+                missing += 1
+                print(f"{flavour}: unavailable: {error}", file=sys.stderr)
+        return 1 if missing else 0
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with PrivateServer(wanted.flavour, wanted.options) as server:
+        admin = f"mysql://{ADMIN[0]}:{ADMIN[1]}@{server.host}:{server.port}"
+        print(f"{server.url}\nadministrator: {admin}", flush=True)
+        stop.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,331 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Text of integers, floating point numbers and packed decimals.
+
+Floating point is written as Java does: the shortest digits that read back as the
+same number, the closest of those to it. The way there is Raffaello Giulietti's
+("The Schubfach way to render doubles"): one multiplication by a power of ten each
+for the number and the two ends of its rounding interval, 128 bits wide, then a look
+at which of four candidates lies inside. Decimals follow canal: see `put_decimal`.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memmove, memset
+
+cdef extern from *:
+    """
+    typedef unsigned __int128 canal_u128;
+    """
+    ctypedef unsigned long long u128 "canal_u128"
+
+cdef struct Power:
+    uint64_t high
+    uint64_t low
+
+# 10^e for POWER_MIN <= e <= POWER_MAX, scaled to 128 bits and rounded up.
+cdef enum:
+    POWER_MIN = -292
+    POWER_MAX = 324
+
+cdef Power[POWER_MAX - POWER_MIN + 1] powers
+
+
+def _fill_powers():
+    for e in range(POWER_MIN, POWER_MAX + 1):
+        if e >= 0:
+            number = 10**e
+            shift = number.bit_length() - 128
+            g = -(-number >> shift) if shift > 0 else number << -shift
+        else:
+            divisor = 10**-e
+            # The quotient has 128 bits: 2^(bits + 127) / divisor, rounded up.
+            g = -(-(1 << (divisor.bit_length() + 127)) // divisor)
+        powers[e - POWER_MIN].high = g >> 64
+        powers[e - POWER_MIN].low = g & 0xFFFFFFFFFFFFFFFF
+
+
+_fill_powers()
+
+
+cdef int log10_pow2(int e) noexcept nogil:
+    """Floor of log10(2^e), for |e| <= 1500."""
+    return (e * 1262611) >> 22
+
+
+cdef int log10_three_quarters_pow2(int e) noexcept nogil:
+    """Floor of log10(3/4 * 2^e), for |e| <= 1500."""
+    return (e * 1262611 - 524031) >> 22
+
+
+cdef int log2_pow10(int e) noexcept nogil:
+    """Floor of log2(10^e), for |e| <= 1233."""
+    return (e * 1741647) >> 19
+
+
+cdef uint64_t round_to_odd(Power g, uint64_t factor) noexcept nogil:
+    """Take the high 64 bits of the product; the lowest is set if bits were lost."""
+    cdef u128 low = <u128>g.low * factor
+    cdef u128 sum = <u128>g.high * factor + <uint64_t>(low >> 64)
+    # g is rounded up, so that an exact product may show a 1 here.
+    return <uint64_t>(sum >> 64) | (<uint64_t>sum > 1)
+
+
+cdef uint64_t shortest(uint64_t c, int q, bint uneven, int* exponent) noexcept nogil:
+    """Return d, with exponent k: d * 10^k is the shortest decimal for c * 2^q.
+
+    `uneven`: the number below is only half as far away as the one above.
+    """
+    cdef uint64_t odd = c & 1
+    cdef int k = log10_three_quarters_pow2(q) if uneven else log10_pow2(q)
+    cdef int h = q + log2_pow10(-k) + 1
+    cdef Power g = powers[-k - POWER_MIN]
+    cdef uint64_t lower = round_to_odd(g, ((c << 2) - (1 if uneven else 2)) << h) + odd
+    cdef uint64_t value = round_to_odd(g, (c << 2) << h)
+    cdef uint64_t upper = round_to_odd(g, ((c << 2) + 2) << h) - odd
+    cdef uint64_t s = value >> 2
+    cdef uint64_t tens
+    cdef bint below_fits, above_fits
+    exponent[0] = k
+    # Two digits are always shown, so nothing is gained by going from two to one.
+    if s >= 100:
+        tens = s // 10 * 10
+        below_fits = lower <= tens << 2
+        above_fits = (tens + 10) << 2 <= upper
+        if below_fits != above_fits:
+            return tens if below_fits else tens + 10
+    below_fits = lower <= s << 2
+    above_fits = (s + 1) << 2 <= upper
+    if below_fits != above_fits:
+        return s if below_fits else s + 1
+    # Both or none: the closer one, the even one when they are equally close.
+    tens = (s << 2) + 2
+    if value < tens or (value == tens and s & 1 == 0):
+        return s
+    return s + 1
+
+
+cdef int put_shortest(uint8_t* p, uint64_t d, int k) noexcept nogil:
+    """Write d * 10^k > 0 in the layout of Java; returns the length."""
+    cdef uint8_t[24] digits
+    cdef uint8_t* start = p
+    cdef int n, point
+    while d % 10 == 0:
+        d //= 10
+        k += 1
+    n = <int>(put_u64(digits, d) - digits)
+    point = n + k  # the decimal point's place among the digits
+    if 0 < point <= 7:
+        if n <= point:
+            memcpy(p, digits, n)
+            memset(p + n, 48, point - n)
+            p += point
+            p[0], p[1] = 46, 48
+            return <int>(p + 2 - start)
+        memcpy(p, digits, point)
+        p[point] = 46
+        memcpy(p + point + 1, digits + point, n - point)
+        return n + 1
+    if -3 < point <= 0:
+        p[0], p[1] = 48, 46
+        memset(p + 2, 48, -point)
+        memcpy(p + 2 - point, digits, n)
+        return 2 - point + n
+    p[0], p[1], p[2] = digits[0], 46, 48
+    if n > 1:
+        memcpy(p + 2, digits + 1, n - 1)
+        p += n + 1
+    else:
+        p += 3
+    p[0] = 69
+    return <int>(put_i64(p + 1, point - 1) - start)
+
+
+cdef int put_special(uint8_t* p, bint nan, bint zero, bint negative) noexcept nogil:
+    """Write NaN, an infinity or a zero."""
+    if nan:
+        memcpy(p, b"NaN", 3)
+        return 3
+    if negative:
+        p[0] = 45
+    memcpy(p + negative, b"0.0" if zero else b"Infinity", 3 if zero else 8)
+    return negative + (3 if zero else 8)
+
+
+cdef int put_double(uint8_t* p, double v) noexcept nogil:
+    """Write v as Java's Double.toString; returns the length."""
+    cdef uint64_t bits
+    memcpy(&bits, &v, 8)
+    cdef bint negative = bits >> 63
+    cdef int biased = <int>(bits >> 52 & 0x7FF)
+    cdef uint64_t c = bits & 0xFFFFFFFFFFFFFULL
+    cdef uint64_t d
+    cdef int k = 0
+    if biased == 0x7FF:
+        return put_special(p, c != 0, False, negative)
+    if biased == 0 and c == 0:
+        return put_special(p, False, True, negative)
+    if negative:
+        p[0] = 45
+        p += 1
+        v = -v
+    if 1 <= v < 1e7 and v == <double><uint32_t>v:  # faster for whole numbers
+        d = <uint32_t>v
+    elif biased == 0 and c < 3:
+        # One digit alone; ten times as much gives Java's two.
+        d = shortest(10 * c, -1074, False, &k)
+        k -= 1
+    elif biased == 0:
+        d = shortest(c, -1074, False, &k)
+    else:
+        d = shortest(c | <uint64_t>1 << 52, biased - 1075, c == 0 and biased > 1, &k)
+    return put_shortest(p, d, k) + negative
+
+
+cdef int put_float(uint8_t* p, float v) noexcept nogil:
+    """Write v as Java's Float.toString; returns the length."""
+    cdef uint32_t bits
+    memcpy(&bits, &v, 4)
+    cdef bint negative = bits >> 31
+    cdef int biased = <int>(bits >> 23 & 0xFF)
+    cdef uint64_t c = bits & 0x7FFFFF
+    cdef uint64_t d
+    cdef int k = 0
+    if biased == 0xFF:
+        return put_special(p, c != 0, False, negative)
+    if biased == 0 and c == 0:
+        return put_special(p, False, True, negative)
+    if negative:
+        p[0] = 45
+        p += 1
+        v = -v
+    if 1 <= v < 1e7 and v == <float><uint32_t>v:
+        d = <uint32_t>v
+    elif biased == 0 and c < 8:
+        d = shortest(10 * c, -149, False, &k)
+        k -= 1
+    elif biased == 0:
+        d = shortest(c, -149, False, &k)
+    else:
+        d = shortest(c | 1 << 23, biased - 150, c == 0 and biased > 1, &k)
+    return put_shortest(p, d, k) + negative
+
+
+cdef int group_size(int digits) noexcept nogil:
+    """Bytes that a packed group of 0 to 9 digits takes."""
+    return (digits + 1) // 2 if digits < 9 else 4
+
+
+cdef int decimal_size(int precision, int scale) noexcept nogil:
+    """Bytes of a packed decimal; -1 when no such type exists."""
+    if not (0 < precision <= DECIMAL_PRECISION_MAX and 0 <= scale <= precision):
+        return -1
+    cdef int whole = precision - scale
+    return (
+        whole // 9 * 4 + group_size(whole % 9) + scale // 9 * 4 + group_size(scale % 9)
+    )
+
+
+cdef uint32_t take_group(const uint8_t* p, int digits, int mask) noexcept nogil:
+    """Read a packed group; a value with too many digits is cut to its last ones."""
+    cdef uint32_t value = 0
+    cdef uint32_t limit = 1
+    cdef int i
+    for i in range(group_size(digits)):
+        value = value << 8 | <uint8_t>(p[i] ^ mask)
+    for i in range(digits):
+        limit *= 10
+    return value % limit
+
+
+cdef int put_decimal(uint8_t* p, const uint8_t* packed, int precision,
+                     int scale) noexcept nogil:
+    """Write the `decimal_size(precision, scale)` bytes at packed; returns the length.
+
+    The fraction's last group of less than nine digits is left out when it is zero,
+    and one 0 stands for a fraction without any digit. Zero has no sign.
+    """
+    cdef uint8_t[36] bytes
+    cdef int size = decimal_size(precision, scale)
+    if size < 0:
+        return 0
+    memcpy(bytes, packed, size)
+    cdef bint negative = not bytes[0] & 0x80
+    cdef int mask = 0xFF if negative else 0
+    bytes[0] ^= 0x80
+    cdef const uint8_t* source = bytes
+    cdef uint8_t* start = p
+    cdef bint nonzero = False
+    cdef int digits = (precision - scale) % 9
+    cdef int groups = (precision - scale) // 9
+    cdef uint32_t value = take_group(source, digits, mask)
+    source += group_size(digits)
+    p += 1  # room for the sign
+    cdef uint8_t* first = p
+    if value:
+        p = put_u32(p, value)
+    while groups:
+        value = take_group(source, 9, mask)
+        source += 4
+        groups -= 1
+        if p != first:
+            p = put_fixed(p, value, 9)
+        elif value:
+            p = put_u32(p, value)
+    nonzero = p != first
+    if not nonzero:
+        p[0] = 48
+        p += 1
+    if scale:
+        p[0] = 46
+        p += 1
+        groups = scale // 9
+        while groups:
+            value = take_group(source, 9, mask)
+            source += 4
+            groups -= 1
+            nonzero |= value != 0
+            p = put_fixed(p, value, 9)
+        value = take_group(source, scale % 9, mask)
+        nonzero |= value != 0
+        if value:
+            p = put_fixed(p, value, scale % 9)
+        elif scale < 9:
+            p[0] = 48
+            p += 1
+    if negative and nonzero:
+        start[0] = 45
+        return <int>(p - start)
+    memmove(start, first, p - first)
+    return <int>(p - first)
+
+
+def double_text(double value):
+    """Return the text of a DOUBLE."""
+    cdef uint8_t[FLOAT_TEXT_MAX] text
+    return text[:put_double(text, value)].decode("ascii")
+
+
+def float_text(float value):
+    """Return the text of a FLOAT, the value rounded to 32 bits."""
+    cdef uint8_t[FLOAT_TEXT_MAX] text
+    return text[:put_float(text, value)].decode("ascii")
+
+
+def unsigned_text(uint64_t value):
+    """Return the text of an unsigned integer."""
+    cdef uint8_t[20] text
+    return text[:put_u64(text, value) - text].decode("ascii")
+
+
+def signed_text(int64_t value):
+    """Return the text of a signed integer."""
+    cdef uint8_t[20] text
+    return text[:put_i64(text, value) - text].decode("ascii")
+
+
+def decimal_text(bytes packed, int precision, int scale):
+    """Return the text of a packed decimal; ValueError if the size is another."""
+    cdef uint8_t[DECIMAL_TEXT_MAX] text
+    cdef const uint8_t* source = packed
+    if len(packed) != decimal_size(precision, scale):
+        raise ValueError(f"{len(packed)} bytes for a decimal({precision},{scale})")
+    return text[:put_decimal(text, source, precision, scale)].decode("ascii")

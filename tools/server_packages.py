@@ -9,26 +9,21 @@ with their own C library, whatever the host's is. Leaves out starting servers
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from server_folders import Unavailable, cache_folder, locked, made_atomically
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 PREPARE_SECONDS_MAX = 900.0  # downloading and unpacking one server
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 DEFAULT_MIRROR = "http://deb.debian.org/debian"
-
-
-class Unavailable(Exception):  # noqa: N818  # what a test skips with
-    """A server cannot be had here; the message says why and what would help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +65,6 @@ class Programs:
         return [*self.prefix, str(found)]
 
 
-def cache_folder() -> Path:
-    """Return the folder for unpacked servers: CANAL_SERVERS_DIR or below ~/.cache."""
-    named = os.environ.get("CANAL_SERVERS_DIR")
-    folder = Path(named) if named else Path.home() / ".cache/canal-server"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder.resolve()
-
-
 def find_programs(flavour: str) -> Programs:
     """Return the programs of "mysql" or "mariadb", fetching them when necessary.
 
@@ -90,44 +77,6 @@ def find_programs(flavour: str) -> Programs:
         if not tree.exists():
             _unpack(flavour, tree)
     return _programs_of_tree(flavour, tree)
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file that other processes respect; it ends with the process."""
-    give_up_at = time.monotonic() + PREPARE_SECONDS_MAX
-    with path.open("a") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > give_up_at:
-                    raise Unavailable(
-                        f"another process has held {path} for {PREPARE_SECONDS_MAX:g} s"
-                    ) from None
-                time.sleep(0.1)
-            else:
-                break
-        yield
-
-
-@contextlib.contextmanager
-def made_atomically(target: Path) -> Iterator[Path]:
-    """Give an empty folder that becomes `target` when the body succeeds.
-
-    Call it with the lock of that folder held: leftovers of a killed process are
-    removed.
-    """
-    for leftover in target.parent.glob(f".{target.name}-*.part"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    part = Path(
-        tempfile.mkdtemp(".part", f".{target.name}-", target.parent)  # mode 0700
-    )
-    try:
-        yield part
-        part.rename(target)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def run(command: Sequence[str], what: str, **options: object) -> str:

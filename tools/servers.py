@@ -12,55 +12,45 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
-import fcntl
-import hashlib
 import os
-import queue
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.parse
-from concurrent.futures import Future
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pymysql
 import pymysql.cursors
-from server_packages import (
-    Programs,
-    Unavailable,
-    cache_folder,
-    find_programs,
-    locked,
-    made_atomically,
-    run,
-)
+from server_data import ADMIN, CANAL, template_of
+from server_folders import Unavailable, claim_folder
+from server_packages import Programs, find_programs
+from server_spawner import SPAWNER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
     from types import TracebackType
+
+__all__ = [
+    "ADMIN",
+    "CANAL",
+    "MariaDB",
+    "MySQL",
+    "PrivateServer",
+    "Server",
+    "Unavailable",
+    "named_or_private",
+]
 
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
 START_TRIES_MAX = 5  # another process may take the port between choosing and using it
 LOG_TAIL_BYTES = 4000
 POLL_SECONDS = 0.03
-
-ADMIN = ("admin", "admin")  # may do everything; for whoever drives the server
-CANAL = ("canal", "canal")  # has the grants that the manual asks for, nothing more
-
-# A change here makes a new template: its name holds a digest of them.
-ACCOUNTS = (
-    f"CREATE USER '{ADMIN[0]}'@'%' IDENTIFIED BY '{ADMIN[1]}'",
-    f"GRANT ALL ON *.* TO '{ADMIN[0]}'@'%' WITH GRANT OPTION",
-    f"CREATE USER '{CANAL[0]}'@'%' IDENTIFIED BY '{CANAL[1]}'",
-    f"GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{CANAL[0]}'@'%'",
-)
 
 OPTIONS = (
     "--bind-address=127.0.0.1",
@@ -216,8 +206,8 @@ class PrivateServer(Server):
 
     def start(self) -> Self:
         """Start and wait until it answers. Raises Unavailable with the log's end."""
-        template = _template(self.programs)
-        self.folder, self._owned = _claim_folder(self.flavour)
+        template = template_of(self.programs)
+        self.folder, self._owned = claim_folder(self.flavour)
         atexit.register(self.stop)
         shutil.copytree(template, self.data_folder)
         for attempt in range(START_TRIES_MAX):
@@ -279,7 +269,7 @@ class PrivateServer(Server):
         ]
         log = self.folder / "server.log"
         log.unlink(missing_ok=True)
-        self._process = _SPAWNER.spawn(command, self.folder, log)
+        self._process = SPAWNER.spawn(command, self.folder, log)
         give_up_at = time.monotonic() + START_SECONDS_MAX
         while True:
             if self._process.poll() is not None:
@@ -334,129 +324,10 @@ def named_or_private(flavour: str, options: Sequence[str] = ()) -> Server:
     return Server(flavour, url) if url else PrivateServer(flavour, options)
 
 
-class _Spawner:
-    """A thread that starts processes which end when this process does.
-
-    Linux sends a child's parent-death signal when the *thread* that made it ends, so
-    all are made by one thread that lives as long as the process.
-    """
-
-    def __init__(self) -> None:
-        self._wanted: queue.SimpleQueue[
-            tuple[list[str], Path, Path, Future[subprocess.Popen[bytes]]]
-        ] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-
-    def spawn(
-        self, command: list[str], folder: Path, log: Path
-    ) -> subprocess.Popen[bytes]:
-        """Start a command in a folder, its output appended to a log."""
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="server-spawner", daemon=True
-                )
-                self._thread.start()
-        made: Future[subprocess.Popen[bytes]] = Future()
-        self._wanted.put((command, folder, log, made))
-        try:
-            return made.result(timeout=START_SECONDS_MAX)
-        except FileNotFoundError as error:
-            raise Unavailable(f"{error.filename} is not on this machine") from error
-
-    def _run(self) -> None:
-        while True:
-            command, folder, log, made = self._wanted.get()
-            try:
-                with log.open("ab") as output:
-                    made.set_result(
-                        subprocess.Popen(
-                            ["setpriv", "--pdeathsig", "KILL", *command],
-                            cwd=folder,
-                            stdin=subprocess.DEVNULL,
-                            stdout=output,
-                            stderr=output,
-                            start_new_session=True,  # ^C is for us, not for it
-                        )
-                    )
-            except OSError as error:
-                made.set_exception(error)
-
-
-_SPAWNER = _Spawner()
-
-
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _claim_folder(flavour: str) -> tuple[Path, int]:
-    """Make a folder for one server; returns it and the descriptor that holds it.
-
-    Folders of processes that died are removed: their lock is free.
-    """
-    runs = cache_folder() / "run"
-    runs.mkdir(exist_ok=True)
-    with locked(runs / ".lock"):
-        for other in runs.glob("*/owner"):
-            with other.open() as file, contextlib.suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(other.parent, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{flavour}-", dir=runs))
-        owned = os.open(folder / "owner", os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(owned, fcntl.LOCK_EX)
-    return folder, owned
-
-
-def _template(programs: Programs) -> Path:
-    """Return a fresh data folder to copy, made once per version of the server."""
-    version = run([*programs.command(), "--version"], f"asking {programs.server}")
-    recipe = "\n".join([version, *ACCOUNTS])
-    digest = hashlib.sha256(recipe.encode()).hexdigest()[:12]
-    template = cache_folder() / f"{programs.flavour}-data-{digest}"
-    with locked(cache_folder() / f".{programs.flavour}-data.lock"):
-        if not template.exists():
-            with made_atomically(template) as part:
-                _initialize(programs, part)
-    return template
-
-
-def _initialize(programs: Programs, data: Path) -> None:
-    """Fill an empty folder with the system tables and our accounts."""
-    what = f"making a data folder for {programs.flavour}"
-    if programs.flavour == "mysql":
-        with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
-            script.write("".join(f"{statement};\n" for statement in ACCOUNTS))
-            script.flush()
-            run(
-                [
-                    *programs.command(),
-                    f"--datadir={data}",
-                    "--initialize-insecure",
-                    f"--init-file={script.name}",
-                    "--innodb-redo-log-capacity=64M",
-                ],
-                what,
-            )
-        (data / "auto.cnf").unlink()  # each copy makes an identity of its own
-        return
-    scripts = [
-        script.read_text()
-        for part in ("system_tables", "performance_tables", "system_tables_data")
-        for script in programs.share.glob(f"*_{part}.sql")  # mysql_ until 10, mariadb_
-    ]
-    run(
-        [*programs.command(), f"--datadir={data}", "--bootstrap", "--skip-log-bin"],
-        what,
-        input="CREATE DATABASE mysql;\nUSE mysql;\n"
-        "SET @skip_auth_anonymous=1;\nSET @auth_root_socket=NULL;\n"
-        + "".join(scripts)
-        + "FLUSH PRIVILEGES;\n"
-        + "".join(f"{statement};\n" for statement in ACCOUNTS),
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -473,7 +344,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         missing = 0
         for flavour in wanted.flavours:
             try:
-                print(f"{flavour}: {_template(find_programs(flavour))}")
+                print(f"{flavour}: {template_of(find_programs(flavour))}")
             except Unavailable as error:
                 missing += 1
                 print(f"{flavour}: unavailable: {error}", file=sys.stderr)

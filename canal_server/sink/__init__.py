@@ -1,0 +1,1 @@
+"""What is let through to the store: tables, columns, transactions with content."""

@@ -1,0 +1,54 @@
+"""Which columns of a table are delivered."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+logger = logging.getLogger(__name__)
+
+
+class ColumnFilter:
+    """White and black lists of columns, for single tables.
+
+    A list reads `schema.table:column/column,schema.table2:column`; names match in
+    whichever case. A table with a white list has those columns only, and its black
+    list is not looked at; of the others the black-listed columns are left out.
+    """
+
+    def __init__(self, field: str, black_field: str) -> None:
+        self._white = _parse(field)
+        self._black = _parse(black_field)
+
+    def __bool__(self) -> bool:
+        """Tell whether any table has a list."""
+        return bool(self._white or self._black)
+
+    def emitted(
+        self, schema: str, table: str, column_names: Sequence[str]
+    ) -> tuple[bool, ...]:
+        """Tell for each column of a table whether it is delivered."""
+        name = f"{schema}.{table}".upper()
+        white = self._white.get(name)
+        if white is not None:
+            return tuple(column.upper() in white for column in column_names)
+        black = self._black.get(name, frozenset())
+        return tuple(column.upper() not in black for column in column_names)
+
+
+def _parse(text: str) -> dict[str, frozenset[str]]:
+    lists = {}
+    for item in text.split(","):
+        # A colon at the end is as good as none.
+        table, *columns = item.rstrip(":").split(":")
+        if len(columns) == 1:
+            lists[table.upper()] = frozenset(columns[0].upper().split("/"))
+        elif item:
+            logger.warning(
+                "column filter %.200r was ignored, write schema.table:column/column",
+                item,
+            )
+    return lists

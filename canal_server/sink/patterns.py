@@ -1,0 +1,419 @@
+"""Regular expressions of table filters, read into small programs.
+
+The syntax is that of Perl 5 as Jakarta ORO has it, because filters are written for
+it: no look-behind, no named groups, POSIX classes, `(?i)` anywhere. Everything is
+case-insensitive and a dot takes any character. Running the programs is
+`canal_server.sink.matching`; how expressions are split at commas, `filters`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+INSTRUCTIONS_MAX: Final = 5_000  # of one program; {n,m} is written out
+NESTING_MAX: Final = 50  # parentheses within parentheses
+
+# The instructions: (operation, argument, other branch).
+LITERAL: Final = 0  # this text, in lower case
+ANY: Final = 1  # one character, whichever
+ONE_OF: Final = 2  # one character of a CharacterClass
+SPLIT: Final = 3  # go on at the argument, and if that fails at the other branch
+LOOP: Final = 4  # go back to a SPLIT, the argument
+MEET: Final = 5  # several branches go on behind this; the argument is where
+ASSERT: Final = 6  # a condition of Assertion on text and place
+LOOK_AHEAD: Final = 7  # another program must match here, and take nothing
+LOOK_PAST: Final = 8  # another program must not match here
+END: Final = 9
+
+Assertion: TypeAlias = Callable[[str, int], bool]
+Instruction: TypeAlias = tuple[int, object, int]
+Program: TypeAlias = tuple[Instruction, ...]
+Predicate: TypeAlias = Callable[[str], bool]
+# Puts the instructions of a part of the expression at the end of a program.
+_Part: TypeAlias = Callable[["_Code"], None]
+
+
+@dataclass(slots=True)
+class CharacterClass:
+    r"""What stands between brackets, or a class like `\d`."""
+
+    negated: bool = False
+    ranges: list[tuple[str, str]] = field(default_factory=list)
+    predicates: list[Predicate] = field(default_factory=list)
+
+    def __contains__(self, character: str) -> bool:
+        """Tell whether the class has this character, in whichever case."""
+        return (
+            self._has(character)
+            or self._has(character.upper())
+            or self._has(character.lower())
+        ) is not self.negated
+
+    def _has(self, character: str) -> bool:
+        # A character whose other case is several characters has no other case here.
+        return len(character) == 1 and (
+            any(low <= character <= high for low, high in self.ranges)
+            or any(predicate(character) for predicate in self.predicates)
+        )
+
+
+def compile_piece(piece: str) -> Program:
+    """Read one piece of a filter, as if `^` stood before and `$` behind it.
+
+    No group is put around it: `a|b` is `^a` or `b$`, and `*.*` is `^*.*$`, as users
+    of canal know it. Raises ValueError, which says what is wrong with the piece.
+    """
+    return _Reader(f"^{piece}$").program()
+
+
+class _TooLargeError(Exception):
+    """A program would have more instructions than one may have."""
+
+
+class _Code(list[Instruction]):
+    """A program that is being written."""
+
+    def add(self, operation: int, argument: object = None, other: int = 0) -> None:
+        # Checked here, as every repetition comes by before it gets out of hand.
+        if len(self) >= INSTRUCTIONS_MAX:
+            raise _TooLargeError
+        self.append((operation, argument, other))
+
+
+class _Reader:
+    """One pass over an expression; each method reads one construct of it."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.at = 0
+        self.depth = 0
+
+    def program(self) -> Program:
+        part = self.alternatives()
+        if self.at < len(self.pattern):
+            raise self.error("a ) without its (")
+        return self.finish(part)
+
+    def finish(self, part: _Part) -> Program:
+        code = _Code()
+        try:
+            part(code)
+        except _TooLargeError:
+            raise ValueError(
+                f"regular expression {self.pattern[1:-1]!r}: too large when its"
+                f" repetitions are written out (limit {INSTRUCTIONS_MAX}),"
+                " use * or + for large counts"
+            ) from None  # the cause says less
+        return (*code, (END, None, 0))
+
+    def error(self, problem: str) -> ValueError:
+        return ValueError(
+            f"regular expression {self.pattern[1:-1]!r}: {problem}"
+            f" at character {max(1, min(self.at, len(self.pattern) - 2))}"
+        )
+
+    def accept(self, text: str) -> bool:
+        found = self.pattern.startswith(text, self.at)
+        if found:
+            self.at += len(text)
+        return found
+
+    def alternatives(self) -> _Part:
+        branches = [self.sequence()]
+        while self.accept("|"):
+            branches.append(self.sequence())
+        return branches[0] if len(branches) == 1 else _any_of(branches)
+
+    def sequence(self) -> _Part:
+        parts: list[_Part] = []
+        literal = ""  # characters not yet in `parts`, they make one instruction
+        while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
+            atom = self.atom()
+            bounds = self.quantifier() if atom is not None else None
+            if isinstance(atom, str) and bounds is None:
+                literal += atom
+                continue
+            if literal:
+                parts.append(_literal(literal))
+                literal = ""
+            if atom is not None:
+                part = _literal(atom) if isinstance(atom, str) else atom
+                parts.append(part if bounds is None else self.repeated(part, *bounds))
+        if literal:
+            parts.append(_literal(literal))
+        return _in_turn(parts)
+
+    def repeated(self, part: _Part, low: int, high: int | None) -> _Part:
+        lazy = self.accept("?")
+        if self.quantifier() is not None:
+            raise self.error("a quantifier behind a quantifier, put the first in ( )")
+        if high is not None and high < low:
+            raise self.error(f"a repetition from {low} to only {high}")
+        return _repeated(part, low, high, lazy=lazy)
+
+    def quantifier(self) -> tuple[int, int | None] | None:
+        for sign, bounds in _QUANTIFIERS.items():
+            if self.accept(sign):
+                return bounds
+        # A brace that does not begin a repetition stands for itself.
+        braces = _BRACES.match(self.pattern, self.at)
+        if braces is None:
+            return None
+        self.at = braces.end()
+        low = int(braces[1])
+        if braces[2] is None:
+            return low, low
+        return low, int(braces[3]) if braces[3] else None
+
+    def atom(self) -> _Part | str | None:
+        """Read one character, class or group; None when it is only a remark."""
+        character = self.pattern[self.at]
+        if character in "*+?" or _BRACES.match(self.pattern, self.at):
+            raise self.error(f"a {character} with nothing in front of it to repeat")
+        self.at += 1
+        if character == "(":
+            return self.group()
+        if character == "[":
+            return _instruction(ONE_OF, self.brackets())
+        if character == "\\":
+            return self.escape()
+        if character == ".":
+            return _instruction(ANY)
+        if character in _ANCHORS:
+            return _instruction(ASSERT, _ANCHORS[character])
+        return character
+
+    def group(self) -> _Part | None:
+        start = self.at
+        if self.accept("?#"):
+            end = self.pattern.find(")", self.at)
+            if end < 0:
+                raise self.error("a comment without its )")
+            self.at = end + 1
+            return None
+        flags = _FLAGS.match(self.pattern, self.at)
+        if flags is not None:
+            # Case and dot are what these flags ask for already; names have one line.
+            self.at = flags.end()
+            if flags[1] == ")":
+                return None
+        look = LOOK_AHEAD if self.accept("?=") else LOOK_PAST
+        if look == LOOK_AHEAD or self.accept("?!"):
+            inner = self.finish(self.parenthesized())
+            return _instruction(look, inner)
+        if flags is None and not self.accept("?:") and self.accept("?"):
+            self.at = start
+            raise self.error(
+                "a kind of group that is not supported,"
+                " there are (…), (?:…), (?=…), (?!…) and (?i)"
+            )
+        return self.parenthesized()
+
+    def parenthesized(self) -> _Part:
+        self.depth += 1
+        if self.depth > NESTING_MAX:
+            raise self.error(f"more than {NESTING_MAX} parentheses in one another")
+        part = self.alternatives()
+        if not self.accept(")"):
+            raise self.error("a ( without its )")
+        self.depth -= 1
+        return part
+
+    def escape(self) -> _Part | str:
+        character = self.escaped()
+        if character in _CLASSES:
+            return _instruction(ONE_OF, _CLASSES[character])
+        if character in _ASSERTIONS:
+            return _instruction(ASSERT, _ASSERTIONS[character])
+        if character in "123456789":
+            raise self.error("a back-reference, which is not supported")
+        return self.character(character)
+
+    def escaped(self) -> str:
+        if self.at == len(self.pattern):
+            raise self.error("a backslash with nothing behind it")
+        self.at += 1
+        return self.pattern[self.at - 1]
+
+    def character(self, letter: str) -> str:
+        """Return the character that a backslash and this letter stand for."""
+        if letter in _CONTROLS:
+            return _CONTROLS[letter]
+        if letter in "x0":
+            digits = (_HEX if letter == "x" else _OCTAL).match(self.pattern, self.at)
+            assert digits is not None, "both expressions take no digits as well"
+            self.at = digits.end()
+            return chr(int(digits[0] or "0", 16 if letter == "x" else 8))
+        if letter.isascii() and letter.isalnum():
+            raise self.error(f"\\{letter}, which is not supported")
+        return letter
+
+    def brackets(self) -> CharacterClass:
+        result = CharacterClass(negated=self.accept("^"))
+        first = True
+        while first or not self.accept("]"):
+            first = False
+            low = self.member(result)
+            if low is None:
+                continue
+            high = low
+            # A minus in front of the closing bracket stands for itself.
+            if self.pattern.startswith("-", self.at) and not self.pattern.startswith(
+                "-]", self.at
+            ):
+                self.at += 1
+                upper = self.member(result)
+                if upper is None:
+                    result.ranges.append(("-", "-"))
+                else:
+                    high = upper
+            if high < low:
+                raise self.error(f"a range from {low!r} down to {high!r}")
+            result.ranges.append((low, high))
+        return result
+
+    def member(self, result: CharacterClass) -> str | None:
+        """Read a member; a character is returned, a class in the class is added."""
+        if self.at == len(self.pattern):
+            raise self.error("a [ without its ]")
+        posix = _POSIX.match(self.pattern, self.at)
+        if posix is not None:
+            if posix[2] not in _POSIX_CLASSES:
+                raise self.error(f"an unknown class [:{posix[2]}:]")
+            self.at = posix.end()
+            result.predicates.append(
+                CharacterClass(
+                    negated=bool(posix[1]), predicates=[_POSIX_CLASSES[posix[2]]]
+                ).__contains__
+            )
+            return None
+        self.at += 1
+        character = self.pattern[self.at - 1]
+        if character != "\\":
+            return character
+        character = self.escaped()
+        if character in _CLASSES:
+            result.predicates.append(_CLASSES[character].__contains__)
+            return None
+        return "\b" if character == "b" else self.character(character)
+
+
+def _instruction(operation: int, argument: object = None) -> _Part:
+    return lambda code: code.add(operation, argument)
+
+
+def _literal(text: str) -> _Part:
+    return _instruction(LITERAL, text.lower())
+
+
+def _in_turn(parts: list[_Part]) -> _Part:
+    def write(code: _Code) -> None:
+        for part in parts:
+            part(code)
+
+    return write
+
+
+def _any_of(branches: list[_Part]) -> _Part:
+    def write(code: _Code) -> None:
+        jumps = []
+        for branch in branches[:-1]:
+            split = len(code)
+            code.add(SPLIT)
+            branch(code)
+            jumps.append(len(code))
+            code.add(MEET)
+            code[split] = (SPLIT, split + 1, len(code))
+        branches[-1](code)
+        # The last branch goes on there as well, so that what follows is tried once
+        # at each place of the text.
+        jumps.append(len(code))
+        code.add(MEET)
+        for jump in jumps:
+            code[jump] = (MEET, len(code), 0)
+
+    return write
+
+
+def _repeated(part: _Part, low: int, high: int | None, *, lazy: bool) -> _Part:
+    def split_to(split: int, out: int) -> Instruction:
+        return (SPLIT, out, split + 1) if lazy else (SPLIT, split + 1, out)
+
+    def write(code: _Code) -> None:
+        for _ in range(low):
+            before = len(code)
+            part(code)
+            if len(code) == before:
+                return  # nothing, however often
+        splits = []
+        for _ in range(1 if high is None else high - low):
+            splits.append(len(code))
+            code.add(SPLIT)
+            part(code)
+        if high is None:
+            code.add(LOOP, splits[0])
+        for split in splits:
+            code[split] = split_to(split, len(code))
+
+    return write
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _at_boundary(text: str, at: int) -> bool:
+    return (at > 0 and _is_word(text[at - 1])) != (
+        at < len(text) and _is_word(text[at])
+    )
+
+
+def _at_end(text: str, at: int) -> bool:
+    return at == len(text) or (at == len(text) - 1 and text[at] == "\n")
+
+
+def _at_start(_text: str, at: int) -> bool:
+    return at == 0
+
+
+_QUANTIFIERS: Final = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+_BRACES: Final = re.compile(r"\{(\d{1,5})(,(\d{1,5})?)?\}", re.ASCII)
+_FLAGS: Final = re.compile(r"\?[ism]+([:)])")
+_POSIX: Final = re.compile(r"\[:(\^?)(\w+):\]")
+_HEX: Final = re.compile("[0-9a-fA-F]{0,2}")
+_OCTAL: Final = re.compile("[0-7]{0,2}")
+_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "e": "\x1b", "a": "\a"}
+_ANCHORS: Final = {"^": _at_start, "$": _at_end}
+_ASSERTIONS: Final[dict[str, Assertion]] = {
+    "A": _at_start,
+    "G": _at_start,
+    "Z": _at_end,
+    "b": _at_boundary,
+    "B": lambda text, at: not _at_boundary(text, at),
+}
+_CLASSES: Final = {
+    "d": CharacterClass(predicates=[str.isdecimal]),
+    "D": CharacterClass(negated=True, predicates=[str.isdecimal]),
+    "w": CharacterClass(predicates=[_is_word]),
+    "W": CharacterClass(negated=True, predicates=[_is_word]),
+    "s": CharacterClass(predicates=[str.isspace]),
+    "S": CharacterClass(negated=True, predicates=[str.isspace]),
+}
+_POSIX_CLASSES: Final[dict[str, Predicate]] = {
+    "alnum": str.isalnum,
+    "alpha": str.isalpha,
+    "blank": lambda character: character in " \t",
+    "cntrl": lambda character: not character.isprintable(),
+    "digit": str.isdecimal,
+    "graph": lambda character: character.isprintable() and not character.isspace(),
+    "lower": str.islower,
+    "print": str.isprintable,
+    "punct": lambda character: character in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~",
+    "space": str.isspace,
+    "upper": str.isupper,
+    "word": _is_word,
+    "xdigit": lambda character: character in "0123456789abcdefABCDEF",
+}

@@ -1,0 +1,237 @@
+"""Reads a conf folder: canal.properties and an instance.properties per destination.
+
+Everything that is wrong is told at once. Leaves out how a key is found (`resolve`)
+and read (`values`).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canal_server.config import modes
+from canal_server.config.keys import INSTANCE_KEYS, SERVER_KEYS
+from canal_server.config.problems import Problems, find, read_all
+from canal_server.config.properties import (
+    Properties,
+    UnreadableError,
+    read_properties,
+)
+from canal_server.config.resolve import InstanceLookup, Lookup
+from canal_server.config.schema import (
+    BufferConfig,
+    DaemonConfig,
+    DecodeConfig,
+    DetectingConfig,
+    FilterConfig,
+    HostConfig,
+    InstanceConfig,
+    PositionConfig,
+    ServerConfig,
+    SourceConfig,
+    StoreConfig,
+)
+from canal_server.config.unserved import (
+    set_without_effect,
+    unknown_warnings,
+    unserved_warning,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAIN_FILE = "canal.properties"
+DATA_DIR_KEY = "canal.file.data.dir"
+DATA_DIR_DEFAULT = Path("../conf")
+
+
+def load(conf_dir: Path, environ: Mapping[str, str]) -> DaemonConfig:
+    """Read and check all settings below `conf_dir`, overridden by `environ`.
+
+    Raises ConfigError with every problem. Nothing is created or connected to.
+    """
+    return _Loading(conf_dir, environ).run()
+
+
+class _Loading:
+    """One reading of a conf folder; collects problems and warnings on the way."""
+
+    def __init__(self, conf_dir: Path, environ: Mapping[str, str]) -> None:
+        self._conf_dir = conf_dir
+        self._environ = environ
+        self._problems = Problems()
+        self._files: list[Properties] = []
+        self._used: set[str] = set()
+        self._without_effect: list[str] = []
+
+    def run(self) -> DaemonConfig:
+        main = self._read(self._conf_dir / MAIN_FILE)
+        if main is None:
+            self._problems.add_file(
+                str(self._conf_dir / MAIN_FILE),
+                "file not found; name the conf folder with --conf",
+            )
+        self._problems.raise_if_any()
+        assert main is not None  # or a problem was raised
+
+        lookup = Lookup(self._environ, [main])
+        modes.refuse_server_modes(lookup, self._problems)
+        server = self._server(lookup)
+        names = modes.destinations(lookup, self._conf_dir, self._problems)
+        if not names:
+            self._problems.add(
+                main.origin, "canal.destinations", "", "no destination; name one"
+            )
+        instances = [self._instance(name, main, lookup) for name in names]
+        data_dir = self._data_dir(main)
+        self._problems.raise_if_any()
+        return DaemonConfig(
+            conf_dir=Path(os.path.abspath(self._conf_dir)),  # noqa: PTH100  # links stay
+            data_dir=data_dir,
+            server=server,
+            instances=tuple(instances),
+            warnings=tuple(self._warnings(names)),
+        )
+
+    def _read(self, path: Path) -> Properties | None:
+        """Read a file; None when there is none. Unreadable ones are a problem."""
+        try:
+            file = read_properties(path)
+        except FileNotFoundError:
+            return None
+        except UnreadableError as error:
+            self._problems.add_file(str(path), str(error))
+            return Properties(str(path), {})
+        self._files.append(file)
+        return file
+
+    def _server(self, lookup: Lookup) -> ServerConfig:
+        server = ServerConfig(
+            **_fields(read_all(SERVER_KEYS, lookup, self._problems), "")
+        )
+        user = find(lookup, "canal.user", self._problems)
+        if user and not find(lookup, "canal.passwd", self._problems):
+            self._problems.add(
+                user.origin,
+                "canal.user",
+                user.text,
+                "a user without canal.passwd; set it to hex(SHA1(SHA1(password)))",
+            )
+        return server
+
+    def _instance(
+        self, destination: str, main: Properties, server_lookup: Lookup
+    ) -> InstanceConfig:
+        path = self._conf_dir / destination / modes.INSTANCE_FILE
+        own = self._read(path) or Properties(str(path), {})
+        lookup = InstanceLookup(
+            self._environ,
+            [main, own],
+            fixed={"canal.instance.destination": destination},
+        )
+        problems = self._problems
+        modes.refuse_instance_modes(server_lookup, lookup, destination, problems)
+        wiring = modes.wiring_of(server_lookup, destination, problems)
+        lazy = modes.is_lazy(server_lookup, destination, problems)
+        read = read_all(INSTANCE_KEYS, lookup, problems)
+        for field, value in read.items():
+            if isinstance(value, Path):
+                read[field] = anchored(self._conf_dir, value)
+        read.setdefault("position.data_dir", anchored(self._conf_dir, DATA_DIR_DEFAULT))
+        config = InstanceConfig(
+            destination=destination,
+            lazy=lazy,
+            source=_source(read),
+            decode=DecodeConfig(**_fields(read, "decode.")),
+            filter=FilterConfig(**_fields(read, "filter.")),
+            buffer=BufferConfig(**_fields(read, "buffer.")),
+            store=StoreConfig(**_fields(read, "store.")),
+            position=PositionConfig(wiring=wiring, **_fields(read, "position.")),
+        )
+        self._check_source(config.source, lookup, own.origin)
+        self._without_effect += set_without_effect(lookup)
+        self._used |= lookup.used
+        return config
+
+    def _check_source(self, source: SourceConfig, lookup: Lookup, file: str) -> None:
+        """Note values that do not fit together or name files that are not there."""
+
+        def note(key: str, wrong: str) -> None:
+            found = find(lookup, key, self._problems)
+            self._problems.add(
+                found.origin if found else file, key, found.text if found else "", wrong
+            )
+
+        # An address that is there but cannot be read is a problem already.
+        key = "canal.instance.master.address"
+        if source.master.address is None and not find(lookup, key, self._problems):
+            note(key, "no MySQL server is named; write host:port")
+        if source.silence_s <= source.heartbeat_s:
+            note(
+                "canal.instance.network.silence.seconds",
+                f"not more than {source.heartbeat_s:g} seconds, the heartbeat's period;"
+                f" write {source.heartbeat_s + 10:g}",
+            )
+        for name, host in (("master", source.master), ("standby", source.standby)):
+            prefix = f"canal.instance.{name}."
+            for word, path in (
+                ("sslCa", host.ssl_ca),
+                ("sslCert", host.ssl_cert),
+                ("sslKey", host.ssl_key),
+            ):
+                if path and not os.access(path, os.R_OK):
+                    note(prefix + word, f"cannot read {path}; name a PEM file")
+            if host.ssl_key and not host.ssl_cert:
+                note(prefix + "sslKey", f"a key alone; set {prefix}sslCert too")
+
+    def _data_dir(self, main: Properties) -> Path:
+        lookup = InstanceLookup(self._environ, [main], fixed={})
+        found = find(lookup, DATA_DIR_KEY, self._problems)
+        path = Path(found.text) if found else DATA_DIR_DEFAULT
+        return anchored(self._conf_dir, path)
+
+    def _warnings(self, destinations: list[str]) -> list[str]:
+        warnings = unserved_warning(self._without_effect)
+        for file in self._files:
+            warnings += unknown_warnings(file, destinations, self._used)
+            warnings += [
+                f"{file.origin}: {key}: characters beyond ASCII are read as"
+                " ISO-8859-1; write them as \\uXXXX"
+                for key in file.non_ascii
+            ]
+        return warnings
+
+
+def anchored(conf_dir: Path, path: Path) -> Path:
+    """Make a path of a setting absolute.
+
+    A relative path begins at the conf folder, and there `../conf` means that folder
+    itself, whatever its name: the original runs in a folder beside `conf`.
+    """
+    parts = path.parts
+    if parts[:2] == ("..", "conf"):
+        path = Path(*parts[2:])
+    return Path(os.path.abspath(conf_dir / path))  # noqa: PTH100  # links stay
+
+
+def _source(read: dict[str, object]) -> SourceConfig:
+    return SourceConfig(
+        master=HostConfig(**_fields(read, "source.master.")),
+        standby=HostConfig(**_fields(read, "source.standby.")),
+        detecting=DetectingConfig(**_fields(read, "source.detecting.")),
+        **_fields(read, "source."),
+    )
+
+
+def _fields(read: dict[str, object], prefix: str) -> dict[str, Any]:
+    """Return the values of one section, without those of sections inside it.
+
+    That each has its field's type is up to the tables in `keys`, and tested there.
+    """
+    names = {
+        field.removeprefix(prefix): value
+        for field, value in read.items()
+        if field.startswith(prefix)
+    }
+    return {name: value for name, value in names.items() if "." not in name}

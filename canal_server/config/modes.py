@@ -1,0 +1,199 @@
+"""The settings that decide what runs, and a refusal of what does not exist here.
+
+Leaves out the plain values (`canal_server.config.keys`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from canal_server.config import values
+from canal_server.config.problems import find
+from canal_server.config.schema import Wiring
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from canal_server.config.problems import Problems
+    from canal_server.config.resolve import Found, Lookup
+
+DESTINATIONS_MAX = 10_000
+DESTINATION_CHARACTERS_MAX = 100
+INSTANCE_FILE = "instance.properties"
+
+# The component sets that the original names by a Spring file.
+WIRINGS = {
+    "memory-instance.xml": Wiring.MEMORY,
+    "file-instance.xml": Wiring.FILE,
+}
+UNSERVED_WIRINGS = {
+    "default-instance.xml": "clusters (ZooKeeper) are not served yet",
+    "group-instance.xml": "groups of sources are not served yet",
+}
+WIRING_REMEDY = "write classpath:spring/file-instance.xml"
+
+EXPRESSION = re.compile(r"(?P<prefix>.*)\{(?P<first>\d{1,9})-(?P<last>\d{1,9})\}")
+
+
+def refuse_server_modes(lookup: Lookup, problems: Problems) -> None:
+    """Note the modes of a whole server that are not served."""
+    mode = find(lookup, "canal.serverMode", problems)
+    if mode and mode.text.lower() != "tcp":
+        _refuse(problems, "canal.serverMode", mode, "only tcp is served; write tcp")
+    zookeeper = find(lookup, "canal.zkServers", problems)
+    if zookeeper:
+        _refuse(
+            problems,
+            "canal.zkServers",
+            zookeeper,
+            "clusters (ZooKeeper) are not served yet; leave it empty and"
+            " use file-instance.xml",
+        )
+    manager = find(lookup, "canal.admin.manager", problems)
+    if manager:
+        _refuse(
+            problems,
+            "canal.admin.manager",
+            manager,
+            "settings from canal-admin are not served; leave it empty and"
+            " keep the settings in files",
+        )
+
+
+def refuse_instance_modes(
+    lookup: Lookup, instance_lookup: Lookup, destination: str, problems: Problems
+) -> None:
+    """Note the modes of one instance that are not served."""
+    key, mode = _of_destination(lookup, destination, "mode", problems)
+    if mode and mode.text.lower() != "spring":
+        _refuse(problems, key, mode, "settings come from files only; write spring")
+    key = "canal.instance.enableDruid"
+    encrypted = find(instance_lookup, key, problems)
+    if encrypted and encrypted.text.lower() in values.TRUE:
+        _refuse(
+            problems,
+            key,
+            encrypted,
+            "encrypted passwords are not served; write false and the password itself,"
+            " or give it as the environment variable CANAL_INSTANCE_DBPASSWORD",
+        )
+
+
+def wiring_of(lookup: Lookup, destination: str, problems: Problems) -> Wiring:
+    """Return which component set a destination asks for."""
+    key, found = _of_destination(lookup, destination, "spring.xml", problems)
+    if found is None:
+        return Wiring.FILE
+    name = found.text.replace(":", "/").rpartition("/")[2]
+    wiring = WIRINGS.get(name)
+    if wiring is None:
+        why = UNSERVED_WIRINGS.get(name, "not a known component set")
+        _refuse(problems, key, found, f"{why}; {WIRING_REMEDY}")
+        return Wiring.FILE
+    return wiring
+
+
+def is_lazy(lookup: Lookup, destination: str, problems: Problems) -> bool:
+    """Tell whether an instance waits for its first subscription."""
+    key, found = _of_destination(lookup, destination, "lazy", problems)
+    return _switch(key, found, problems)
+
+
+def destinations(lookup: Lookup, conf_dir: Path, problems: Problems) -> list[str]:
+    """Return the names of the destinations, those that are configured first.
+
+    With canal.auto.scan, folders of `conf_dir` with an instance file count too.
+    """
+    key = "canal.destinations.expr"
+    found = find(lookup, key, problems)
+    if found:
+        names = _expanded(found, problems)
+    else:
+        key = "canal.destinations"
+        found = find(lookup, key, problems)
+        names = found.text.split(",") if found else []
+    names = [name.strip() for name in names if name.strip()]
+    usable = [name for name in names if _is_usable(name)]
+    if found and len(usable) < len(names):
+        bad = next(name for name in names if not _is_usable(name))
+        _refuse(
+            problems,
+            key,
+            found,
+            f"{bad} is not a name; use up to {DESTINATION_CHARACTERS_MAX} characters"
+            " without blanks and slashes",
+        )
+    scan = find(lookup, "canal.auto.scan", problems)
+    if _switch("canal.auto.scan", scan, problems):
+        try:
+            usable += _folders_with_instances(conf_dir)
+        except OSError as error:
+            problems.add_file(str(conf_dir), f"cannot be listed: {error.strerror}")
+    return list(dict.fromkeys(usable))
+
+
+def _expanded(found: Found, problems: Problems) -> list[str]:
+    """Read `prefix{1-3}` as prefix1, prefix2, prefix3."""
+    match = EXPRESSION.fullmatch(found.text)
+    names: list[str] = []
+    if match:
+        first, last = int(match["first"]), int(match["last"])
+        if last - first < DESTINATIONS_MAX:
+            names = [f"{match['prefix']}{n}" for n in range(first, last + 1)]
+    if not names:
+        _refuse(
+            problems,
+            "canal.destinations.expr",
+            found,
+            f"not 1 to {DESTINATIONS_MAX} names; write it like example{{1-3}}",
+        )
+    return names
+
+
+def _folders_with_instances(conf_dir: Path) -> list[str]:
+    """Return the folders that hold an instance file, by name."""
+    return sorted(
+        folder.name
+        for folder in conf_dir.iterdir()
+        if folder.is_dir()
+        and folder.name.lower() != "spring"
+        and _is_usable(folder.name)
+        and (folder / INSTANCE_FILE).is_file()
+    )
+
+
+def _is_usable(name: str) -> bool:
+    """Tell whether a name can be a folder and a word of the protocol."""
+    return (
+        len(name) <= DESTINATION_CHARACTERS_MAX
+        and name not in {".", ".."}
+        and not re.search(r"[\s/\\\0]", name)
+        and name.isprintable()
+    )
+
+
+def _of_destination(
+    lookup: Lookup, destination: str, word: str, problems: Problems
+) -> tuple[str, Found | None]:
+    """Look up canal.instance.<destination>.<word>, else the global one."""
+    key = f"canal.instance.{destination}.{word}"
+    found = find(lookup, key, problems)
+    if found is None:
+        key = f"canal.instance.global.{word}"
+        found = find(lookup, key, problems)
+    return key, found
+
+
+def _switch(key: str, found: Found | None, problems: Problems) -> bool:
+    if found is None:
+        return False
+    try:
+        return values.boolean(found.text)
+    except ValueError as error:
+        _refuse(problems, key, found, str(error))
+        return False
+
+
+def _refuse(problems: Problems, key: str, found: Found, wrong: str) -> None:
+    problems.add(found.origin, key, found.text, wrong)

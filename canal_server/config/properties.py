@@ -1,0 +1,69 @@
+"""Reads .properties files as Java does: ISO-8859-1 with escapes.
+
+Leaves out what the values mean; the one door to `javaproperties`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import javaproperties
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE_BYTES_MAX = 16 * 1024 * 1024
+
+
+class UnreadableError(Exception):
+    """A file that cannot be read; the message says what is wrong, without its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """The keys of one file; of a key that stands there twice the last value counts."""
+
+    origin: str  # the file's name for messages
+    values: dict[str, str]
+    non_ascii: tuple[str, ...] = ()  # keys whose values hold bytes beyond ASCII
+
+
+def read_properties(path: Path) -> Properties:
+    """Read a file. Raises FileNotFoundError and UnreadableError."""
+    try:
+        content = _content(path)
+        values = javaproperties.loads(content)
+        return Properties(str(path), values, _non_ascii(content))
+    except javaproperties.InvalidUEscapeError as error:
+        raise UnreadableError(
+            f"{error.escape} is not a character; write a backslash, u and four"
+            " hexadecimal digits, or double the backslash"
+        ) from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UnreadableError(error.strerror or str(error)) from error
+    if len(content) > FILE_BYTES_MAX:
+        raise UnreadableError(
+            f"larger than {FILE_BYTES_MAX} bytes; is it a properties file?"
+        )
+    return content
+
+
+def _non_ascii(content: bytes) -> tuple[str, ...]:
+    """Return the keys whose lines hold raw bytes beyond ASCII.
+
+    Such bytes are read as ISO-8859-1, which is rarely what an editor wrote.
+    """
+    return tuple(
+        element.key
+        for element in javaproperties.parse(content)
+        if isinstance(element, javaproperties.KeyValue) and not element.source.isascii()
+    )

@@ -1,0 +1,160 @@
+"""Finds the text of a key: environment, files, `${key:default}`.
+
+Server keys are taken as they stand in canal.properties; `${…}` means something in
+the keys of instances only. Leaves out what a text means (`canal_server.config.values`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from canal_server.config.properties import Properties
+
+ENVIRONMENT = "environment"
+NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value as text, trimmed and never blank, and where it stands."""
+
+    text: str
+    origin: str  # a file's name or `ENVIRONMENT`
+
+
+class UnresolvableError(Exception):
+    """A value that refers to itself."""
+
+    def __init__(self, message: str, origin: str, text: str) -> None:
+        super().__init__(message)
+        self.origin = origin
+        self.text = text
+
+
+def environment_name(key: str) -> str:
+    """Return the name under which a shell can set a key.
+
+    >>> environment_name("canal.instance.master.address")
+    'CANAL_INSTANCE_MASTER_ADDRESS'
+    """
+    return NOT_ALPHANUMERIC.sub("_", key).upper()
+
+
+class Lookup:
+    """Environment first, then one map of files; blank counts as missing.
+
+    `used` collects the keys that were asked for.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], files: Sequence[Properties], /
+    ) -> None:
+        self._environ = environ
+        self.values: dict[str, tuple[str, str]] = {}
+        for file in files:
+            # A later file hides the earlier one's key, also with a blank value.
+            for key, text in file.values.items():
+                self.values[key] = (text, file.origin)
+        self.used: set[str] = set()
+
+    def find(self, key: str) -> Found | None:
+        """Return the raw text of a key, None when it is missing or blank."""
+        self.used.add(key)
+        text = self._environ.get(key, "").strip()
+        if not text and key.startswith("canal."):
+            text = self._environ.get(environment_name(key), "").strip()
+        if text:
+            return Found(text, ENVIRONMENT)
+        text, origin = self.values.get(key, ("", ""))
+        text = text.strip()
+        return Found(text, origin) if text else None
+
+
+class InstanceLookup(Lookup):
+    """As `Lookup`, and `${key:default}` in a value is replaced.
+
+    `${a:b}` is the value of `a`, or `b` when it has none; both may hold further
+    `${…}`. Without a default, what cannot be found is empty.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        files: Sequence[Properties],
+        /,
+        fixed: Mapping[str, str],
+    ) -> None:
+        super().__init__(environ, files)
+        self._fixed = fixed  # keys that nothing overrides
+
+    def find(self, key: str) -> Found | None:
+        """Return the text of a key with all `${…}` replaced.
+
+        Raises UnresolvableError when the value refers to itself.
+        """
+        found = self._raw(key)
+        if found is None or "${" not in found.text:
+            return found
+        try:
+            text = self._expand(found.text, (key,)).strip()
+        except _CircleError as circle:
+            message = f"refers to itself ({' -> '.join(circle.keys)}); break the circle"
+            raise UnresolvableError(message, found.origin, found.text) from None
+        return Found(text, found.origin) if text else None
+
+    def _raw(self, key: str) -> Found | None:
+        if key in self._fixed:
+            self.used.add(key)
+            return Found(self._fixed[key], "")
+        return super().find(key)
+
+    def _expand(self, text: str, inside: tuple[str, ...]) -> str:
+        """Replace every `${…}`; `inside` are the keys whose values we are in."""
+        begin = text.find("${")
+        if begin < 0:
+            return text
+        end = _closing_brace(text, begin + 2)
+        if end < 0:  # never closed: plain text
+            return text
+        # What is inside is replaced first, so that a key may be put together.
+        name, _, default = self._expand(text[begin + 2 : end], inside).partition(":")
+        return (
+            text[:begin]
+            + self._value(name.strip(), default.strip(), inside)
+            + self._expand(text[end + 1 :], inside)
+        )
+
+    def _value(self, key: str, default: str, inside: tuple[str, ...]) -> str:
+        if key in inside:
+            raise _CircleError((*inside, key))
+        found = self._raw(key)
+        if found is None:
+            return default
+        return self._expand(found.text, (*inside, key)).strip() or default
+
+
+class _CircleError(Exception):
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        super().__init__()
+        self.keys = keys
+
+
+def _closing_brace(text: str, begin: int) -> int:
+    """Return where the `}` of a `${` stands that ends before `begin`, or -1.
+
+    Braces inside pair up, so that a default may hold `{2}` or `${…}`.
+    """
+    depth = 1
+    for at in range(begin, len(text)):
+        if text[at] == "{":
+            depth += 1
+        elif text[at] == "}":
+            depth -= 1
+            if depth == 0:
+                return at
+    return -1

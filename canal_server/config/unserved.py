@@ -1,0 +1,217 @@
+"""Keys that canal has and that do nothing here, and warnings about them.
+
+Leaves out the settings that stop the server from starting
+(`canal_server.config.modes`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from canal_server.config.keys import (
+    INSTANCE_KEYS,
+    MODE_KEYS,
+    PER_DESTINATION,
+    SERVER_KEYS,
+)
+from canal_server.config.resolve import UnresolvableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from canal_server.config.properties import Properties
+    from canal_server.config.resolve import Lookup
+
+EMBEDDED_DATABASE = "jdbc:h2:"
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """A key whose feature does not exist yet.
+
+    `harmless` are the values (in lower case) that ask for nothing: off, or what
+    canal's own files hold. `instead` names a key of ours that does the same.
+    """
+
+    name: str
+    harmless: tuple[str, ...] = ()
+    instead: str = ""
+
+
+# Tell the original how to do what is done in another way here, or belong to a
+# feature that has a switch of its own.
+INERT = (
+    "canal.id",
+    "canal.auto.scan.interval",
+    "canal.register.ip",
+    "canal.socketChannel",
+    "canal.zookeeper.flush.period",
+    "canal.instance.enableDruid",  # `modes` refuses it when it is on
+    "canal.instance.pwdPublicKey",
+    "canal.instance.network.sendBufferSize",
+    "canal.instance.parser.parallel",
+    "canal.instance.parser.parallelThreadSize",
+    "canal.instance.parser.parallelBufferSize",
+    "canal.instance.tsdb.dir",
+)
+
+TABLE_META = (
+    Unserved("canal.instance.tsdb.enable", ("true", "false")),
+    Unserved("canal.instance.tsdb.url"),
+    Unserved("canal.instance.tsdb.dbUsername", ("canal",)),
+    Unserved("canal.instance.tsdb.dbPassword", ("canal",)),
+    Unserved("canal.instance.tsdb.spring.xml", ("classpath:spring/tsdb/h2-tsdb.xml",)),
+    Unserved("canal.instance.tsdb.snapshot.interval", ("24",)),
+    Unserved("canal.instance.tsdb.snapshot.expire", ("360",)),
+)
+
+ADMINISTRATION = (
+    Unserved("canal.metrics.pull.port", ("11112",)),
+    Unserved("canal.admin.port", ("11110",)),
+    Unserved("canal.admin.user", ("admin",)),
+    Unserved("canal.admin.passwd", ("4acfe3202a5ff5cf467898fc58aab1d615029441",)),
+    Unserved("canal.admin.register.auto", ("true", "false")),
+    Unserved("canal.admin.register.cluster"),
+    Unserved("canal.admin.register.name"),
+)
+
+MESSAGE_QUEUES = (
+    Unserved("canal.mq.flatMessage", ("true",)),
+    Unserved("canal.mq.canalBatchSize", ("50",)),
+    Unserved("canal.mq.canalGetTimeout", ("100",)),
+    Unserved("canal.mq.accessChannel", ("local",)),
+    Unserved("canal.mq.database.hash", ("true",)),
+    Unserved("canal.mq.send.thread.size", ("30",)),
+    Unserved("canal.mq.build.thread.size", ("8",)),
+    Unserved("canal.mq.topic", ("example",)),
+    Unserved("canal.mq.partition", ("0",)),
+    Unserved("canal.mq.enableDynamicQueuePartition", ("false",)),
+    *(
+        Unserved(f"canal.mq.{word}")
+        for word in (
+            "partitionsNum",
+            "partitionHash",
+            "dynamicTopic",
+            "dynamicTopicPartitionNum",
+            "servers",
+            "acks",
+            "compressionType",
+            "retries",
+            "batchSize",
+            "lingerMs",
+            "maxRequestSize",
+            "bufferMemory",
+            "kafka.kerberos.enable",
+            "kafka.kerberos.krb5.file",
+            "kafka.kerberos.jaas.file",
+            "kafka.kerberos.krb5FilePath",
+            "kafka.kerberos.jaasFilePath",
+            "producerGroup",
+            "namespace",
+        )
+    ),
+)
+
+CLOUD = (
+    Unserved("canal.instance.rds.accesskey"),
+    Unserved("canal.instance.rds.secretkey"),
+    Unserved("canal.instance.rds.instanceId"),
+    Unserved("canal.aliyun.accessKey"),
+    Unserved("canal.aliyun.secretKey"),
+    Unserved("canal.aliyun.accesskey"),
+    Unserved("canal.aliyun.secretkey"),
+    Unserved("canal.aliyun.uid"),
+    Unserved("canal.instance.multi.stream.on", ("false",)),
+)
+
+KEY_STORES = tuple(
+    Unserved(f"canal.instance.{host}.{word}", instead=instead and f"{host}.{instead}")
+    for host in ("master", "standby")
+    for word, instead in (
+        ("tlsVersions", ""),
+        ("trustCertificateKeyStoreType", ""),
+        ("trustCertificateKeyStoreUrl", "sslCa"),
+        ("trustCertificateKeyStorePassword", ""),
+        ("clientCertificateKeyStoreType", ""),
+        ("clientCertificateKeyStoreUrl", "sslCert"),
+        ("clientCertificateKeyStorePassword", ""),
+    )
+)
+
+GROUP = tuple(
+    Unserved(f"canal.instance.{host}.{word}")
+    for host in ("master1", "master2", "standby1", "standby2")
+    for word in ("address", "journal.name", "position", "timestamp", "gtid")
+)
+
+UNSERVED = (
+    *TABLE_META,
+    *ADMINISTRATION,
+    *MESSAGE_QUEUES,
+    *CLOUD,
+    *KEY_STORES,
+    *GROUP,
+)
+
+KNOWN = frozenset(
+    [key.name for key in (*SERVER_KEYS, *INSTANCE_KEYS)]
+    + [key.name for key in UNSERVED]
+    + [*MODE_KEYS, *INERT]
+)
+
+
+def set_without_effect(lookup: Lookup) -> list[str]:
+    """Return the keys that ask for something that does not exist yet."""
+    return [_with_instead(key) for key in UNSERVED if _asks(key, lookup)]
+
+
+def unserved_warning(keys: Iterable[str]) -> list[str]:
+    """Return one line about all these keys, none when there are no keys."""
+    listed = ", ".join(dict.fromkeys(keys))
+    return [f"set but not served yet, without effect: {listed}"] if listed else []
+
+
+def unknown_warnings(
+    file: Properties, destinations: Sequence[str], used: Iterable[str]
+) -> list[str]:
+    """Return a line for each key of a file that looks like one of canal's and is not.
+
+    `used` are keys that another value refers to: they are the operator's own.
+    """
+    known = KNOWN.union(
+        (
+            f"canal.instance.{destination}.{word}"
+            for destination in destinations
+            for word in PER_DESTINATION
+        ),
+        used,
+    )
+    return [
+        f"{file.origin}: {key}: unknown key, ignored{_nearest(key, known)}"
+        for key in file.values
+        if key.startswith("canal.") and key not in known
+    ]
+
+
+def _asks(key: Unserved, lookup: Lookup) -> bool:
+    try:
+        found = lookup.find(key.name)
+    except UnresolvableError:
+        return True
+    if found is None:
+        return False
+    value = found.text.lower()
+    return value not in key.harmless and not value.startswith(EMBEDDED_DATABASE)
+
+
+def _with_instead(key: Unserved) -> str:
+    if not key.instead:
+        return key.name
+    return f"{key.name} (use canal.instance.{key.instead}, a PEM file)"
+
+
+def _nearest(key: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""

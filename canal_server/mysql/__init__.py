@@ -1,0 +1,1 @@
+"""The way to a MySQL or MariaDB server: the one place that knows PyMySQL."""

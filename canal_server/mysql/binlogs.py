@@ -1,0 +1,84 @@
+"""Which binary logs a server has, where they end, and which GTIDs they hold.
+
+GTID sets are text here, without line breaks; they are read by `canal_server.core`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from canal_server.errors import SourceRefused
+
+if TYPE_CHECKING:
+    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+
+# "SHOW BINARY LOG STATUS was added in MySQL 8.2.0, SHOW MASTER STATUS was removed in
+# 8.4.0" (MySQL manual, 15.7.7.1). MariaDB keeps the old name.
+BINARY_LOG_STATUS_SINCE = (8, 2, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BinlogEnd:
+    """Where the server will write next, and what it has executed up to there."""
+
+    file: str
+    position: int
+    gtids: str  # empty when the server has no GTIDs
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryLog:
+    """One file of the server's binary log, its size in bytes."""
+
+    name: str
+    size: int
+
+
+def current_end(connection: ControlConnection, info: ServerInfo) -> BinlogEnd:
+    """Return the end of the newest binary log.
+
+    Raises SourceRefused when the server writes none, or does not tell this account.
+    """
+    old = info.is_mariadb or info.version < BINARY_LOG_STATUS_SINCE
+    rows = connection.query("SHOW MASTER STATUS" if old else "SHOW BINARY LOG STATUS")
+    if not rows:
+        raise SourceRefused(
+            f"server {connection.access.address} writes no binary log: "
+            "set log_bin and restart it"
+        )
+    # The file, its size, two lists of databases, and since MySQL 5.6 the GTID set.
+    row = rows[0]
+    if info.is_mariadb:
+        gtids = executed_gtids(connection, info)
+    else:
+        gtids = _one_line(row[4]) if len(row) > 4 else ""  # noqa: PLR2004
+    return BinlogEnd(str(row[0]), int(row[1]), gtids)
+
+
+def binary_logs(connection: ControlConnection) -> list[BinaryLog]:
+    """Return the server's binary logs, the oldest first."""
+    rows = connection.query("SHOW BINARY LOGS")
+    return [BinaryLog(str(row[0]), int(row[1])) for row in rows]
+
+
+def executed_gtids(connection: ControlConnection, info: ServerInfo) -> str:
+    """Return the GTID set that the server has executed, or (MariaDB) logged."""
+    name = "gtid_binlog_pos" if info.is_mariadb else "gtid_executed"
+    return _one_line(connection.query(f"SELECT @@global.{name}")[0][0])
+
+
+def purged_gtids(connection: ControlConnection, info: ServerInfo) -> str:
+    """Return the GTID set that is no longer in the binary logs.
+
+    Always empty for MariaDB, which does not tell.
+    """
+    if info.is_mariadb:
+        return ""
+    return _one_line(connection.query("SELECT @@global.gtid_purged")[0][0])
+
+
+def _one_line(gtids: object) -> str:
+    """Return a GTID set as one line: the server breaks it after each UUID."""
+    return "".join(str(gtids or "").split())

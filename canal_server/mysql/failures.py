@@ -1,0 +1,137 @@
+"""What a server's error means for us: lost, purged, refused, or merely failed.
+
+Leaves out what is done about it: that is for whoever holds the connection.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from canal_server.errors import (
+    BinlogPurged,
+    ConnectionLost,
+    SourceError,
+    SourceRefused,
+)
+
+ERROR_MARK = 0xFF  # first byte of an error packet
+
+READING_BINLOG_FAILED = 1236  # the one number for all that ends a dump
+
+# The connection is gone or about to go; the next one may work.
+_LOST = frozenset(
+    {
+        1053,  # server shutdown in progress
+        1077,  # normal shutdown
+        1152,  # aborting connection
+        1158, 1159, 1160, 1161,  # network read or write failed or took too long
+        1184,  # aborting new connection
+        1317,  # query execution was interrupted
+        1927,  # connection was killed
+        2002, 2003, 2005, 2006, 2013, 2014, 2055,  # the client library's
+        3032,  # the server is currently in offline mode
+        3169,  # session was killed
+        4031,  # disconnected because of inactivity
+    }
+)  # fmt: skip
+
+_GRANT = "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}"
+_ACCOUNT = "check the user name and password of the instance, and account {account}"
+
+# The server refuses: number to remedy.
+_REFUSED = {
+    1044: f"let an administrator run: {_GRANT}",
+    1045: _ACCOUNT,
+    1095: f"let an administrator run: {_GRANT}",
+    1129: "run FLUSH HOSTS on the server",
+    1130: "let account {account} log in from this host",
+    1142: f"let an administrator run: {_GRANT}",
+    1143: f"let an administrator run: {_GRANT}",
+    1227: f"let an administrator run: {_GRANT}",
+    1251: "give account {account} the plugin caching_sha2_password",
+    1370: f"let an administrator run: {_GRANT}",
+    1698: _ACCOUNT,
+    1820: "give account {account} a new password: the old one has expired",
+    1862: "give account {account} a new password: the old one has expired",
+    2026: "switch TLS on at the server or set sslMode=DISABLED",
+    2059: "give account {account} the plugin caching_sha2_password",
+    3118: "unlock account {account}",
+    3159: "set sslMode=REQUIRED: the server wants TLS",
+    3955: _ACCOUNT,
+}
+
+# Texts behind 1236 that tell of settings, not of a place in the binlog. In lower
+# case; MySQL and MariaDB, also their words from before "source" and "replica".
+_REFUSING_TEXTS = (
+    ("binary log is not open", "set log_bin on the server and restart it"),
+    ("gtid_mode", "set gtid_mode=ON on the server, or do not start by GTID"),
+    ("checksum", "the server does not let this replica have its checksums"),
+    ("max_allowed_packet", "raise max_allowed_packet on the server"),
+    ("server id was not set", "set server_id on the server"),
+    ("misconfigured", "see the error log of the server"),
+)
+
+
+def source_error(errno: int, text: str, *, address: str, user: str = "") -> SourceError:
+    """Return the error to raise for an error that a server reports.
+
+    `errno` is the server's number or PyMySQL's, `address` and `user` are for the
+    message. The text is the server's own.
+    """
+    told = f"{address}: {text.strip().rstrip('.')} (error {errno})"
+    if errno == READING_BINLOG_FAILED:
+        return _dump_error(text, told)
+    if errno in _LOST:
+        return ConnectionLost(told, errno=errno)
+    if errno in _REFUSED:
+        remedy = _REFUSED[errno].format(account=f"'{user or 'canal'}'@'%'")
+        return SourceRefused(f"{told}; {remedy}", errno=errno)
+    return SourceError(told, errno=errno)
+
+
+def _dump_error(text: str, told: str) -> SourceError:
+    low = text.lower()
+    if "same server_uuid" in low or "same server_id" in low:
+        # Another replica came with our id: the place in the binlog is as good as
+        # before.
+        return ConnectionLost(
+            f"{told}; two replicas use one id: give each instance its own "
+            "canal.instance.mysql.slaveId",
+            errno=READING_BINLOG_FAILED,
+        )
+    for part, remedy in _REFUSING_TEXTS:
+        if part in low and "purged" not in low:
+            return SourceRefused(f"{told}; {remedy}", errno=READING_BINLOG_FAILED)
+    return BinlogPurged(
+        f"{told}; start the instance at a position that the server still has",
+        errno=READING_BINLOG_FAILED,
+    )
+
+
+def parse_error_packet(payload: bytes | memoryview) -> tuple[int, str]:
+    """Return number and text of an error packet, given without its header.
+
+    Raises ValueError when it is none::
+
+        ff | errno u16 | ['#' sqlstate[5]] | text up to the end
+    """
+    data = bytes(payload)
+    if len(data) < 3 or data[0] != ERROR_MARK:  # noqa: PLR2004  # mark and number
+        raise ValueError(f"not an error packet: {data[:16].hex()}")
+    (errno,) = struct.unpack_from("<H", data, 1)
+    text = data[9:] if data[3:4] == b"#" else data[3:]
+    return errno, text.decode("utf-8", "replace")
+
+
+def error_of_packet(
+    payload: bytes | memoryview, *, address: str, user: str = ""
+) -> SourceError:
+    """Return the error that an error packet of the dump stream stands for.
+
+    Bytes that are no error packet become a ConnectionLost that shows them.
+    """
+    try:
+        errno, text = parse_error_packet(payload)
+    except ValueError as error:
+        return ConnectionLost(f"{address}: {error}")
+    return source_error(errno, text, address=address, user=user)

@@ -1,0 +1,165 @@
+"""What kind of server the source is, and whether its settings allow capture."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from canal_server.errors import SourceRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from canal_server.mysql.connection import ControlConnection
+
+Version = tuple[int, int, int]
+
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+
+_VARIABLES = (
+    "version",
+    "version_comment",
+    "server_id",
+    "server_uuid",
+    "log_bin",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_metadata",
+    "binlog_checksum",
+    "gtid_mode",
+    "lower_case_table_names",
+    "time_zone",
+    "system_time_zone",
+)
+
+
+class Flavour(Enum):
+    """Whose server it is; Percona's differs from MySQL's in name only."""
+
+    MYSQL = "mysql"
+    PERCONA = "percona"
+    MARIADB = "mariadb"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """A server's global settings, as far as capture depends on them.
+
+    Texts are upper case where the server means an enumeration, and empty where it
+    has no such variable.
+    """
+
+    flavour: Flavour
+    version: Version
+    version_text: str
+    version_comment: str
+    server_id: int
+    server_uuid: str  # empty for MariaDB
+    log_bin: bool
+    binlog_format: str  # ROW, STATEMENT, MIXED
+    row_image: str  # FULL, MINIMAL, NOBLOB, FULL_NODUP
+    row_metadata: str  # MySQL: MINIMAL, FULL; MariaDB also NO_LOG
+    checksum: str  # CRC32, NONE
+    gtid_mode: str  # ON, OFF, ON_PERMISSIVE, OFF_PERMISSIVE; MariaDB: always ON
+    lower_case_table_names: int
+    time_zone: str  # as of a session that sets none; a name or an offset
+
+    @property
+    def is_mariadb(self) -> bool:
+        """Whether GTIDs, statements and events are those of MariaDB."""
+        return self.flavour is Flavour.MARIADB
+
+    def __str__(self) -> str:
+        return f"{self.flavour.value} {self.version_text}, server id {self.server_id}"
+
+
+def parse_version(text: str) -> Version:
+    """Return the three numbers of a version such as `8.0.36-28` or `9.1`.
+
+    Raises ValueError when there are none.
+    """
+    found = _VERSION.search(text.removeprefix("5.5.5-"))  # MariaDB's disguise
+    if found is None:
+        raise ValueError(f"not a version: {text!r}")
+    return int(found[1]), int(found[2]), int(found[3] or 0)
+
+
+def read_server_info(connection: ControlConnection) -> ServerInfo:
+    """Ask an open connection's server for its settings, in one statement."""
+    marks = ", ".join(["%s"] * len(_VARIABLES))
+    rows = connection.query(
+        f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", _VARIABLES
+    )
+    return server_info({str(name): str(value) for name, value in rows})
+
+
+def server_info(variables: dict[str, str]) -> ServerInfo:
+    """Return what the global variables say; those that are missing count as empty."""
+    version_text = variables.get("version", "")
+    flavour = _flavour(version_text, variables.get("version_comment", ""))
+    time_zone = variables.get("time_zone", "")
+    if time_zone.upper() in ("", "SYSTEM"):
+        time_zone = variables.get("system_time_zone", "")
+
+    def upper(name: str, missing: str = "") -> str:
+        return variables.get(name, missing).upper()
+
+    return ServerInfo(
+        flavour=flavour,
+        version=parse_version(version_text),
+        version_text=version_text,
+        version_comment=variables.get("version_comment", ""),
+        server_id=int(variables.get("server_id") or 0),
+        server_uuid=variables.get("server_uuid", ""),
+        log_bin=upper("log_bin") in ("ON", "1"),
+        # Who has no such variable knows no other format or image.
+        binlog_format=upper("binlog_format", "ROW"),
+        row_image=upper("binlog_row_image", "FULL"),
+        row_metadata=upper("binlog_row_metadata"),
+        checksum=upper("binlog_checksum", "NONE"),
+        gtid_mode="ON" if flavour is Flavour.MARIADB else upper("gtid_mode", "OFF"),
+        lower_case_table_names=int(variables.get("lower_case_table_names") or 0),
+        time_zone=time_zone,
+    )
+
+
+def _flavour(version: str, comment: str) -> Flavour:
+    if "mariadb" in version.lower() or "mariadb" in comment.lower():
+        return Flavour.MARIADB
+    return Flavour.PERCONA if "percona" in comment.lower() else Flavour.MYSQL
+
+
+def check_capture(
+    info: ServerInfo,
+    *,
+    address: object,
+    formats: Collection[str] = (),
+    images: Collection[str] = (),
+) -> None:
+    """Raise SourceRefused when the server's settings make capture impossible.
+
+    `formats` and `images` are the allowed values of binlog_format and
+    binlog_row_image, in upper case; empty for no check. All problems are told at
+    once, each with its remedy.
+    """
+    problems = []
+    if not info.log_bin:
+        problems.append("binary logging is off: set log_bin and restart it")
+    if info.server_id == 0:
+        problems.append("server_id is 0: set another one, it serves no replicas so")
+    if formats and info.binlog_format not in formats:
+        problems.append(
+            f"binlog_format is {info.binlog_format}, allowed by "
+            f"canal.instance.binlog.format: {', '.join(sorted(formats))}; "
+            "run SET GLOBAL binlog_format=ROW or allow it"
+        )
+    if images and info.row_image not in images:
+        problems.append(
+            f"binlog_row_image is {info.row_image}, allowed by "
+            f"canal.instance.binlog.image: {', '.join(sorted(images))}; "
+            "run SET GLOBAL binlog_row_image=FULL or allow it"
+        )
+    if problems:
+        raise SourceRefused(f"server {address} ({info}): {'; '.join(problems)}")

@@ -1,0 +1,173 @@
+"""A session of PyMySQL: log in, ask, send commands, give the socket away.
+
+The one module that reaches into PyMySQL's private parts, because it has no public
+way to send a command of the replication protocol or to part with its socket.
+"""
+
+from __future__ import annotations
+
+import ssl
+import struct
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pymysql
+from pymysql.connections import Connection
+
+from canal_server.errors import ConnectionLost, SourceError, SourceRefused
+from canal_server.mysql.failures import source_error
+from canal_server.mysql.link import Breaker, connect_tcp
+from canal_server.mysql.settings import TlsMode
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+
+    from canal_server.lifecycle import Stop
+    from canal_server.mysql.settings import Access
+
+Row = tuple[Any, ...]
+
+# What PyMySQL lets out when the other side's bytes are not MySQL's.
+_NOT_MYSQL = (struct.error, LookupError, ValueError, TypeError, AssertionError)
+
+
+class _NeverInClearText:
+    """Answers a server that asks for the password itself over a plain connection."""
+
+    def __init__(self, connection: object) -> None:
+        self.connection = connection
+
+    def authenticate(self, _packet: object) -> NoReturn:
+        raise SourceRefused(
+            "the server asks for the password in clear text; "
+            "set sslMode=REQUIRED or give the account another plugin"
+        )
+
+
+class Session:
+    """One logged-in connection. For one thread, but for its breaker."""
+
+    def __init__(self, access: Access, breaker: Breaker, stop: Stop | None) -> None:
+        """Connect and log in; raises SourceError in its kinds."""
+        self._access = access
+        sock = connect_tcp(access, stop)
+        try:
+            breaker.hold(sock, access.address)
+            self._pymysql = _unconnected(access)
+        except BaseException:
+            sock.close()
+            raise
+        self._guarded(self._pymysql.connect, sock)
+        self.server_version = str(self._pymysql.server_version)
+        self.connection_id = int(self._pymysql.thread_id())
+
+    @property
+    def is_mariadb(self) -> bool:
+        """Whether the server's greeting says that it is a MariaDB."""
+        return "mariadb" in self.server_version.lower()
+
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run a statement and return its rows; `%s` stands for a parameter."""
+        rows: list[Row] = self._guarded(self._query, sql, parameters)
+        return rows
+
+    def _query(self, sql: str, parameters: Sequence[object]) -> list[Row]:
+        with self._pymysql.cursor() as cursor:
+            cursor.execute(sql, tuple(parameters) or None)
+            return list(cursor.fetchall())
+
+    def command(self, number: int, payload: bytes) -> None:
+        """Send a command whose answer is OK."""
+        self._guarded(self._pymysql._execute_command, number, payload)  # noqa: SLF001
+        self._guarded(self._pymysql._read_ok_packet)  # noqa: SLF001
+
+    def command_and_part(self, number: int, payload: bytes) -> socket.socket:
+        """Send a command and hand over the socket, from which its answer comes.
+
+        The socket (TLS or plain) is the caller's, in non-blocking mode; this session
+        is over.
+        """
+        inner = self._pymysql
+        sock: socket.socket = inner._sock  # noqa: SLF001
+        reader = inner._rfile  # noqa: SLF001
+        sock.settimeout(0)
+        try:
+            # Bytes that PyMySQL read ahead would be missing from the stream.
+            unread = reader.peek(1)
+        except ssl.SSLWantReadError:
+            unread = b""
+        if unread:
+            inner._force_close()  # noqa: SLF001
+            raise ConnectionLost(
+                f"{self._access.address}: {len(unread)} bytes that nobody asked for"
+            )
+        # PyMySQL believes that the time-out is still the one it set.
+        sock.settimeout(self._access.io_timeout_s)
+        self._guarded(inner._execute_command, number, payload)  # noqa: SLF001
+        inner._sock = inner._rfile = None  # noqa: SLF001
+        reader.close()
+        sock.settimeout(0)
+        return sock
+
+    def close(self) -> None:
+        """Take leave of the server and close; idempotent."""
+        if self._pymysql.open:
+            self._pymysql.close()
+
+    def _guarded(self, call: Any, *arguments: Any) -> Any:
+        """Call PyMySQL and turn its errors into ours."""
+        try:
+            return call(*arguments)
+        except pymysql.err.Error as error:
+            raise self._translated(error) from error
+        except SourceError:
+            raise
+        except _NOT_MYSQL as error:
+            self._pymysql._force_close()  # noqa: SLF001
+            raise SourceError(
+                f"{self._access.address} does not speak as MySQL does: {error!r}"
+            ) from error
+
+    def _translated(self, error: pymysql.err.Error) -> SourceError:
+        address = str(self._access.address)
+        cause = getattr(error, "original_exception", None)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return SourceRefused(
+                f"{address}: the server's certificate is not accepted: "
+                f"{cause.verify_message}; check the CA file and sslMode"
+            )
+        errno = error.args[0] if error.args else 0
+        if not isinstance(errno, int):
+            return ConnectionLost(f"{address}: {error}")
+        if errno == 0:
+            return ConnectionLost(f"{address}: the connection is closed")
+        text = str(error.args[1]) if len(error.args) > 1 else ""
+        user = self._access.credentials.user
+        return source_error(errno, text, address=address, user=user)
+
+
+def _unconnected(access: Access) -> Any:  # the stubs leave out what we need
+    options: dict[str, Any] = {}
+    mode = access.tls.mode
+    if access.tls.required:
+        options["ssl"] = access.tls.context()
+    else:
+        # PyMySQL takes TLS whenever the server offers it, unless told otherwise.
+        options["ssl_disabled"] = mode is TlsMode.DISABLED
+        plugins = ("mysql_clear_password", "dialog")
+        options["auth_plugin_map"] = dict.fromkeys(plugins, _NeverInClearText)
+    return Connection(
+        host=access.address.host,
+        port=access.address.port,
+        user=access.credentials.user,
+        # As bytes: PyMySQL would encode text as Latin-1.
+        password=access.credentials.password.encode(),
+        charset="utf8mb4",
+        autocommit=True,
+        connect_timeout=access.connect_timeout_s,
+        read_timeout=access.io_timeout_s,
+        write_timeout=access.io_timeout_s,
+        program_name="canal-server",
+        defer_connect=True,
+        **options,
+    )

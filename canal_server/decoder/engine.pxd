@@ -1,0 +1,89 @@
+# cython: language_level=3
+"""The decoder's events and state; see engine.pyx."""
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from canal_server.core.gtid cimport GtidSet, MariaGtidSet
+from canal_server.core.wire cimport Input
+from canal_server.decoder.feed cimport Feed
+from canal_server.decoder.image cimport Image, Piece, TableImage
+from canal_server.decoder.rows cimport RowContext
+from canal_server.decoder.writer cimport Envelope, RecordWriter
+
+cdef enum EventCode:
+    # MySQL's binlog_event.h; from 160 on MariaDB's log_event.h.
+    EV_QUERY = 2
+    EV_STOP = 3
+    EV_ROTATE = 4
+    EV_INTVAR = 5
+    EV_SLAVE = 7
+    EV_APPEND_BLOCK = 9
+    EV_DELETE_FILE = 11
+    EV_RAND = 13
+    EV_USER_VAR = 14
+    EV_FORMAT_DESCRIPTION = 15
+    EV_XID = 16
+    EV_BEGIN_LOAD_QUERY = 17
+    EV_EXECUTE_LOAD_QUERY = 18
+    EV_TABLE_MAP = 19
+    EV_WRITE_ROWS_V1 = 23
+    EV_UPDATE_ROWS_V1 = 24
+    EV_DELETE_ROWS_V1 = 25
+    EV_INCIDENT = 26
+    EV_HEARTBEAT = 27
+    EV_IGNORABLE = 28
+    EV_ROWS_QUERY = 29
+    EV_WRITE_ROWS = 30
+    EV_UPDATE_ROWS = 31
+    EV_DELETE_ROWS = 32
+    EV_GTID = 33
+    EV_ANONYMOUS_GTID = 34
+    EV_PREVIOUS_GTIDS = 35
+    EV_TRANSACTION_CONTEXT = 36
+    EV_VIEW_CHANGE = 37
+    EV_XA_PREPARE = 38
+    EV_PARTIAL_UPDATE_ROWS = 39
+    EV_TRANSACTION_PAYLOAD = 40
+    EV_HEARTBEAT_V2 = 41
+    EV_GTID_TAGGED = 42
+    EV_ANNOTATE_ROWS = 160
+    EV_BINLOG_CHECKPOINT = 161
+    EV_MARIA_GTID = 162
+    EV_MARIA_GTID_LIST = 163
+    EV_START_ENCRYPTION = 164
+    EV_QUERY_COMPRESSED = 165
+    EV_ROWS_COMPRESSED_FIRST = 166
+    EV_ROWS_COMPRESSED_LAST = 171
+
+# What run() returns: why it stopped. Positive: Python has to do something.
+cdef enum Halt:
+    RUNNING = 0
+    NEED_INPUT = 1     # all complete events of the feed are decoded
+    PAUSE = 2          # enough was written: publish it, then go on
+    TABLE = 3          # a table map without an image
+    QUERY = 4          # a statement that is no transaction control
+    ROTATE = 5         # another binlog file begins
+    EVENT = 6          # an event that is rare: Python reads it
+    PAYLOAD = 7        # a compressed transaction: feed its inner events
+    SOURCE_ERROR = 8   # the server sent an error packet
+    SOURCE_END = 9     # the server ended the stream
+    NO_TABLE_MAP = 10  # a row event whose table map was not seen
+    BROKEN = 11        # an event that cannot be decoded
+    NO_MEMORY = 12
+
+cdef struct Event:
+    uint32_t time
+    uint32_t server_id
+    uint64_t offset        # of its start in the file
+    uint64_t length        # as entries tell it: with header and checksum
+    uint16_t flags
+    uint8_t type
+    const uint8_t* body    # behind the 19 bytes of header
+    size_t body_n          # without checksum
+
+cdef struct TableSlot:
+    uint64_t table_id
+    uint8_t* body          # the table map's body as it was when the image was made
+    size_t body_n
+    Image* image           # NULL: its rows are not wanted
+    bint used

@@ -1,0 +1,684 @@
+# cython: language_level=3
+"""The row loop: one row image of the binlog becomes the columns of a RowData.
+
+Bytes in, bytes out, without the GIL. Values of fixed types are turned to text in a
+small buffer first, so that all lengths are known when the column is written and
+nothing is moved. The output is canonical protobuf.
+
+    Column, as it is written:
+      0x12 length          field 2 (or 1, before) of RowData; one byte tag
+      head                 index, sqlType, name, isKey, updated, isNull, tag of value
+      varint n, n bytes    value
+      tail                 mysqlType
+"""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+from libc.time cimport time_t, tm
+
+from canal_server.core.wire cimport Input, Output, ensure, need, put_varint
+from canal_server.core.wire cimport take_be, take_le, varint_size
+from canal_server.decoder.charsets cimport CharsetC, is_plain_ascii, put_text
+from canal_server.decoder.image cimport *
+from canal_server.decoder.json_text cimport put_json, put_json_diff
+from canal_server.decoder.number_text cimport decimal_size, put_decimal, put_double
+from canal_server.decoder.number_text cimport put_float, put_i64, put_u64
+
+import zlib
+
+cdef extern from "time.h" nogil:
+    tm* localtime_r(const time_t* when, tm* result)
+
+cdef uint64_t[7] POWERS = [1, 10, 100, 1000, 10000, 100000, 1000000]
+# Bytes of MariaDB's old types with fraction, by digits.
+cdef int[7] HIRES_DATETIME_BYTES = [5, 6, 6, 7, 7, 7, 8]
+cdef int[7] HIRES_TIME_BYTES = [3, 4, 4, 5, 5, 5, 6]
+cdef int[7] HIRES_SECOND_BYTES = [0, 1, 1, 2, 2, 3, 3]
+cdef int64_t TIME_SECONDS_MAX = 838 * 3600 + 59 * 60 + 59
+cdef const char* HEX = b"0123456789abcdef"
+
+
+# --- memory -----------------------------------------------------------------------
+
+cdef int grow_scratch(Output* out, size_t room) noexcept nogil:
+    """Output.grow for memory from malloc."""
+    cdef size_t used = out.p - out.start
+    cdef size_t size = (out.end - out.start) * 2
+    cdef uint8_t* data
+    if size < used + room:
+        size = used + room
+    data = <uint8_t*>realloc(out.start, size + SLACK)
+    if data == NULL:
+        return -1
+    out.start, out.p, out.end = data, data + used, data + size
+    return 0
+
+
+cdef int init_context(RowContext* context) except -1:
+    memset(context, 0, sizeof(RowContext))
+    context.scratch.start = <uint8_t*>malloc(4096 + SLACK)
+    if context.scratch.start == NULL:
+        raise MemoryError("no memory for a decoder")
+    context.scratch.p = context.scratch.start
+    context.scratch.end = context.scratch.start + 4096
+    context.scratch.grow = grow_scratch
+    return 0
+
+
+cdef void free_context(RowContext* context) noexcept nogil:
+    free(context.before)
+    free(context.scratch.start)
+    context.before = NULL
+    context.scratch.start = NULL
+
+
+cdef inline void copy_piece(uint8_t* to, const uint8_t* data, size_t n) noexcept nogil:
+    """Copy n bytes in steps; both sides have SLACK behind them."""
+    memcpy(to, data, 32)
+    if n > 32:
+        memcpy(to + 32, data + 32, n - 32)
+
+
+# --- temporal text ----------------------------------------------------------------
+
+cdef inline uint8_t* put_two(uint8_t* p, uint32_t v) noexcept nogil:
+    p[0] = <uint8_t>(48 + v // 10 % 10)
+    p[1] = <uint8_t>(48 + v % 10)
+    return p + 2
+
+
+cdef inline uint8_t* put_date(uint8_t* p, uint32_t year, uint32_t month,
+                              uint32_t day) noexcept nogil:
+    p = put_two(p, year // 100)
+    p = put_two(p, year % 100)
+    p[0] = 45
+    p = put_two(p + 1, month)
+    p[0] = 45
+    return put_two(p + 1, day)
+
+
+cdef inline uint8_t* put_clock(uint8_t* p, uint32_t hour, uint32_t minute,
+                               uint32_t second) noexcept nogil:
+    if hour > 99:
+        p[0] = <uint8_t>(48 + hour // 100)
+        p += 1
+    p = put_two(p, hour % 100)
+    p[0] = 58
+    p = put_two(p + 1, minute)
+    p[0] = 58
+    return put_two(p + 1, second)
+
+
+cdef inline uint8_t* put_fraction(uint8_t* p, uint64_t fraction, int stored,
+                                  int digits) noexcept nogil:
+    """Write `.` and the first `digits` of a fraction of `stored` digits."""
+    cdef int i
+    if digits == 0:
+        return p
+    if digits < stored:
+        fraction //= POWERS[stored - digits]
+    p[0] = 46
+    for i in range(digits, 0, -1):
+        p[i] = <uint8_t>(48 + fraction % 10)
+        fraction //= 10
+    return p + digits + 1
+
+
+cdef uint8_t* put_zero_datetime(uint8_t* p) noexcept nogil:
+    memcpy(p, b"0000-00-00 00:00:00", 19)
+    return p + 19
+
+
+cdef int64_t local_offset(int64_t when) noexcept nogil:
+    cdef tm parts
+    cdef time_t t = when
+    if localtime_r(&t, &parts) == NULL:
+        return 0
+    return parts.tm_gmtoff
+
+
+cdef uint8_t* put_timestamp(uint8_t* p, uint32_t when, Zone* zone) noexcept nogil:
+    """Write seconds since 1970 as date and time of this process's zone."""
+    cdef int64_t t = when
+    cdef int64_t quarter = t // 900
+    cdef int64_t offset, days, seconds, era, doe, yoe, doy, mp, year
+    if when == 0:
+        return put_zero_datetime(p)
+    if zone.known and zone.quarter == quarter:
+        offset = zone.offset
+    else:
+        offset = local_offset(t)
+        if (local_offset(quarter * 900) == offset
+                and local_offset(quarter * 900 + 899) == offset):
+            zone.quarter, zone.offset, zone.known = quarter, offset, True
+    t += offset
+    days = t // 86400
+    seconds = t - days * 86400
+    if seconds < 0:  # C division truncates; west of Greenwich on 1970-01-01
+        days -= 1
+        seconds += 86400
+    # Days since 1970 to a civil date of the Gregorian calendar, by eras of 400
+    # years that begin on March 1st.
+    days += 719468
+    era = days // 146097
+    doe = days - era * 146097
+    yoe = (doe - doe // 1460 + doe // 36524 - doe // 146096) // 365
+    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
+    mp = (5 * doy + 2) // 153
+    year = yoe + era * 400 + (1 if mp >= 10 else 0)
+    p = put_date(p, <uint32_t>year, <uint32_t>(mp + 3 if mp < 10 else mp - 9),
+                 <uint32_t>(doy - (153 * mp + 2) // 5 + 1))
+    p[0] = 32
+    return put_clock(p + 1, <uint32_t>(seconds // 3600),
+                     <uint32_t>(seconds // 60 % 60), <uint32_t>(seconds % 60))
+
+
+cdef uint8_t* put_packed_datetime(uint8_t* p, uint64_t v) noexcept nogil:
+    """Write year*13+month (17 bits), day 5, hour 5, minute 6, second 6 bits."""
+    cdef uint32_t ym = <uint32_t>(v >> 22 & 0x1FFFF)
+    p = put_date(p, ym // 13, ym % 13, v >> 17 & 31)
+    p[0] = 32
+    return put_clock(p + 1, v >> 12 & 31, v >> 6 & 63, v & 63)
+
+
+cdef uint8_t* put_hires_datetime(uint8_t* p, uint64_t v, int digits) noexcept nogil:
+    """Write MariaDB's mixed-radix number; its last radix is the fraction."""
+    cdef uint64_t fraction = v % POWERS[digits]
+    cdef uint32_t second, minute, hour, day, month
+    v //= POWERS[digits]
+    second = v % 60
+    v //= 60
+    minute = v % 60
+    v //= 60
+    hour = v % 24
+    v //= 24
+    day = v % 32
+    v //= 32
+    month = v % 13
+    p = put_date(p, <uint32_t>(v // 13), month, day)
+    p[0] = 32
+    p = put_clock(p + 1, hour, minute, second)
+    return put_fraction(p, fraction, digits, digits)
+
+
+cdef uint8_t* put_time2(uint8_t* p, Input* source, int digits) noexcept nogil:
+    """Write TIME2: 3 bytes and the fraction's, one number with an offset."""
+    cdef int extra = (digits + 1) // 2
+    cdef int64_t v = <int64_t>take_be(source, 3 + extra)
+    cdef uint64_t whole, fraction
+    v -= <int64_t>0x800000 << (8 * extra)
+    if v < 0:
+        p[0] = 45
+        p += 1
+        v = -v
+    whole = <uint64_t>v >> (8 * extra)
+    fraction = <uint64_t>v & ((<uint64_t>1 << (8 * extra)) - 1)
+    p = put_clock(p, whole >> 12 & 0x3FF, whole >> 6 & 63, whole & 63)
+    return put_fraction(p, fraction, 2 * extra, digits)
+
+
+cdef uint8_t* put_old_time(uint8_t* p, uint32_t raw) noexcept nogil:
+    """Write TIME of before 5.6: a signed decimal number hhmmss of 3 bytes."""
+    cdef int32_t v = <int32_t>(raw << 8) >> 8
+    if v < 0:
+        p[0] = 45
+        p += 1
+        v = -v
+    return put_clock(p, v // 10000, v // 100 % 100, v % 100)
+
+
+cdef uint8_t* put_hires_time(uint8_t* p, uint64_t raw, int digits) noexcept nogil:
+    cdef int64_t v = <int64_t>raw - (TIME_SECONDS_MAX + 1) * <int64_t>POWERS[digits]
+    cdef int64_t seconds
+    if v < 0:
+        p[0] = 45
+        p += 1
+        v = -v
+    seconds = v // <int64_t>POWERS[digits]
+    p = put_clock(p, <uint32_t>(seconds // 3600), <uint32_t>(seconds // 60 % 60),
+                  <uint32_t>(seconds % 60))
+    return put_fraction(p, v % <int64_t>POWERS[digits], digits, digits)
+
+
+cdef uint8_t* put_old_datetime(uint8_t* p, uint64_t v) noexcept nogil:
+    """Write DATETIME of before 5.6: the decimal number YYYYMMDDhhmmss."""
+    cdef uint64_t date = v // 1000000
+    cdef uint64_t clock = v % 1000000
+    p = put_date(p, <uint32_t>(date // 10000 % 10000), <uint32_t>(date // 100 % 100),
+                 <uint32_t>(date % 100))
+    p[0] = 32
+    return put_clock(p + 1, <uint32_t>(clock // 10000), <uint32_t>(clock // 100 % 100),
+                     <uint32_t>(clock % 100))
+
+
+# --- addresses --------------------------------------------------------------------
+
+cdef uint8_t* put_uuid(uint8_t* p, const uint8_t* raw) noexcept nogil:
+    """Write MariaDB's UUID; its groups are stored last first where versions 1-7 are.
+
+    MariaDB 10.10 and later store UUIDs of variant 1, versions 1 to 5, with the node
+    first so that they sort by time; others in the order of their text.
+    """
+    cdef uint8_t[16] b
+    cdef int i
+    if raw[6] & 0x80 and not raw[8] & 0x80:
+        # Segments in storage: node 6, clock 2, time high 2, middle 2, low 4.
+        memcpy(b, raw + 12, 4)
+        memcpy(b + 4, raw + 10, 2)
+        memcpy(b + 6, raw + 8, 2)
+        memcpy(b + 8, raw + 6, 2)
+        memcpy(b + 10, raw, 6)
+    else:
+        memcpy(b, raw, 16)
+    for i in range(16):
+        if i == 4 or i == 6 or i == 8 or i == 10:
+            p[0] = 45
+            p += 1
+        p[0] = <uint8_t>HEX[b[i] >> 4]
+        p[1] = <uint8_t>HEX[b[i] & 15]
+        p += 2
+    return p
+
+
+cdef uint8_t* put_inet4(uint8_t* p, const uint8_t* raw) noexcept nogil:
+    cdef int i
+    for i in range(4):
+        if i:
+            p[0] = 46
+            p += 1
+        p = put_u64(p, raw[i])
+    return p
+
+
+cdef uint8_t* put_inet6(uint8_t* p, const uint8_t* raw) noexcept nogil:
+    """Write the shortest form of RFC 5952, as MariaDB shows it."""
+    cdef uint32_t[8] group
+    cdef int i, k
+    cdef int best = -1
+    cdef int best_n = 1
+    cdef int run = 0
+    cdef int shift
+    cdef bint some
+    for i in range(8):
+        group[i] = raw[2 * i] << 8 | raw[2 * i + 1]
+        run = run + 1 if group[i] == 0 else 0
+        if run > best_n:
+            best, best_n = i - run + 1, run
+    if best == 0 and (best_n == 6 or (best_n == 5 and group[5] == 0xFFFF)):
+        memcpy(p, b"::ffff:", 7)
+        return put_inet4(p + (2 if best_n == 6 else 7), raw + 12)
+    i = 0
+    while i < 8:
+        if i == best:
+            p[0] = p[1] = 58
+            p += 2
+            i += best_n
+            continue
+        if i and i != best + best_n:
+            p[0] = 58
+            p += 1
+        elif i and best < 0:
+            p[0] = 58
+            p += 1
+        some = False
+        for k in range(4):
+            shift = 12 - 4 * k
+            if some or group[i] >> shift & 15 or k == 3:
+                p[0] = <uint8_t>HEX[group[i] >> shift & 15]
+                p += 1
+                some = True
+        i += 1
+    return p
+
+
+# --- columns ----------------------------------------------------------------------
+
+cdef inline int put_column(Output* out, uint8_t tag, const Piece* head,
+                           const uint8_t* value, uint64_t n,
+                           const Piece* tail, bint padded) noexcept nogil:
+    """Write one column; `padded`: SLACK bytes may be read behind the value."""
+    cdef uint64_t body = head.n + tail.n
+    cdef uint8_t* p
+    if n:
+        body += varint_size(n) + n
+    else:
+        body -= 1  # no value field at all; the head ends with its tag
+    if ensure(out, body + n + SLACK * 2 + 24) != 0:
+        return ROW_MEMORY
+    p = out.p
+    p[0] = tag
+    p = put_varint(p + 1, body)
+    copy_piece(p, head.p, head.n)
+    p += head.n
+    if n:
+        p = put_varint(p, n)
+        if padded:
+            copy_piece(p, value, n)
+        else:
+            memcpy(p, value, n)
+        p += n
+    else:
+        p -= 1
+    copy_piece(p, tail.p, tail.n)
+    out.p = p + tail.n
+    return ROW_OK
+
+
+cdef int put_null(Output* out, uint8_t tag, const Piece* whole) noexcept nogil:
+    if ensure(out, whole.n + SLACK) != 0:
+        return ROW_MEMORY
+    copy_piece(out.p, whole.p, whole.n)
+    out.p[0] = tag
+    out.p += whole.n
+    return ROW_OK
+
+
+cdef int inflate(RowContext* context, const uint8_t* p, size_t n,
+                 Output* scratch) noexcept with gil:
+    """Undo MariaDB's column compression into the scratch memory.
+
+    One byte: algorithm (8: zlib) in the high half; low half: bit 3 says that a zlib
+    wrapper is there, bits 0-2 how many bytes (big-endian) hold the length. A first
+    byte of 0: the rest is the value itself.
+    """
+    cdef bytes data
+    cdef size_t size
+    cdef uint8_t* source
+    if n == 0 or p[0] == 0:
+        data = p[1:n] if n else b""
+    elif p[0] >> 4 != 8 or n < 1 + (p[0] & 7):
+        return ROW_VALUE
+    else:
+        try:
+            limit = int.from_bytes(p[1:1 + (p[0] & 7)], "big")
+            inflater = zlib.decompressobj(15 if p[0] & 8 else -15)
+            data = inflater.decompress(p[1 + (p[0] & 7):n], limit + 1)
+        except Exception:
+            return ROW_VALUE
+        if <size_t>len(data) != <size_t>limit:
+            return ROW_VALUE
+    size = len(data)
+    source = data
+    if ensure(scratch, size + SLACK) != 0:
+        return ROW_MEMORY
+    memcpy(scratch.p, source, size)
+    scratch.p += size
+    return ROW_OK
+
+
+cdef inline bint same_text(const Before* before, const uint8_t* text, uint64_t n,
+                           const Output* out) noexcept nogil:
+    """Tell whether a before image had this text."""
+    return (before.size >= 0 and before.text_n == n
+            and memcmp(out.start + before.text_at, text, n) == 0)
+
+
+cdef inline const Piece* head_of(const ColumnPlan* column, bint updated,
+                                 bint promoted) noexcept nogil:
+    if promoted:
+        return &column.head_promoted_updated if updated else &column.head_promoted
+    return &column.head_updated if updated else &column.head
+
+
+cdef int write_text(RowContext* context, const ColumnPlan* column, Output* out,
+                    uint8_t tag, Role role, Before* before, const uint8_t* text,
+                    uint64_t n, bint padded) noexcept nogil:
+    """Write a column whose text is compared as text, and remember where it is."""
+    cdef bint updated = role == ROLE_INSERT
+    cdef int status
+    if role == ROLE_AFTER:
+        updated = not same_text(before, text, n, out)
+    status = put_column(out, tag, head_of(column, updated, False), text, n,
+                        &column.tail, padded)
+    if role == ROLE_BEFORE and status == ROW_OK:
+        before.text_n = n
+        before.text_at = out.p - out.start - column.tail.n - n
+    return status
+
+
+cdef int put_bytes_column(RowContext* context, const ColumnPlan* column,
+                          const uint8_t* raw, uint64_t n, Output* out, uint8_t tag,
+                          Role role, Before* before, bint diff) noexcept nogil:
+    """Write a column whose text's length is known only after it was made."""
+    cdef Output* scratch = &context.scratch
+    cdef size_t inflated
+    cdef int status = ROW_OK
+    if column.op == OP_STRING and is_plain_ascii(raw, n, column.charset):
+        return write_text(context, column, out, tag, role, before, raw, n, True)
+    scratch.p = scratch.start
+    if column.op == OP_JSON:
+        if n == 0:
+            status = 0
+        elif diff:
+            status = put_json_diff(scratch, raw, n, column.name.p, column.name.n)
+        else:
+            status = put_json(scratch, raw, n)
+        if status != 0:
+            return ROW_VALUE if status > 0 else ROW_MEMORY
+    elif column.op == OP_COMPRESSED:
+        status = inflate(context, raw, n, scratch)
+        if status != ROW_OK:
+            return status
+        inflated = scratch.p - scratch.start
+        if not is_plain_ascii(scratch.start, inflated, column.charset):
+            status = recode(scratch, inflated, column.charset)
+            if status != ROW_OK:
+                return status
+    else:
+        if put_text(scratch, raw, n, column.charset) != 0:
+            return ROW_MEMORY
+    return write_text(context, column, out, tag, role, before, scratch.start,
+                      scratch.p - scratch.start, True)
+
+
+cdef int recode(Output* scratch, size_t n, const CharsetC* charset) noexcept nogil:
+    """Replace the scratch's bytes by their text in UTF-8."""
+    cdef uint8_t* raw = <uint8_t*>malloc(n + SLACK)
+    cdef int status
+    if raw == NULL:
+        return ROW_MEMORY
+    memcpy(raw, scratch.start, n)
+    scratch.p = scratch.start
+    status = put_text(scratch, raw, n, charset)
+    free(raw)
+    return ROW_OK if status == 0 else ROW_MEMORY
+
+
+cdef int encode_image(RowContext* context, Input* source, const Image* image,
+                      const uint8_t* present, uint32_t width, Output* out, Role role,
+                      const uint8_t* partial, uint32_t partial_n) noexcept nogil:
+    """Append the columns of one row image to `out` as fields of RowData.
+
+    `present` has a bit per column of the table (the event's column bitmap, width
+    bits); the image's own NULL bits follow at `source`. `partial` has a bit per JSON
+    column, set where the value is a diff; NULL when none is. Returns a RowError;
+    `context.column` then is the column's index.
+    """
+    cdef uint32_t i
+    cdef uint32_t in_image = 0
+    cdef uint32_t bit = 0
+    cdef uint32_t json_bit = 0
+    cdef const uint8_t* nulls
+    cdef const ColumnPlan* column
+    cdef const uint8_t* raw
+    cdef uint8_t[128] text
+    cdef uint8_t* p
+    cdef Before* before
+    cdef uint8_t tag = 0x0A if role == ROLE_BEFORE else 0x12
+    cdef uint64_t v, n
+    cdef int64_t s
+    cdef int status, size
+    cdef bint updated, promoted, is_null, diff
+    cdef bint first = role == ROLE_BEFORE
+
+    if context.before_n < width:
+        before = <Before*>realloc(context.before, width * sizeof(Before))
+        if before == NULL:
+            return ROW_MEMORY
+        context.before, context.before_n = before, width
+    for i in range(width):
+        if present[i >> 3] >> (i & 7) & 1:
+            in_image += 1
+    nulls = need(source, (in_image + 7) // 8)
+    if nulls == NULL:
+        context.column = 0
+        return ROW_SHORT
+
+    for i in range(width):
+        column = &image.columns[i]
+        before = &context.before[i]
+        diff = False
+        if column.op == OP_JSON and partial_n:
+            diff = (json_bit >> 3) < partial_n and (
+                partial[json_bit >> 3] >> (json_bit & 7) & 1)
+            json_bit += 1
+        if not (present[i >> 3] >> (i & 7) & 1):
+            if first:
+                before.size = -2
+            continue
+        is_null = nulls[bit >> 3] >> (bit & 7) & 1
+        bit += 1
+        if is_null:
+            updated = role == ROLE_INSERT or (role == ROLE_AFTER and before.size != -1)
+            if first:
+                before.size = -1
+            if column.emitted:
+                if put_null(out, tag, &column.null_whole_updated if updated
+                            else &column.null_whole) != ROW_OK:
+                    return ROW_MEMORY
+            continue
+
+        # The value's raw bytes.
+        raw = source.p
+        promoted = False
+        p = text
+        if column.op <= OP_U64:
+            if column.op == OP_I32:
+                p = put_i64(text, <int32_t>take_le(source, 4))
+            elif column.op == OP_U64:
+                v = take_le(source, 8)
+                promoted = v >> 63
+                p = put_u64(text, v)
+            elif column.op == OP_I64:
+                p = put_i64(text, <int64_t>take_le(source, 8))
+            elif column.op == OP_I8:
+                p = put_i64(text, <int8_t>take_le(source, 1))
+            elif column.op == OP_U8:
+                v = take_le(source, 1)
+                promoted = v >> 7
+                p = put_u64(text, v)
+            elif column.op == OP_I16:
+                p = put_i64(text, <int16_t>take_le(source, 2))
+            elif column.op == OP_U16:
+                v = take_le(source, 2)
+                promoted = v >> 15
+                p = put_u64(text, v)
+            elif column.op == OP_I24:
+                p = put_i64(text, <int32_t>(<uint32_t>take_le(source, 3) << 8) >> 8)
+            elif column.op == OP_U24:
+                v = take_le(source, 3)
+                promoted = v >> 23
+                p = put_u64(text, v)
+            else:
+                v = take_le(source, 4)
+                promoted = v >> 31
+                p = put_u64(text, v)
+        elif column.op >= OP_STRING:
+            n = take_le(source, column.a)
+            raw = need(source, n)
+            if raw == NULL:
+                context.column = i
+                return ROW_SHORT
+            if column.op == OP_UUID or column.op == OP_INET4 or column.op == OP_INET6:
+                # Trailing zero bytes are stripped as of any fixed binary column.
+                if n > 16:
+                    context.column = i
+                    return ROW_VALUE
+                memset(text + 64, 0, 16)
+                memcpy(text + 64, raw, n)
+                if column.op == OP_UUID:
+                    p = put_uuid(text, text + 64)
+                elif column.op == OP_INET4:
+                    p = put_inet4(text, text + 64)
+                else:
+                    p = put_inet6(text, text + 64)
+            else:
+                if first:
+                    before.raw, before.size = raw, <int64_t>n
+                if column.emitted:
+                    status = put_bytes_column(context, column, raw, n, out, tag, role,
+                                              before, diff)
+                    if status != ROW_OK:
+                        context.column = i
+                        return status
+                continue
+        elif column.op == OP_DATETIME2:
+            v = take_be(source, 5)
+            n = take_be(source, (column.a + 1) // 2)
+            p = put_packed_datetime(text, v - (<uint64_t>1 << 39))
+            p = put_fraction(p, n, (column.a + 1) // 2 * 2, column.a)
+        elif column.op == OP_TIMESTAMP2:
+            v = take_be(source, 4)
+            n = take_be(source, (column.a + 1) // 2)
+            p = put_timestamp(text, <uint32_t>v, &context.zone)
+            p = put_fraction(p, n, (column.a + 1) // 2 * 2, column.a)
+        elif column.op == OP_DECIMAL:
+            raw = need(source, decimal_size(column.a, column.b))
+            if raw != NULL:
+                p = text + put_decimal(text, raw, column.a, column.b)
+        elif column.op == OP_FLOAT:
+            v = take_le(source, 4)
+            p = text + put_float(text, (<float*>&v)[0])
+        elif column.op == OP_DOUBLE:
+            v = take_le(source, 8)
+            p = text + put_double(text, (<double*>&v)[0])
+        elif column.op == OP_BIT:
+            p = put_u64(text, take_be(source, column.a))
+        elif column.op == OP_DATE:
+            v = take_le(source, 3)
+            p = put_date(text, v >> 9, v >> 5 & 15, v & 31)
+        elif column.op == OP_TIME2:
+            p = put_time2(text, source, column.a)
+        elif column.op == OP_YEAR:
+            v = take_le(source, 1)
+            v = v + 1900 if v else 0
+            p = put_two(put_two(text, v // 100), v % 100)
+        elif column.op == OP_ENUM or column.op == OP_SET:
+            p = put_u64(text, take_le(source, column.a))
+        elif column.op == OP_TIMESTAMP:
+            p = put_timestamp(text, <uint32_t>take_le(source, 4), &context.zone)
+        elif column.op == OP_DATETIME:
+            p = put_old_datetime(text, take_le(source, 8))
+        elif column.op == OP_TIME:
+            p = put_old_time(text, <uint32_t>take_le(source, 3))
+        elif column.op == OP_TIMESTAMP_HIRES:
+            v = take_be(source, 4)
+            n = take_be(source, HIRES_SECOND_BYTES[column.a])
+            p = put_timestamp(text, <uint32_t>v, &context.zone)
+            p = put_fraction(p, n, column.a, column.a)
+        elif column.op == OP_DATETIME_HIRES:
+            p = put_hires_datetime(
+                text, take_be(source, HIRES_DATETIME_BYTES[column.a]), column.a)
+        else:  # OP_TIME_HIRES
+            p = put_hires_time(
+                text, take_be(source, HIRES_TIME_BYTES[column.a]), column.a)
+
+        if source.short:
+            context.column = i
+            return ROW_SHORT
+        # Values of fixed types: equal bytes are equal text and the other way round.
+        size = <int>(source.p - raw)
+        if first:
+            before.raw, before.size = raw, size
+            updated = False
+        elif role == ROLE_INSERT:
+            updated = True
+        else:
+            updated = before.size != size or memcmp(before.raw, raw, size) != 0
+        if column.emitted:
+            if put_column(out, tag, head_of(column, updated, promoted), text, p - text,
+                          &column.tail, True) != ROW_OK:
+                return ROW_MEMORY
+    return ROW_OK

@@ -1,0 +1,233 @@
+# cython: language_level=3
+"""Writes entries into blocks: the envelope around what a row or an event gives.
+
+    record:  0x12 length Entry                       field 2 of Messages
+    Entry:   0x0a length Header, 0x10 entryType, 0x1a length storeValue
+    Header:  0x08 version, 0x12 logfileName, 0x18 logfileOffset, 0x20 serverId,
+             0x2a serverenCode, 0x30 executeTime, 0x38 sourceType, 0x42 schemaName,
+             0x4a tableName, 0x50 eventLength, 0x58 eventType, 0x62 props, 0x6a gtid
+
+Everything in front of storeValue's content is the "front". Its size depends on the
+size of what follows, so row entries guess it, write the rows, and only move them when
+the guess was wrong.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport realloc
+from libc.string cimport memcpy, memmove
+
+from canal_server.core.blocks cimport Block, BlockPool, Record, FLAG_GTID
+from canal_server.core.wire cimport Output, ensure, put_bytes, put_varint, varint_size
+
+from canal_server.model.positions import binlog_file_number
+
+cdef enum:
+    SLACK = 64  # room behind the end of a record's bytes, as rows.pxd says
+
+
+cdef int grow_block(Output* out, size_t room) noexcept with gil:
+    """Move the unfinished record to a new block with room for it."""
+    cdef RecordWriter writer = <RecordWriter>out.owner
+    cdef size_t used = out.p - out.start
+    cdef size_t wanted = used + room + SLACK
+    cdef Block block
+    if used > writer.pool.block_size // 2:
+        wanted = wanted * 2  # so that a long record is moved few times
+    try:
+        block = writer.pool.open(writer.file, writer.file_number, wanted)
+    except MemoryError:
+        return -1
+    memcpy(block.data, out.start, used)
+    writer.close_block()
+    writer.block = block
+    writer.point(used)
+    return 0
+
+
+cdef class RecordWriter:
+    """Appends records to the pool's blocks; one writer, on the pump's thread."""
+
+    def __init__(self, BlockPool pool):
+        self.pool = pool
+        self.spans = []
+        self.out.owner = <void*>self
+        self.out.grow = grow_block
+        self.set_file("")
+
+    def set_file(self, str file):
+        """Say which binlog file the next records come from."""
+        if self.file == file and self.block is not None:
+            return
+        self.close_block()
+        self.file = file
+        self.file_number = binlog_file_number(file)
+        name = file.encode()
+        self.file_field = b"\x08\x01" + (
+            b"\x12" + varint(len(name)) + name if name else b""
+        )
+        self.file_p = self.file_field
+        self.file_n = <uint32_t>len(self.file_field)
+        self.block = self.pool.open(file, self.file_number, 0)
+        self.point(0)
+
+    def take(self):
+        """Return the spans of the records written since the last call."""
+        cdef Block block = self.block
+        spans = self.spans
+        self.spans = []
+        if block.count > self.taken:
+            spans.append((block, self.taken, block.count))
+            self.taken = block.count
+        self.pending_bytes = 0
+        return spans
+
+    def close_block(self):
+        """Let go of the current block; what it holds stays to be taken."""
+        cdef Block block = self.block
+        if block is None:
+            return
+        if block.count > self.taken:
+            self.spans.append((block, self.taken, block.count))
+        self.taken = 0
+        self.block = None
+
+    cdef void point(self, size_t used):
+        """Let `out` stand in the current block, behind `used` unfinished bytes."""
+        cdef Block block = self.block
+        self.out.start = block.data + block.used
+        self.out.p = self.out.start + used
+        self.out.end = block.data + block.capacity - SLACK
+
+    cdef int begin(self) noexcept nogil:
+        """Start a record; -1 when there is no memory."""
+        cdef Block block = self.block
+        self.out.start = self.out.p = block.data + block.used
+        if block.count == block.record_capacity:
+            return grow_block(&self.out, SLACK)
+        return 0
+
+    cdef uint64_t header_size(self, const Envelope* e) noexcept nogil:
+        cdef uint64_t n = self.file_n + 9 + e.names.n + e.gtid_props.n + e.gtid.n
+        cdef int digits
+        if e.offset:
+            n += 1 + varint_size(e.offset)
+        if e.server_id:
+            n += 1 + varint_size(e.server_id)
+        if e.time:
+            n += 1 + varint_size(<uint64_t>e.time * 1000)
+        if e.event_length:
+            n += 1 + varint_size(e.event_length)
+        if e.event_type:
+            n += 2
+        if e.rows:
+            n += 15 + digits_of(e.rows)
+        return n
+
+    cdef uint64_t front_size(self, const Envelope* e, uint64_t store) noexcept nogil:
+        """Return the bytes in front of a storeValue of `store` bytes."""
+        cdef uint64_t header = self.header_size(e)
+        cdef uint64_t front = 1 + varint_size(header) + header + 2
+        if store:
+            front += 1 + varint_size(store)
+        return 1 + varint_size(front + store) + front
+
+    cdef void put_front(self, const Envelope* e, uint64_t store,
+                        uint8_t* p) noexcept nogil:
+        """Write the front; it takes exactly front_size bytes."""
+        cdef uint64_t header = self.header_size(e)
+        cdef uint64_t entry = 1 + varint_size(header) + header + 2 + store
+        cdef int digits
+        cdef uint32_t rows = e.rows
+        if store:
+            entry += 1 + varint_size(store)
+        p[0] = 0x12
+        p = put_varint(p + 1, entry)
+        p[0] = 0x0A
+        p = put_varint(p + 1, header)
+        p = put_bytes(p, self.file_p, self.file_n)
+        if e.offset:
+            p[0] = 0x18
+            p = put_varint(p + 1, e.offset)
+        if e.server_id:
+            p[0] = 0x20
+            p = put_varint(p + 1, e.server_id)
+        p = put_bytes(p, b"\x2a\x05UTF-8", 7)
+        if e.time:
+            p[0] = 0x30
+            p = put_varint(p + 1, <uint64_t>e.time * 1000)
+        p[0] = 0x38
+        p[1] = 2
+        p = put_bytes(p + 2, e.names.p, e.names.n)
+        if e.event_length:
+            p[0] = 0x50
+            p = put_varint(p + 1, e.event_length)
+        if e.event_type:
+            p[0] = 0x58
+            p[1] = e.event_type
+            p += 2
+        p = put_bytes(p, e.gtid_props.p, e.gtid_props.n)
+        if e.rows:
+            digits = digits_of(rows)
+            p[0] = 0x62
+            p[1] = <uint8_t>(13 + digits)
+            p = put_bytes(p + 2, b"\x0a\x09rowsCount\x12", 12)
+            p[0] = <uint8_t>digits
+            while digits:
+                p[digits] = <uint8_t>(48 + rows % 10)
+                rows //= 10
+                digits -= 1
+            p += p[0] + 1
+        p = put_bytes(p, e.gtid.p, e.gtid.n)
+        p[0] = 0x10
+        p[1] = e.entry_type
+        p += 2
+        if store:
+            p[0] = 0x1A
+            put_varint(p + 1, store)
+
+    cdef int finish(self, const Envelope* e) noexcept nogil:
+        """Make what lies between out.start and out.p a record of the block."""
+        cdef Block block = self.block
+        cdef Record* r = &block.records[block.count]
+        block.used = self.out.p - block.data
+        self.pending_bytes += self.out.p - self.out.start
+        r.end = block.used
+        r.offset = e.offset
+        r.ordinal = e.ordinal
+        r.time = e.time
+        r.subject = e.subject
+        r.rows = e.rows
+        r.event_length = <uint32_t>e.event_length
+        r.kind = e.kind
+        r.event_type = e.event_type
+        r.flags = FLAG_GTID if e.gtid.n else 0
+        block.count += 1
+        self.out.start = self.out.p
+        return 0
+
+    cdef int put_entry(self, const Envelope* e, const uint8_t* store,
+                       uint64_t store_n) noexcept nogil:
+        """Write a whole record around a finished storeValue; -1 without memory."""
+        cdef uint64_t front = self.front_size(e, store_n)
+        if self.begin() != 0 or ensure(&self.out, front + store_n + SLACK) != 0:
+            return -1
+        self.put_front(e, store_n, self.out.p)
+        self.out.p = put_bytes(self.out.p + front, store, store_n)
+        return self.finish(e)
+
+
+cdef inline int digits_of(uint32_t v) noexcept nogil:
+    cdef int n = 1
+    while v > 9:
+        v //= 10
+        n += 1
+    return n
+
+
+cdef bytes varint(uint64_t value):
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,1 @@
+"""The wire protocol without sockets: messages, frames, log-in, session rules."""

@@ -264,5 +264,6 @@ MODE_KEYS = (
     "canal.destinations.expr",
     "canal.conf.dir",
     "canal.auto.scan",
+    "canal.instance.enableDruid",
     *(f"canal.instance.global.{word}" for word in PER_DESTINATION),
 )

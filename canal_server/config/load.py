@@ -78,11 +78,7 @@ class _Loading:
         lookup = Lookup(self._environ, [main])
         modes.refuse_server_modes(lookup, self._problems)
         server = self._server(lookup)
-        names = modes.destinations(lookup, self._conf_dir, self._problems)
-        if not names:
-            self._problems.add(
-                main.origin, "canal.destinations", "", "no destination; name one"
-            )
+        names = modes.destinations(lookup, main.origin, self._conf_dir, self._problems)
         instances = [self._instance(name, main, lookup) for name in names]
         data_dir = self._data_dir(main)
         self._problems.raise_if_any()

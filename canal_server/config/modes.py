@@ -100,10 +100,13 @@ def is_lazy(lookup: Lookup, destination: str, problems: Problems) -> bool:
     return _switch(key, found, problems)
 
 
-def destinations(lookup: Lookup, conf_dir: Path, problems: Problems) -> list[str]:
+def destinations(
+    lookup: Lookup, file: str, conf_dir: Path, problems: Problems
+) -> list[str]:
     """Return the names of the destinations, those that are configured first.
 
     With canal.auto.scan, folders of `conf_dir` with an instance file count too.
+    `file` is named when there is no destination at all.
     """
     key = "canal.destinations.expr"
     found = find(lookup, key, problems)
@@ -130,6 +133,8 @@ def destinations(lookup: Lookup, conf_dir: Path, problems: Problems) -> list[str
             usable += _folders_with_instances(conf_dir)
         except OSError as error:
             problems.add_file(str(conf_dir), f"cannot be listed: {error.strerror}")
+    if not found and not usable:
+        problems.add(file, key, "", "no destination; name one")
     return list(dict.fromkeys(usable))
 
 

@@ -48,7 +48,6 @@ INERT = (
     "canal.register.ip",
     "canal.socketChannel",
     "canal.zookeeper.flush.period",
-    "canal.instance.enableDruid",  # `modes` refuses it when it is on
     "canal.instance.pwdPublicKey",
     "canal.instance.network.sendBufferSize",
     "canal.instance.parser.parallel",

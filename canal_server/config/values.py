@@ -7,6 +7,7 @@ what is wrong and the remedy. Leaves out where texts come from.
 from __future__ import annotations
 
 import codecs
+import ipaddress
 import re
 import zoneinfo
 from pathlib import Path
@@ -102,7 +103,7 @@ def power_of_two(most: int) -> Callable[[str], int]:
 def address(value: str) -> HostPort:
     """Read `host:port`; `[::1]:3306` for IPv6; the port may be left out."""
     found = re.fullmatch(
-        r"(?:\[(?P<ipv6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\s:\[\]/]+))(?::(?P<port>\d+))?",
+        r"(?:\[(?P<ipv6>[^\[\]/]+)\]|(?P<host>[^\s:\[\]/]+))(?::(?P<port>\d+))?",
         value,
         re.ASCII,
     )
@@ -111,6 +112,11 @@ def address(value: str) -> HostPort:
     port = int(found["port"][:6]) if found["port"] else MYSQL_PORT
     if not 1 <= port <= PORT_MAX:
         raise ValueError(f"the port is out of range; write 1 to {PORT_MAX}")
+    if found["ipv6"]:
+        try:
+            ipaddress.IPv6Address(found["ipv6"])
+        except ValueError:
+            raise ValueError("not an IPv6 address; write [::1]:port") from None
     return HostPort(found["ipv6"] or found["host"], port)
 
 

@@ -1,0 +1,267 @@
+"""Whole conf folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canal_server.config.load import anchored, load
+from canal_server.config.schema import BatchMode, HostPort, SslMode, Wiring
+from canal_server.errors import ConfigError
+
+SHIPPED = Path(__file__).parent / "shipped"
+MASTER = "canal.instance.master.address = db:3306\n"
+MAIN = "canal.destinations = example\n"
+GLOBAL_XML = "canal.instance.global.spring.xml"
+HASH = "ab" * 20
+
+
+def problems_of(conf, environ=None):
+    """Return what `load` complains about."""
+    with pytest.raises(ConfigError) as caught:
+        load(conf, environ or {})
+    return caught.value.problems
+
+
+def test_javas_own_folder():
+    """The folder that the Java server ships is taken unchanged, without a warning."""
+    config = load(SHIPPED, {})
+    assert config.warnings == ()
+    assert config.server.port == 11111
+    assert config.server.ip == ""
+    assert config.data_dir == SHIPPED
+    (example,) = config.instances
+    assert example.destination == "example"
+    assert not example.lazy
+    assert example.source.master.address == HostPort("127.0.0.1", 3306)
+    assert not example.source.master.has_start
+    assert example.source.master.ssl_mode is SslMode.DISABLED
+    assert example.source.standby.address is None
+    assert (example.source.user, example.source.password) == ("canal", "canal")
+    assert example.source.binlog_formats == ("ROW", "STATEMENT", "MIXED")
+    assert example.source.detecting.interval_s == 3
+    assert example.filter.regex == r".*\..*"
+    assert example.filter.black_regex == r"mysql\.slave_.*"
+    assert example.store.batch_mode is BatchMode.MEMSIZE
+    assert example.buffer.transaction_size == 1024
+    assert example.position.wiring is Wiring.FILE
+    assert example.position.data_dir == SHIPPED
+
+
+def test_the_smallest_folder(make_conf):
+    """A list of destinations and an address are enough; the defaults are canal's."""
+    (example,) = load(make_conf(MAIN, example=MASTER), {}).instances
+    assert (example.source.user, example.source.password) == ("retl", "retl")
+    assert example.filter.black_regex == ""
+    assert example.position.wiring is Wiring.FILE
+    assert example.source.binlog_formats == ()
+
+
+def test_instances_override_the_server_file(make_conf):
+    """A key of instance.properties wins over canal.properties for that instance."""
+    size = "canal.instance.memory.buffer.size = "
+    conf = make_conf(
+        f"canal.destinations = a, b\n{size}64\n", a=MASTER, b=f"{MASTER}{size}128\n"
+    )
+    sizes = [instance.store.buffer_size for instance in load(conf, {}).instances]
+    assert sizes == [64, 128]
+
+
+def test_the_environment_wins(make_conf):
+    """Variables under either spelling win over both files."""
+    environ = {
+        "canal.port": "0",
+        "CANAL_INSTANCE_MASTER_ADDRESS": "elsewhere:1",
+        "canal.instance.dbPassword": "p",
+    }
+    config = load(make_conf(), environ)
+    assert config.server.port == 0
+    assert config.instances[0].source.master.address == HostPort("elsewhere", 1)
+    assert config.instances[0].source.password == "p"
+
+
+@pytest.mark.parametrize(
+    ("main", "names"),
+    [
+        ("canal.destinations = a , b,,a", ("a", "b")),
+        (
+            "canal.destinations = x\ncanal.destinations.expr = e{1-3}",
+            ("e1", "e2", "e3"),
+        ),
+        ("canal.destinations.expr = e{9-10}", ("e9", "e10")),
+        ("canal.destinations = a\ncanal.auto.scan = true", ("a", "found")),
+        ("canal.destinations = a\ncanal.auto.scan = false", ("a",)),
+    ],
+)
+def test_destinations(make_conf, main, names):
+    """Names are trimmed and taken once, count up, or are found as folders."""
+    conf = make_conf(main, found=MASTER)
+    (conf / "metrics").mkdir()
+    config = load(conf, {"canal.instance.master.address": "db:1"})
+    assert config.destinations == names
+
+
+@pytest.mark.parametrize(
+    ("main", "problem"),
+    [
+        ("", "canal.destinations = : no destination; name one"),
+        ("canal.destinations = ../x", "../x is not a name"),
+        ("canal.destinations.expr = e{3-1}", "write it like example{1-3}"),
+        ("canal.destinations.expr = e{1-99999999}", "not 1 to 10000 names"),
+        ("canal.destinations.expr = e", "write it like example{1-3}"),
+        (f"{MAIN}canal.auto.scan = perhaps", "write true or false"),
+        (f"{MAIN}canal.serverMode = kafka", "canal.serverMode = kafka: only tcp"),
+        (f"{MAIN}canal.zkServers = z:2181", "canal.zkServers = z:2181: clusters"),
+        (f"{MAIN}canal.admin.manager = m:1", "canal.admin.manager = m:1: settings"),
+        (
+            f"{MAIN}canal.instance.global.mode = manager",
+            "canal.instance.global.mode = manager: settings come from files only",
+        ),
+        (
+            f"{MAIN}canal.instance.example.mode = manager",
+            "canal.instance.example.mode = manager: settings come from files only",
+        ),
+        (
+            f"{MAIN}{GLOBAL_XML} = classpath:spring/default-instance.xml",
+            "clusters (ZooKeeper) are not served yet; write classpath:spring/file",
+        ),
+        (
+            f"{MAIN}{GLOBAL_XML} = group-instance.xml",
+            "groups of sources are not served yet",
+        ),
+        (
+            f"{MAIN}canal.instance.example.spring.xml = my.xml",
+            "canal.instance.example.spring.xml = my.xml: not a known component set",
+        ),
+        (f"{MAIN}canal.instance.enableDruid = true", "CANAL_INSTANCE_DBPASSWORD"),
+        (f"{MAIN}canal.user = canal", "a user without canal.passwd"),
+        (f"{MAIN}canal.port = 70000", "canal.port = 70000: out of range"),
+        (
+            f"{MAIN}canal.instance.network.silence.seconds = 10",
+            "not more than 15 seconds, the heartbeat's period; write 25",
+        ),
+        (f"{MAIN}canal.instance.master.sslCa = no.pem", "no.pem; name a PEM file"),
+        (
+            f"{MAIN}canal.instance.dbUsername = ${{canal.instance.dbUsername}}",
+            "canal.instance.dbUsername -> canal.instance.dbUsername); break",
+        ),
+    ],
+)
+def test_refusals(make_conf, main, problem):
+    """What cannot be used or is not served ends in one sentence with a remedy."""
+    conf = make_conf(main, example=MASTER)
+    (sentence,) = problems_of(conf)
+    assert sentence.startswith(str(conf / "canal.properties"))
+    assert problem in sentence
+
+
+def test_a_missing_address_is_a_problem(make_conf):
+    """An instance without a source is refused with the name of its file."""
+    conf = make_conf(MAIN, other="")
+    (sentence,) = problems_of(conf)
+    assert sentence == (
+        f"{conf}/example/instance.properties: canal.instance.master.address = :"
+        " no MySQL server is named; write host:port"
+    )
+
+
+def test_a_key_without_its_certificate_is_a_problem(make_conf):
+    """A private key needs the certificate beside it."""
+    conf = make_conf(MAIN, example=f"{MASTER}canal.instance.master.sslKey = k.pem\n")
+    (conf / "k.pem").touch()
+    (sentence,) = problems_of(conf)
+    assert "set canal.instance.master.sslCert too" in sentence
+
+
+def test_all_problems_at_once(make_conf):
+    """Every wrong key of every file is told, each once."""
+    bad = "canal.instance.master.address = x:y:z\ncanal.instance.gtidon = perhaps\n"
+    conf = make_conf(
+        "canal.destinations = a, b\ncanal.port = x\ncanal.serverMode = kafka\n"
+        "canal.instance.transaction.size = 1000\n",
+        a=bad,
+        b=bad,
+    )
+    sentences = problems_of(conf)
+    assert len(sentences) == len(set(sentences)) == 7
+    for key, count in (
+        ("canal.port", 1),
+        ("canal.serverMode", 1),
+        ("canal.instance.transaction.size", 1),
+        ("canal.instance.master.address", 2),
+        ("canal.instance.gtidon", 2),
+    ):
+        assert sum(f": {key} = " in sentence for sentence in sentences) == count
+
+
+def test_secrets_are_never_told(make_conf):
+    """No password shows in a problem, a warning or the text of the settings."""
+    conf = make_conf(
+        f"{MAIN}canal.passwd = hunter2\n",
+        example=f"{MASTER}canal.instance.dbPassword = ${{canal.instance.dbPassword}}\n",
+    )
+    assert not any("hunter2" in sentence for sentence in problems_of(conf))
+    assert any("canal.passwd = (hidden): " in line for line in problems_of(conf))
+    conf = make_conf(
+        f"{MAIN}canal.user=u\ncanal.passwd={HASH}\ncanal.instance.dbPasword=hunter2",
+        example=f"{MASTER}canal.instance.dbPassword = hunter2\n",
+    )
+    config = load(conf, {})
+    assert config.instances[0].source.password == "hunter2"
+    assert len(config.warnings) == 1
+    assert "hunter2" not in repr(config)
+    assert "abab" not in repr(config)
+
+
+def test_a_missing_folder(tmp_path):
+    """A folder without canal.properties says how to name the right one."""
+    (sentence,) = problems_of(tmp_path)
+    assert sentence == (
+        f"{tmp_path}/canal.properties: file not found; name the conf folder with --conf"
+    )
+
+
+def test_an_unreadable_file_is_named(make_conf):
+    """A broken escape in an instance's file is told with that file."""
+    conf = make_conf(MAIN, example=f"{MASTER}canal.file.data.dir = c:\\uploads\n")
+    sentences = problems_of(conf)
+    assert any(
+        line.startswith(f"{conf}/example/instance.properties: \\uploa")
+        for line in sentences
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("../conf", "/x/etc"),
+        ("../conf/data", "/x/etc/data"),
+        ("../data", "/x/data"),
+        ("data", "/x/etc/data"),
+        ("/var/lib", "/var/lib"),
+    ],
+)
+def test_relative_paths(text, expected):
+    """`../conf` is the conf folder whatever its name, other paths begin there."""
+    assert anchored(Path("/x/etc"), Path(text)) == Path(expected)
+
+
+def test_lazy_and_wiring_of_one_destination(make_conf):
+    """A destination's own mode keys win over the global ones."""
+    conf = make_conf(
+        "canal.destinations = a,b\ncanal.instance.global.lazy = true\n"
+        "canal.instance.b.lazy = false\n"
+        "canal.instance.b.spring.xml = classpath:spring/memory-instance.xml\n",
+        a=MASTER,
+        b=MASTER,
+    )
+    first, second = load(conf, {}).instances
+    assert (first.lazy, first.position.wiring) == (True, Wiring.FILE)
+    assert (second.lazy, second.position.wiring) == (False, Wiring.MEMORY)
+
+
+def test_two_loads_are_equal(make_conf):
+    """The same files and environment give equal settings, which can be compared."""
+    conf = make_conf()
+    assert load(conf, {}) == load(conf, {})

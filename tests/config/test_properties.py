@@ -1,0 +1,69 @@
+"""Reading .properties files."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_server.config.properties import UnreadableError, read_properties
+
+
+def read(tmp_path, content: bytes):
+    """Write and read a file."""
+    path = tmp_path / "a.properties"
+    path.write_bytes(content)
+    return read_properties(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [
+        (rb"a=b", "a", "b"),
+        (rb"a:b", "a", "b"),
+        (rb"a b", "a", "b"),
+        (rb"  a  =  b  ", "a", "b  "),
+        (rb"a", "a", ""),
+        (rb"a = b = c", "a", "b = c"),
+        (rb"a\:b = c", "a:b", "c"),
+        (rb"r = .*\\..*", "r", r".*\..*"),
+        (rb"r = .*\..*", "r", ".*..*"),
+        (rb"t = a\tb\nc", "t", "a\tb\nc"),
+        (rb"u = \u4e2d", "u", "中"),
+        (rb"q = \q", "q", "q"),
+        (b"c = a,\\\n    b", "c", "a,b"),
+        (b"c = a\r\n", "c", "a"),
+        (b"l = \xe9", "l", "é"),
+    ],
+)
+def test_syntax(tmp_path, line, key, value):
+    """Separators, escapes, continuation lines and bytes are read as Java reads them."""
+    assert read(tmp_path, line).values == {key: value}
+
+
+def test_comments_and_duplicates(tmp_path):
+    """Comments yield nothing, and of a doubled key the last value counts."""
+    content = b"# a=1\n! b=2\n\nc=3\nc=4\n"
+    assert read(tmp_path, content).values == {"c": "4"}
+
+
+def test_bytes_beyond_ascii_are_named(tmp_path):
+    """Keys whose values hold raw bytes beyond ASCII are told, comments are not."""
+    content = "# größe\na = größe\nb = \\u00e9\n".encode()
+    assert read(tmp_path, content).non_ascii == ("a",)
+
+
+def test_a_broken_escape_is_an_error_with_a_remedy(tmp_path):
+    r"""A \u without four digits, as in a Windows path, says what to write."""
+    with pytest.raises(UnreadableError, match=r"\\ups .*double the backslash"):
+        read(tmp_path, rb"a = c:\ups")
+
+
+def test_a_missing_file_is_its_own_error(tmp_path):
+    """A file that is not there is told apart from one that cannot be read."""
+    with pytest.raises(FileNotFoundError):
+        read_properties(tmp_path / "none")
+
+
+def test_a_folder_is_unreadable(tmp_path):
+    """A folder in the place of a file is an error in words."""
+    with pytest.raises(UnreadableError, match="directory"):
+        read_properties(tmp_path)

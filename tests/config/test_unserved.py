@@ -1,0 +1,102 @@
+"""Warnings about keys that do nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_server.config.load import load
+
+MASTER = "canal.instance.master.address = db:3306\n"
+MAIN = "canal.destinations = example\n"
+
+
+def warnings_of(conf, environ=None):
+    """Return the warnings of a folder that can be used."""
+    return load(conf, environ or {}).warnings
+
+
+def test_one_warning_lists_what_is_not_served(make_conf):
+    """All keys that ask for something missing stand in one line, each once."""
+    conf = make_conf(
+        "canal.destinations = example,b\ncanal.metrics.pull.port = 9000\n",
+        example=f"{MASTER}canal.instance.tsdb.url = jdbc:mysql://h/tsdb\n",
+        b=f"{MASTER}canal.mq.dynamicTopic = a\n",
+    )
+    (warning,) = warnings_of(conf)
+    assert warning == (
+        "set but not served yet, without effect: canal.instance.tsdb.url,"
+        " canal.metrics.pull.port, canal.mq.dynamicTopic"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "canal.metrics.pull.port = 11112",
+        "canal.metrics.pull.port =",
+        "canal.instance.tsdb.enable = false",
+        "canal.instance.tsdb.url = jdbc:h2:file;MODE=MYSQL;",
+        "canal.instance.parser.parallelThreadSize = 16",
+        "canal.mq.flatMessage = TRUE",
+        "kafka.bootstrap.servers = elsewhere:9092",
+    ],
+)
+def test_what_asks_for_nothing_is_silent(make_conf, line):
+    """Values that are off or those of canal's own files give no warning."""
+    assert warnings_of(make_conf(f"{MAIN}{line}\n")) == ()
+
+
+def test_a_key_store_names_the_key_to_use(make_conf):
+    """Java's key stores are told with our key for the same."""
+    key = "canal.instance.master.trustCertificateKeyStoreUrl"
+    (warning,) = warnings_of(make_conf(f"{MAIN}{key} = /a.jks\n"))
+    assert f"{key} (use canal.instance.master.sslCa, a PEM file)" in warning
+
+
+def test_the_environment_can_ask_too(make_conf):
+    """A variable that asks for something missing is told like a line of a file."""
+    (warning,) = warnings_of(make_conf(), {"CANAL_METRICS_PULL_PORT": "1"})
+    assert "canal.metrics.pull.port" in warning
+
+
+def test_unknown_keys_name_their_nearest(make_conf):
+    """A misspelt key is told with its file and the key that was probably meant."""
+    conf = make_conf(f"{MAIN}canal.instance.dbusername = x\n")
+    (warning,) = warnings_of(conf)
+    assert warning == (
+        f"{conf}/canal.properties: canal.instance.dbusername: unknown key, ignored;"
+        " did you mean canal.instance.dbUsername?"
+    )
+
+
+def test_unknown_keys_without_a_neighbour(make_conf):
+    """A key that resembles none gets no suggestion."""
+    (warning,) = warnings_of(make_conf(f"{MAIN}canal.zzzzzzzzzz = x\n"))
+    assert warning.endswith("canal.zzzzzzzzzz: unknown key, ignored")
+
+
+def test_keys_of_other_programs_are_silent(make_conf):
+    """Only keys that begin like canal's are looked at."""
+    assert warnings_of(make_conf(f"{MAIN}my.own = x\nspring.x = y\n")) == ()
+
+
+def test_keys_that_values_refer_to_are_known(make_conf):
+    """An operator's own key that a value uses gives no warning."""
+    conf = make_conf(
+        f"{MAIN}canal.my.host = db\n",
+        example="canal.instance.master.address = ${canal.my.host}:1\n",
+    )
+    assert warnings_of(conf) == ()
+
+
+def test_mode_keys_of_other_destinations_are_unknown(make_conf):
+    """A mode key of a destination that is not configured is told."""
+    (warning,) = warnings_of(make_conf(f"{MAIN}canal.instance.exampel.lazy = true\n"))
+    assert "did you mean canal.instance.example.lazy?" in warning
+
+
+def test_raw_characters_are_told(make_conf):
+    """A value with raw characters beyond ASCII is told, as it is read in Latin-1."""
+    conf = make_conf(f"{MAIN}canal.instance.filter.regex = größe\n")
+    (warning,) = warnings_of(conf)
+    assert "canal.instance.filter.regex: characters beyond ASCII" in warning

@@ -1,0 +1,89 @@
+"""Texts become values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canal_server.config import values
+from canal_server.config.schema import BatchMode, HostPort, SslMode
+
+size = values.power_of_two(1024)
+number = values.integer(-1, 10, "seconds")
+formats = values.names("ROW", "MIXED")
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        (values.boolean, "true", True),
+        (values.boolean, "ON", True),
+        (values.boolean, "Yes", True),
+        (values.boolean, "1", True),
+        (values.boolean, "off", False),
+        (values.boolean, "no", False),
+        (values.boolean, "0", False),
+        (values.opposite, "true", False),
+        (number, "-1", -1),
+        (number, "010", 10),
+        (values.seconds(1, 9), "5", 5.0),
+        (size, "2", 2),
+        (size, "1024", 1024),
+        (values.address, "127.0.0.1:3306", HostPort("127.0.0.1", 3306)),
+        (values.address, "db.example.org", HostPort("db.example.org", 3306)),
+        (values.address, "[::1]:3307", HostPort("::1", 3307)),
+        (formats, "ROW, mixed,", ("ROW", "MIXED")),
+        (values.batch_mode, "itemsize", BatchMode.ITEMSIZE),
+        (values.ssl_mode, "verify_ca", SslMode.VERIFY_CA),
+        (values.charset, "UTF-8", "utf-8"),
+        (values.charset, "utf8mb4", "utf-8"),
+        (values.charset, "GBK", "gbk"),
+        (values.charset, "windows-31j", "cp932"),
+        (values.time_zone, "UTC", "UTC"),
+        (values.folder, "../conf", Path("../conf")),
+        (values.password_hash, "*" + "AB" * 20, "ab" * 20),
+    ],
+)
+def test_usable(read, text, value):
+    """A usable text becomes this value."""
+    assert read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "wrong"),
+    [
+        (values.boolean, "maybe", "write true or false"),
+        (number, "11", "write -1 to 10 seconds"),
+        (number, "1_0", "not a whole number of seconds"),
+        (number, "٣", "not a whole number"),
+        (number, "9" * 5000, "not a whole number"),
+        (size, "1000", "write 512 or 1024"),
+        (size, "1025", "out of range"),
+        (size, "1", "out of range"),
+        (values.address, "a:b:c", "write host:port"),
+        (values.address, "a:0", "port is out of range"),
+        (values.address, "a:99999999999", "port is out of range"),
+        (values.address, "[x]:1", "not an IPv6 address"),
+        (formats, "ROWS", "choose from ROW, MIXED"),
+        (values.batch_mode, "x", "MEMSIZE or ITEMSIZE"),
+        (values.ssl_mode, "on", "VERIFY_IDENTITY"),
+        (values.charset, "rot13", "not a known character set"),
+        (values.charset, "zip", "not a known character set"),
+        (values.charset, "klingon", "not a known character set"),
+        (values.time_zone, "Mars/Base", "Europe/Berlin"),
+        (values.time_zone, "../../etc/passwd", "Europe/Berlin"),
+        (values.folder, "a\0b", "zero character"),
+        (values.password_hash, "canal", "40 hexadecimal digits"),
+    ],
+)
+def test_unusable(read, text, wrong):
+    """An unusable text is refused with a remedy."""
+    with pytest.raises(ValueError, match=wrong):
+        read(text)
+
+
+@pytest.mark.parametrize("text", ["db:1", "[::1]:3306"])
+def test_addresses_round_trip(text):
+    """The text of an address reads back as the same address."""
+    assert str(values.address(text)) == text

@@ -1,0 +1,60 @@
+# What a person runs; `.ci/run` calls the same targets.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SOURCES := pyproject.toml setup.py $(shell find canal_server -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
+CHECKED := canal_server tests tools benchmarks
+
+.PHONY: help demo test bench lint format dev servers clean
+
+help:
+	@echo 'make demo    show changes of a private MySQL arriving at a client'
+	@echo 'make test    build the package, run the tests on it; T=path runs some'
+	@echo 'make bench   measure speed and memory'
+	@echo 'make lint    check format, style and types; make format mends the first two'
+	@echo 'make dev     install an editable build for working on the code'
+
+demo: $(VENV)/installed
+	$(BIN)/python tools/demo.py
+
+# The tests see the installed package, not the checkout: what is tested is what ships.
+test: $(VENV)/installed servers
+	CANAL_TEST_INSTALLED=1 $(BIN)/pytest $(T)
+
+bench: $(VENV)/installed
+	$(BIN)/python benchmarks/run.py
+
+lint: $(VENV)/installed
+	$(BIN)/ruff format --check $(wildcard $(CHECKED))
+	$(BIN)/ruff check $(wildcard $(CHECKED))
+	$(BIN)/mypy
+	# Test functions may be untyped; everything else is as strict as the package.
+	MYPYPATH=tools:tests $(BIN)/mypy --explicit-package-bases --allow-untyped-defs \
+		--allow-incomplete-defs --allow-untyped-calls --allow-untyped-decorators \
+		$(wildcard tools tests benchmarks)
+
+format:
+	$(BIN)/ruff format $(wildcard $(CHECKED))
+	$(BIN)/ruff check --fix $(wildcard $(CHECKED))
+
+dev: $(BIN)/python
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@rm -f $(VENV)/installed
+
+# Where a server cannot be had, its tests are skipped with the reason.
+servers: $(VENV)/installed
+	-$(BIN)/python tools/servers.py prepare
+
+clean:
+	rm -rf $(VENV) build *.egg-info
+	find canal_server \( -name '*.so' -o -name '*.c' \) -delete
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A folder left by an earlier build would bring modules that are gone.
+$(VENV)/installed: $(SOURCES) | $(BIN)/python
+	rm -rf build
+	$(BIN)/pip install --quiet '.[dev]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""The TCP server: the listener, a thread per client, and what requests do."""

@@ -1,0 +1,176 @@
+"""One client's connection: the loop of its thread, and its time limits."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from canal_server.errors import ProtocolError
+from canal_server.lifecycle import Deadline
+from canal_server.protocol.auth import SEED_BYTES, Credentials
+from canal_server.protocol.session import (
+    IDLE_S_DEFAULT,
+    Fetch,
+    Login,
+    Refused,
+    Request,
+    ServerSession,
+    State,
+)
+from canal_server.server.service import ACCEPTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.server.service import Service
+    from canal_server.server.transport import Transport
+
+log = logging.getLogger(__name__)
+
+
+class Settings(Protocol):
+    """What the server needs of the configuration."""
+
+    @property
+    def ip(self) -> str:
+        """Address to listen on; empty: all."""
+
+    @property
+    def port(self) -> int:
+        """Port to listen on; 0: any free one."""
+
+    @property
+    def user(self) -> str:
+        """Who may log in; empty: everybody."""
+
+    @property
+    def passwd(self) -> str:
+        """Stored form of the password; empty: none."""
+
+    @property
+    def connections_max(self) -> int:
+        """How many clients may be connected at a time."""
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """Limit of one request, in bytes."""
+
+    @property
+    def handshake_timeout_s(self) -> float:
+        """How long a client may take to log in."""
+
+
+class Connection:
+    """Serves one client until it leaves, falls silent, or the server stops.
+
+    `run` is the body of the connection's thread. `shut_down` is called by another
+    one; it ends whatever `run` waits for: bytes, room to send, or entries (the store
+    watches the socket).
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        peer: str,
+        service: Service,
+        settings: Settings,
+        on_end: Callable[[Connection], None],
+    ) -> None:
+        self.peer = peer
+        self._transport = transport
+        self._service = service
+        self._on_end = on_end
+        self._session = ServerSession(
+            Credentials(settings.user, settings.passwd),
+            os.urandom(SEED_BYTES),
+            settings.frame_bytes_max,
+        )
+        self._log_in_by = Deadline(settings.handshake_timeout_s)
+        self._read_idle_s = IDLE_S_DEFAULT
+        self._write_idle_s = IDLE_S_DEFAULT
+        self._last_received_at = self._last_sent_at = time.monotonic()
+        transport.set_send_timeout(settings.handshake_timeout_s)
+
+    def run(self) -> None:
+        """Serve the client; never raises."""
+        try:
+            log.debug("client at %s connected", self.peer)
+            self._serve()
+            log.debug("client at %s left", self.peer)
+        except ProtocolError as error:
+            log.warning("closed the connection of %s: %s", self.peer, error)
+        except TimeoutError as error:
+            log.info("closed the connection of %s: %s", self.peer, error)
+        except OSError as error:
+            log.debug("the connection of %s broke: %s", self.peer, error)
+        except Exception:
+            log.exception("closed the connection of %s: unexpected error", self.peer)
+        finally:
+            self._on_end(self)
+
+    def shut_down(self) -> None:
+        """Make `run` return soon; only until `on_end` was called."""
+        self._transport.shut_down()
+
+    def close(self) -> None:
+        """Let go of the socket; called by whom `on_end` tells."""
+        self._transport.close()
+
+    def _serve(self) -> None:
+        self._transport.send((self._session.greeting,))
+        while data := self._receive():
+            self._session.receive_data(data)
+            while (request := self._session.next_request()) is not None:
+                self._answer(request)
+
+    def _receive(self) -> bytes:
+        """Wait for bytes as long as the client may be silent; TimeoutError after."""
+        if self._session.state is State.OPEN:
+            self._check_write_idle()
+            # Nothing is sent while we wait for bytes: the shorter of both limits
+            # ends the wait. It is not recalculated from the last byte sent, thus a
+            # client may overstay `write_idle` by the time since then; this is faster.
+            data = self._transport.receive(min(self._read_idle_s, self._write_idle_s))
+        else:
+            remaining_s = self._log_in_by.remaining_s()
+            assert remaining_s is not None
+            if remaining_s == 0:
+                raise TimeoutError("no log-in in time")
+            data = self._transport.receive(remaining_s)
+        self._last_received_at = time.monotonic()
+        return data
+
+    def _answer(self, request: Request) -> None:
+        wait_s = self._idle_left_s() if isinstance(request, Fetch) else 0.0
+        reply = self._service.answer(request, self._transport.fileno(), wait_s)
+        if reply is None:
+            raise TimeoutError(f"a get waited for {wait_s:g} s")
+        if isinstance(request, Refused):
+            log.warning("refused a request of %s: %s", self.peer, request.message)
+        elif isinstance(request, Login):
+            self._log_in(request, accepted=reply is ACCEPTED)
+        if reply:
+            self._transport.send(reply)
+            self._last_sent_at = time.monotonic()
+
+    def _log_in(self, login: Login, *, accepted: bool) -> None:
+        if not accepted:
+            return  # the subscription failed; the client may log in again
+        self._session.logged_in()
+        self._read_idle_s = login.read_idle_s
+        self._write_idle_s = login.write_idle_s
+        self._transport.set_send_timeout(login.write_idle_s)
+
+    def _check_write_idle(self) -> None:
+        if time.monotonic() - self._last_sent_at > self._write_idle_s:
+            raise TimeoutError(f"nothing sent for {self._write_idle_s:g} s")
+
+    def _idle_left_s(self) -> float:
+        """Return how long a get may wait until a limit of idleness is reached."""
+        ends_at = min(
+            self._last_received_at + self._read_idle_s,
+            self._last_sent_at + self._write_idle_s,
+        )
+        return max(0.0, ends_at - time.monotonic())

@@ -1,0 +1,339 @@
+"""What the requests of clients do to instances: subscribe, get, ack, roll back.
+
+Knows stores and meta managers as ports only, and no sockets but as a number to hand
+to the store. All methods are called by the threads of connections, many at a time.
+
+A client is an identity (destination and client id), not a connection: one connection
+may serve several identities, and several connections may serve one. What can meet
+there, and why nothing is lost or confused:
+
+* Two gets of one identity. Batches must be registered in the order in which the
+  store gave them out, as an ack frees everything up to its batch's end. So the
+  *turn* of the identity is held from before the store is asked until the batch is
+  registered, also while the store waits for entries. Whoever comes second waits for
+  the turn, but not longer than its own timeout; then it is told that there is
+  nothing, and that is true: what comes first belongs to the one who waited first.
+* Ack, rollback and subscription take the identity's *lock*, which is never held
+  while anything waits. A pending get holds none of them up.
+* A rollback while a get is in the store. The get may have taken its entries before
+  or after the cursor was put back; nobody can tell. Each rollback counts; a get that
+  finds another count than before it asked puts the cursor back once more and asks
+  again. That harms nothing, as after the rollback no batch is open (it forgets all),
+  and none can have come since, as the turn was held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from canal_server.errors import CanalError, ClientError, StoreError
+from canal_server.lifecycle import Deadline
+from canal_server.model.positions import PositionRange
+from canal_server.protocol import session
+from canal_server.protocol.framing import EMPTY_FRAME, messages_header
+from canal_server.protocol.session import ACK_FRAME, error_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from canal_server.model.batch import Batch
+    from canal_server.model.identity import ClientIdentity
+    from canal_server.ports import EventStore, Instances, RunningInstance
+
+    # What is sent in answer to a request; empty when it is not answered.
+    Reply = Sequence[bytes | memoryview]
+
+log = logging.getLogger(__name__)
+
+_ALL_BATCHES = 0  # as the batch id of a rollback
+_NO_BATCH = -1  # as the batch id of an ack: of an empty batch
+ACCEPTED: Reply = (ACK_FRAME,)
+_EMPTY: Reply = (EMPTY_FRAME,)
+_NOTHING: Reply = ()
+
+
+class _Seat:
+    """What gets, acks and rollbacks of one identity meet at; see the module's text."""
+
+    __slots__ = ("lock", "rollbacks", "store", "turn")
+
+    def __init__(self, store: EventStore) -> None:
+        self.store = store  # whose sequences the open batches mean
+        self.turn = threading.Lock()
+        self.lock = threading.Lock()
+        self.rollbacks = 0  # guarded by the lock
+
+
+class Service:
+    """Answers the requests of all connections."""
+
+    def __init__(self, instances: Instances) -> None:
+        self._instances = instances
+        self._seats: dict[ClientIdentity, _Seat] = {}
+        self._seats_lock = threading.Lock()
+
+    def answer(
+        self, request: session.Request, peer_fd: int | None, wait_s: float
+    ) -> Reply | None:
+        """Carry a request out and return its reply.
+
+        `peer_fd` is the client's socket; a get that waits ends when it closes. A get
+        waits at most `wait_s`, and is answered with None when it would have waited
+        longer. Refusals of all kinds become replies.
+        """
+        try:
+            if isinstance(request, session.Fetch):
+                return self._get(request, peer_fd, wait_s)
+            return self._answer_others(request)
+        except ClientError as error:
+            return (error_frame(error.code, str(error)),)
+        except CanalError as error:
+            log.warning("could not answer %.300s: %s", request, error)
+            return (error_frame(session.REFUSED, str(error)),)
+
+    def _answer_others(self, request: session.Request) -> Reply:
+        match request:
+            case session.Acknowledge(identity, batch_id):
+                self.ack(identity, batch_id)
+                return _NOTHING
+            case session.Rollback(identity, batch_id):
+                self.rollback(identity, batch_id)
+                return _NOTHING
+            case session.Subscribe(identity):
+                self.subscribe(identity)
+                return ACCEPTED
+            case session.Unsubscribe(identity):
+                self.unsubscribe(identity)
+                return ACCEPTED
+            case session.Login(subscribe=identity):
+                if identity is not None:
+                    self.subscribe(identity)
+                return ACCEPTED
+            case session.Refused(code, message):
+                return (error_frame(code, message),)
+        raise AssertionError(f"{request!r} is answered elsewhere")
+
+    # ----------------------------------------------------------------------------
+    # Subscriptions
+    # ----------------------------------------------------------------------------
+
+    def subscribe(self, identity: ClientIdentity) -> None:
+        """Subscribe a client, or give it another filter; starts a lazy instance.
+
+        Nothing is kept when the filter cannot be used.
+        """
+        self._check_configured(identity)
+        destination = identity.destination
+        instance = self._instances.running(destination)
+        if instance is None:
+            instance = self._instances.start_lazy(destination)
+        if instance is None:
+            raise _not_started(identity)
+
+        instance.check_filter(identity.filter)
+        with self._locked(identity, instance):
+            instance.meta.subscribe(identity)
+            instance.subscribed(identity)
+            if instance.meta.cursor(identity) is None:
+                first = instance.store.first_position(identity.client_id)
+                if first is not None:
+                    instance.meta.update_cursor(identity, instance.log_position(first))
+        log.info(
+            "client %d subscribed to %s with filter %.200r",
+            identity.client_id,
+            destination,
+            identity.filter,
+        )
+
+    def unsubscribe(self, identity: ClientIdentity) -> None:
+        """End a subscription; the client's acked position is kept.
+
+        Its open batches are forgotten: they mean sequences of the store's cursor,
+        which goes now.
+        """
+        instance = self._running(identity)
+        with self._locked(identity, instance) as seat:
+            instance.meta.unsubscribe(identity)
+            instance.meta.clear_batches(identity)
+            instance.unsubscribed(identity)
+            seat.rollbacks += 1
+        log.info(
+            "client %d unsubscribed from %s", identity.client_id, identity.destination
+        )
+
+    # ----------------------------------------------------------------------------
+    # Batches
+    # ----------------------------------------------------------------------------
+
+    def _get(
+        self, request: session.Fetch, peer_fd: int | None, wait_s: float
+    ) -> Reply | None:
+        timeout_s = request.timeout_s
+        cut = timeout_s is None or timeout_s > wait_s
+        reply = self.get(
+            request.identity, request.size, wait_s if cut else timeout_s, peer_fd
+        )
+        return None if cut and reply is _EMPTY else reply
+
+    def get(
+        self,
+        identity: ClientIdentity,
+        size: int,
+        timeout_s: float | None,
+        peer_fd: int | None = None,
+    ) -> Reply:
+        """Take the next batch, register it, and return it as a reply."""
+        instance = self._subscribed(identity)
+        seat = self._seat(identity, instance)
+        deadline = Deadline(timeout_s)
+        if not seat.turn.acquire(blocking=False) and not seat.turn.acquire(
+            timeout=-1 if timeout_s is None else timeout_s
+        ):
+            return _EMPTY
+        try:
+            rollbacks = seat.rollbacks
+            while True:
+                batch = instance.store.get(
+                    identity.client_id, size, deadline.remaining_s(), peer_fd
+                )
+                if batch is None:
+                    return _EMPTY
+                with seat.lock:
+                    if self._seats[identity] is not seat:
+                        return _EMPTY  # the batch went with the old store
+                    if seat.rollbacks == rollbacks:
+                        return _register(instance, identity, batch)
+                    instance.store.rollback(identity.client_id)
+                    rollbacks = seat.rollbacks
+        finally:
+            seat.turn.release()
+
+    def ack(self, identity: ClientIdentity, batch_id: int) -> None:
+        """Take note that the client has dealt with its oldest open batch."""
+        instance = self._subscribed(identity)
+        if batch_id == _NO_BATCH:
+            return
+        with self._locked(identity, instance):
+            positions = instance.meta.remove_batch(identity, batch_id)
+            if positions is None:
+                raise _no_such_batch("ack", identity, batch_id)
+            if positions.ack is not None:
+                instance.meta.update_cursor(identity, positions.ack)
+            instance.store.ack(identity.client_id, positions.end_sequence)
+
+    def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
+        """Forget the oldest open batch, and with it all others: they come again.
+
+        Clients send a rollback of all batches when they connect, before or after
+        they subscribe, and do not expect an answer: so it is no error when the
+        instance does not run, or when the client is not subscribed.
+        """
+        self._check_configured(identity)
+        if batch_id == _ALL_BATCHES:
+            instance = self._instances.running(identity.destination)
+            if instance is None:
+                return
+        else:
+            instance = self._running(identity)
+        if not instance.meta.has_subscribed(identity):
+            return
+        with self._locked(identity, instance) as seat:
+            if batch_id != _ALL_BATCHES and (
+                instance.meta.remove_batch(identity, batch_id) is None
+            ):
+                raise _no_such_batch("rollback", identity, batch_id)
+            instance.meta.clear_batches(identity)
+            instance.store.rollback(identity.client_id)
+            seat.rollbacks += 1
+
+    # ----------------------------------------------------------------------------
+    # Finding what a request is about
+    # ----------------------------------------------------------------------------
+
+    def _check_configured(self, identity: ClientIdentity) -> None:
+        if not self._instances.is_configured(identity.destination):
+            raise ClientError(f"can't find destination:{identity.destination[:200]}")
+
+    def _running(self, identity: ClientIdentity) -> RunningInstance:
+        instance = self._instances.running(identity.destination)
+        if instance is None:
+            self._check_configured(identity)
+            raise _not_started(identity)
+        return instance
+
+    def _subscribed(self, identity: ClientIdentity) -> RunningInstance:
+        instance = self._running(identity)
+        if not instance.meta.has_subscribed(identity):
+            raise ClientError(
+                f"ClientIdentity:{_name(identity)} should subscribe first"
+            )
+        return instance
+
+    def _seat(self, identity: ClientIdentity, instance: RunningInstance) -> _Seat:
+        """Return where this identity's requests meet.
+
+        An instance that was started anew has another store: batches that are still
+        open mean sequences of the old one, so they are forgotten with the old seat.
+        """
+        store = instance.store
+        seat = self._seats.get(identity)
+        if seat is not None and seat.store is store:
+            return seat
+        with self._seats_lock:
+            seat = self._seats.get(identity)
+            if seat is not None and seat.store is store:
+                return seat
+            # With the old seat's lock, as a request may be about to use it.
+            with seat.lock if seat is not None else contextlib.nullcontext():
+                instance.meta.clear_batches(identity)
+                seat = self._seats[identity] = _Seat(store)
+        return seat
+
+    @contextlib.contextmanager
+    def _locked(
+        self, identity: ClientIdentity, instance: RunningInstance
+    ) -> Iterator[_Seat]:
+        """Hold the identity's lock; ClientError when the instance went meanwhile."""
+        seat = self._seat(identity, instance)
+        with seat.lock:
+            if self._seats[identity] is not seat:
+                raise _not_started(identity)
+            yield seat
+
+
+def _register(
+    instance: RunningInstance, identity: ClientIdentity, batch: Batch
+) -> Reply:
+    """Register a batch and return it as a reply. Requires the identity's lock."""
+    at = instance.log_position
+    batch_id = instance.meta.add_batch(
+        identity,
+        PositionRange(
+            at(batch.start),
+            at(batch.end),
+            None if batch.ack is None else at(batch.ack),
+            batch.last_sequence,
+        ),
+    )
+    try:
+        return (messages_header(batch_id, batch.size), *batch.slices)
+    except ValueError as error:  # the batch stays open: a rollback brings it again
+        raise StoreError(f"{error}; ask for fewer entries") from error
+
+
+def _name(identity: ClientIdentity) -> str:
+    return f"[destination={identity.destination},clientId={identity.client_id}]"
+
+
+def _not_started(identity: ClientIdentity) -> ClientError:
+    return ClientError(f"destination:{identity.destination} should start first")
+
+
+def _no_such_batch(verb: str, identity: ClientIdentity, batch_id: int) -> ClientError:
+    return ClientError(
+        f"{verb} error , clientId:{identity.client_id} batchId:{batch_id} "
+        "is not exist , please check"
+    )

@@ -1,0 +1,104 @@
+"""Bytes to and from one client's socket, with deadlines kept by the kernel.
+
+The sockets stay in blocking mode: a reply of some megabytes is one system call, and
+so is reading a request. Time limits are SO_RCVTIMEO and SO_SNDTIMEO; another thread
+ends a wait with `shut_down`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_TIMEVAL = struct.Struct("@ll")  # seconds, microseconds
+_RECEIVE_BYTES = 64 * 1024
+_IOV_MAX = os.sysconf("SC_IOV_MAX")  # buffers in one sendmsg
+
+# A peer that vanished without a word is noticed after about two minutes.
+_KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_PROBES = 60, 10, 6
+
+
+class Transport:
+    """One accepted socket. Closed by its owner; see `shut_down` for other threads."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._receive_timeout_s = 0.0  # what the kernel was told last; 0: no limit
+        sock.setblocking(True)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            (socket.TCP_NODELAY, 1),
+            (socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S),
+            (socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S),
+            (socket.TCP_KEEPCNT, _KEEPALIVE_PROBES),
+        ):
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    def fileno(self) -> int:
+        """Return the descriptor of the socket."""
+        return self._sock.fileno()
+
+    def receive(self, timeout_s: float) -> bytes:
+        """Wait for bytes and return them, b"" when the client has closed.
+
+        Raises TimeoutError when none came in time, OSError when the link broke.
+        """
+        if timeout_s != self._receive_timeout_s:
+            self._set_timeout(socket.SO_RCVTIMEO, timeout_s)
+            self._receive_timeout_s = timeout_s
+        try:
+            return self._sock.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            raise TimeoutError(f"nothing received for {timeout_s:g} s") from None
+
+    def set_send_timeout(self, timeout_s: float) -> None:
+        """Limit how long `send` waits for the client to take anything."""
+        self._set_timeout(socket.SO_SNDTIMEO, timeout_s)
+        self._send_timeout_s = timeout_s
+
+    def send(self, buffers: Sequence[bytes | memoryview]) -> None:
+        """Send all bytes of the buffers.
+
+        Raises TimeoutError when the client takes nothing for the time set, OSError
+        when the link broke; part of the bytes may have gone out then.
+        """
+        first = 0  # buffer that the next byte is in
+        while first < len(buffers):
+            window = buffers[first : first + _IOV_MAX]
+            try:
+                sent = self._sock.sendmsg(window)
+            except BlockingIOError:
+                raise TimeoutError(
+                    f"the client took nothing for {self._send_timeout_s:g} s"
+                ) from None
+            # The common case is that everything went; else find where to go on.
+            for buffer in window:
+                size = len(buffer)
+                if sent < size:
+                    buffers = (memoryview(buffer)[sent:], *buffers[first + 1 :])
+                    first = 0
+                    break
+                sent -= size
+                first += 1
+
+    def shut_down(self) -> None:
+        """End every wait on this socket; from any thread, while it is not closed."""
+        with contextlib.suppress(OSError):  # the client was quicker
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+
+    def _set_timeout(self, option: int, timeout_s: float) -> None:
+        # At least a microsecond: 0 would mean to wait for ever.
+        microseconds = max(1, int(timeout_s * 1e6))
+        self._sock.setsockopt(
+            socket.SOL_SOCKET, option, _TIMEVAL.pack(*divmod(microseconds, 1_000_000))
+        )

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import canal_server
 import pytest
+
+import canal_server
 
 WHERE = Path(canal_server.__file__).parent
 
@@ -18,7 +19,7 @@ WHERE = Path(canal_server.__file__).parent
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to test the checkout when the installed package is wanted."""
     wanted = os.environ.get("CANAL_TEST_INSTALLED") == "1"
-    if wanted and WHERE == config.rootpath / "canal_server":
+    if wanted and config.rootpath / "canal_server" == WHERE:
         raise pytest.UsageError(
             f"CANAL_TEST_INSTALLED=1, but {WHERE} is the checkout: run `make test`"
         )

@@ -1,0 +1,105 @@
+"""A meta manager that forgets everything with the process."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from canal_server.errors import ClientError
+
+if TYPE_CHECKING:
+    from canal_server.model.identity import ClientIdentity
+    from canal_server.model.positions import LogPosition, PositionRange
+
+
+class MemoryMetaManager:
+    """Subscriptions, cursors and open batches in memory; a `ports.MetaManager`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._subscribed: dict[ClientIdentity, ClientIdentity] = {}
+        # What follows outlives a subscription: a client that comes back goes on.
+        self._cursors: dict[ClientIdentity, LogPosition] = {}
+        self._batches: dict[ClientIdentity, dict[int, PositionRange]] = {}
+        self._last_batch_ids: dict[ClientIdentity, int] = {}
+
+    def start(self) -> None:
+        """Do nothing: there is nothing to load."""
+
+    def stop(self) -> None:
+        """Do nothing: there is nothing to write."""
+
+    def subscribe(self, identity: ClientIdentity) -> None:
+        """Add the client or replace its filter."""
+        with self._lock:
+            # The key must be renewed too, as identities with other filters are equal.
+            self._subscribed.pop(identity, None)
+            self._subscribed[identity] = identity
+
+    def unsubscribe(self, identity: ClientIdentity) -> None:
+        """Remove the client; its cursor and batches stay."""
+        with self._lock:
+            self._subscribed.pop(identity, None)
+
+    def has_subscribed(self, identity: ClientIdentity) -> bool:
+        """Tell whether the client is subscribed."""
+        with self._lock:
+            return identity in self._subscribed
+
+    def subscriptions(self, destination: str) -> list[ClientIdentity]:
+        """Return all clients of a destination, by client id."""
+        with self._lock:
+            found = [
+                each
+                for each in self._subscribed.values()
+                if each.destination == destination
+            ]
+        return sorted(found, key=lambda each: each.client_id)
+
+    def cursor(self, identity: ClientIdentity) -> LogPosition | None:
+        """Return where the client has acked to."""
+        with self._lock:
+            return self._cursors.get(identity)
+
+    def update_cursor(self, identity: ClientIdentity, position: LogPosition) -> None:
+        """Move the client's cursor."""
+        with self._lock:
+            self._cursors[identity] = position
+
+    def add_batch(self, identity: ClientIdentity, positions: PositionRange) -> int:
+        """Register a batch; returns its id: 1, 2, 3 … per client."""
+        with self._lock:
+            batch_id = self._last_batch_ids.get(identity, 0) + 1
+            self._last_batch_ids[identity] = batch_id
+            self._batches.setdefault(identity, {})[batch_id] = positions
+            return batch_id
+
+    def remove_batch(
+        self, identity: ClientIdentity, batch_id: int
+    ) -> PositionRange | None:
+        """Remove an open batch; None when the id is unknown.
+
+        Raises ClientError when it is not the smallest open id.
+        """
+        with self._lock:
+            batches = self._batches.get(identity, {})
+            if batch_id not in batches:
+                return None
+            # Ids only grow, so the first that was put in is the smallest.
+            first = next(iter(batches))
+            if batch_id != first:
+                raise ClientError(
+                    f"client {identity.client_id} of {identity.destination}: batch"
+                    f" {batch_id} is not the first open one, ack batch {first} before"
+                )
+            return batches.pop(batch_id)
+
+    def batches(self, identity: ClientIdentity) -> dict[int, PositionRange]:
+        """Return the open batches, smallest id first."""
+        with self._lock:
+            return dict(self._batches.get(identity, {}))
+
+    def clear_batches(self, identity: ClientIdentity) -> None:
+        """Forget all open batches; their ids are not used again."""
+        with self._lock:
+            self._batches.pop(identity, None)

@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find canal_server -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server tests tools benchmarks
 
-.PHONY: help demo test bench lint format dev servers clean
+.PHONY: help demo test bench format dev servers clean
+.PHONY: lint lint-format lint-style lint-types
 
 help:
 	@echo 'make demo    show changes of a private MySQL arriving at a client'
@@ -25,11 +26,18 @@ test: $(VENV)/installed servers
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py
 
-lint: $(VENV)/installed
+# `make --keep-going lint` tells everything at once.
+lint: lint-format lint-style lint-types
+
+lint-format: $(VENV)/installed
 	$(BIN)/ruff format --check $(wildcard $(CHECKED))
+
+lint-style: $(VENV)/installed
 	$(BIN)/ruff check $(wildcard $(CHECKED))
+
+# Test functions may be untyped; everything else is as strict as the package.
+lint-types: $(VENV)/installed
 	$(BIN)/mypy
-	# Test functions may be untyped; everything else is as strict as the package.
 	MYPYPATH=tools:tests $(BIN)/mypy --explicit-package-bases --allow-untyped-defs \
 		--allow-incomplete-defs --allow-untyped-calls --allow-untyped-decorators \
 		$(wildcard tools tests benchmarks)

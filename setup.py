@@ -47,5 +47,6 @@ setup(
         extensions(),
         compiler_directives=DIRECTIVES,
         nthreads=os.cpu_count() or 1,
-    )
+    ),
+    options={"build_ext": {"parallel": os.cpu_count() or 1}},
 )

@@ -126,7 +126,9 @@ def log_position_from_json(value: dict[str, Any]) -> LogPosition:
     source = identity["sourceAddress"]
     return LogPosition(
         LogIdentity(
-            str(source["address"]), int(source["port"]), int(identity.get("slaveId", -1))
+            str(source["address"]),
+            int(source["port"]),
+            int(identity.get("slaveId", -1)),
         ),
         entry_position_from_json(value["postion"]),
     )

@@ -1,0 +1,1 @@
+"""The transaction ring buffer between the decoder and the sink."""

@@ -1,0 +1,53 @@
+from typing import TypedDict
+
+class RecordFields(TypedDict):
+    begin: int
+    end: int
+    offset: int
+    ordinal: int
+    time: int
+    subject: int
+    rows: int
+    event_length: int
+    kind: int
+    event_type: int
+    flags: int
+
+class Block:
+    @property
+    def file(self) -> str: ...
+    @property
+    def file_number(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def size_of(self, first: int, stop: int) -> int: ...
+    def slice(self, first: int, stop: int) -> memoryview: ...
+    def record(self, i: int) -> RecordFields: ...
+    def position(self, i: int) -> tuple[str, int, int, int, str]: ...
+
+class BlockPool:
+    def __init__(self, block_size: int = ..., spare_max: int = ...) -> None: ...
+    @property
+    def block_size(self) -> int: ...
+    @property
+    def held(self) -> int: ...
+    @property
+    def spare_max(self) -> int: ...
+
+class BlockWriter:
+    block: Block
+    def __init__(self, pool: BlockPool, file: str, file_number: int) -> None: ...
+    def append(
+        self,
+        entry: bytes,
+        kind: int,
+        *,
+        offset: int = 0,
+        ordinal: int = 0,
+        time: int = 0,
+        subject: int = 0,
+        rows: int = 0,
+        event_length: int = 0,
+        event_type: int = 0,
+        flags: int = 0,
+    ) -> int: ...

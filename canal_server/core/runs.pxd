@@ -1,0 +1,42 @@
+# cython: language_level=3
+"""Runs of neighbouring records; see runs.pyx."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from canal_server.core.blocks cimport KIND_OTHER, Block, Record
+
+cdef struct Run:
+    PyObject* block  # a reference of its own, so that the block stays
+    uint32_t first   # records first <= i < stop
+    uint32_t stop
+
+cdef class Runs:
+    cdef Run* runs
+    cdef size_t count     # runs in use
+    cdef size_t capacity  # runs that there is memory for
+
+    cdef int begin_run(self, PyObject* block, uint32_t i) except -1
+    cdef void clear(self) noexcept
+    cdef list spans(self)
+    cdef tuple slices(self)
+    cdef uint64_t bytes_of(self, size_t i)
+    cdef bytes join(self, size_t first, size_t stop)
+
+    cdef inline int add(self, PyObject* block, uint32_t i) except -1:
+        """Append record i of a block, to the last run where it is its neighbour."""
+        cdef Run* last
+        if self.count:
+            last = &self.runs[self.count - 1]
+            if last.block == block and last.stop == i:
+                last.stop += 1
+                return 0
+        return self.begin_run(block, i)
+
+
+# EventTypes that change table structures: CREATE 4, ALTER 5, ERASE 6, TRUNCATE 8,
+# RENAME 9, CINDEX 10, DINDEX 11.
+cdef inline bint is_ddl(const Record* record) noexcept nogil:
+    """Tell whether an entry is a DDL, after which a client may resume."""
+    cdef uint8_t t = record.event_type
+    return record.kind == KIND_OTHER and (4 <= t <= 6 or 8 <= t <= 11)

@@ -1,0 +1,6 @@
+from collections.abc import Iterable
+
+from canal_server.core.blocks import Block
+
+def merge(spans: Iterable[tuple[Block, int, int]]) -> list[tuple[Block, int, int]]: ...
+def slices(spans: Iterable[tuple[Block, int, int]]) -> tuple[memoryview, ...]: ...

@@ -54,6 +54,15 @@ def load(conf_dir: Path, environ: Mapping[str, str]) -> DaemonConfig:
     return _Loading(conf_dir, environ).run()
 
 
+def load_data_dir(conf_dir: Path, environ: Mapping[str, str]) -> Path:
+    """Return where the server of a conf folder keeps its data, and nothing else.
+
+    So a running server can be found although its settings were broken since. Raises
+    ConfigError.
+    """
+    return _Loading(conf_dir, environ).data_dir()
+
+
 class _Loading:
     """One reading of a conf folder; collects problems and warnings on the way."""
 
@@ -66,15 +75,7 @@ class _Loading:
         self._without_effect: list[str] = []
 
     def run(self) -> DaemonConfig:
-        main = self._read(self._conf_dir / MAIN_FILE)
-        if main is None:
-            self._problems.add_file(
-                str(self._conf_dir / MAIN_FILE),
-                "file not found; name the conf folder with --conf",
-            )
-        self._problems.raise_if_any()
-        assert main is not None  # or a problem was raised
-
+        main = self._main_file()
         lookup = Lookup(self._environ, [main])
         modes.refuse_server_modes(lookup, self._problems)
         server = self._server(lookup)
@@ -89,6 +90,22 @@ class _Loading:
             instances=tuple(instances),
             warnings=tuple(self._warnings(names)),
         )
+
+    def data_dir(self) -> Path:
+        found = self._data_dir(self._main_file())
+        self._problems.raise_if_any()
+        return found
+
+    def _main_file(self) -> Properties:
+        main = self._read(self._conf_dir / MAIN_FILE)
+        if main is None:
+            self._problems.add_file(
+                str(self._conf_dir / MAIN_FILE),
+                "file not found; name the conf folder with --conf",
+            )
+        self._problems.raise_if_any()
+        assert main is not None, "or a problem was raised"
+        return main
 
     def _read(self, path: Path) -> Properties | None:
         """Read a file; None when there is none. Unreadable ones are a problem."""

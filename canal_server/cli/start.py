@@ -1,0 +1,54 @@
+"""`canal-server start`: the server, in the foreground, until a signal or `stop`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from canal_server import daemon
+from canal_server.cli.conf import add_conf_option
+from canal_server.config.load import load
+from canal_server.instance import Instance
+
+if TYPE_CHECKING:
+    import argparse
+
+LEVELS = ("debug", "info", "warning", "error")
+LOG_LINE = "%(asctime)s %(levelname)-7s [%(threadName)s] %(message)s"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the options of this command."""
+    parser = subparsers.add_parser("start", help="run the server in the foreground")
+    add_conf_option(parser)
+    parser.add_argument(
+        "--log-level",
+        choices=LEVELS,
+        default="info",
+        help="least important lines to log (default: %(default)s)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the server to its end; the log goes to standard error."""
+    config = load(args.conf, os.environ)
+    log_to_stderr(args.log_level)
+    if daemon.run(config, Instance):
+        return 0
+    # Threads that do not end would keep the interpreter from leaving.
+    logging.shutdown()
+    os._exit(1)
+
+
+def log_to_stderr(level: str) -> None:
+    """Log to standard error: time, level, thread, message."""
+    formatter = logging.Formatter(LOG_LINE)
+    formatter.default_time_format = "%Y-%m-%dT%H:%M:%S"
+    formatter.default_msec_format = "%s.%03d"
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level.upper())

@@ -1,0 +1,298 @@
+"""The control socket: how a person asks a running server, and the lock it runs under.
+
+Both are files of the data folder, for their owner only: `canal-server.sock` and
+`canal-server.lock`. A connection carries one request and one reply, each a line of
+JSON of at most `LINE_BYTES_MAX` bytes::
+
+    {"command": "status"}
+    {"ok": true, "pid": 4711, …}
+
+    {"command": "nonsense"}
+    {"ok": false, "error": "unknown command nonsense; known are status, stop"}
+
+The connection of a `stop` stays open until the server has ended: its end tells so.
+Leaves out what the commands do (`canal_server.daemon`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import select
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+from canal_server.errors import CanalError
+from canal_server.lifecycle import Deadline, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+SOCKET_NAME = "canal-server.sock"
+LOCK_NAME = "canal-server.lock"
+LINE_BYTES_MAX = 4 * 1024 * 1024  # a status grows with the number of instances
+REQUEST_BYTES_MAX = 64 * 1024
+REQUEST_TIMEOUT_S = 5.0  # for a connection to say what it wants and take the reply
+WAITING_MAX = 16  # connections of `stop` that wait for the end
+OWNER_ONLY = 0o600
+
+
+class ControlError(CanalError):
+    """A running server cannot be asked, or another one runs already."""
+
+
+class ControlServer:
+    """A stage: holds the lock of a data folder and answers on its socket.
+
+    `commands` are called on the stage's own thread, one at a time, and return what
+    the reply says beside `ok`; they neither block nor raise.
+    """
+
+    def __init__(
+        self, data_dir: Path, commands: Mapping[str, Callable[[], Mapping[str, object]]]
+    ) -> None:
+        self._data_dir = data_dir
+        self._commands = commands
+        self._stop = Stop()
+        self._lock_fd = -1
+        self._listener: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._waiting: list[socket.socket] = []  # of clients that asked for a stop
+
+    def start(self) -> None:
+        """Take the lock and listen.
+
+        Raises ControlError when another server has the data folder, or when the
+        folder cannot be written.
+        """
+        assert self._thread is None, "a control socket starts once"
+        try:
+            self._data_dir.mkdir(parents=True, exist_ok=True)
+            self._lock_fd = _locked(self._data_dir)
+            self._listener = _listen(self._data_dir)
+        except OSError as error:
+            self._release()
+            raise ControlError(
+                f"cannot use the data folder {self._data_dir}: {error.strerror};"
+                " see canal.file.data.dir"
+            ) from error
+        self._thread = threading.Thread(
+            target=self._serve, name="canal-control", daemon=True
+        )
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        """Ask to stop; no further request is answered."""
+        self._stop.request()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for the thread, then let the lock and the waiting clients go."""
+        if self._thread is None:
+            return True
+        self._thread.join(deadline.remaining_s())
+        if self._thread.is_alive():
+            return False
+        self._release()
+        for connection in self._waiting:
+            connection.close()
+        self._waiting.clear()
+        return True
+
+    def _release(self) -> None:
+        """Remove the socket's file and let the lock go, if we have it.
+
+        The file goes first: a server that starts now makes its own only after it
+        has the lock.
+        """
+        if self._lock_fd >= 0:
+            with contextlib.suppress(OSError):  # only clean-up: the next start does it
+                (self._data_dir / SOCKET_NAME).unlink()
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def _serve(self) -> None:
+        assert self._listener is not None
+        poll = select.poll()
+        poll.register(self._listener, select.POLLIN)
+        poll.register(self._stop, select.POLLIN)
+        with self._listener:
+            while True:
+                poll.poll()
+                if self._stop.requested():
+                    return
+                try:
+                    connection, _ = self._listener.accept()
+                except OSError as error:
+                    # Out of descriptors, say: the server itself goes on.
+                    log.warning("control socket cannot accept: %s", error.strerror)
+                    self._stop.wait(1.0)
+                    continue
+                self._answer(connection)
+
+    def _answer(self, connection: socket.socket) -> None:
+        """Answer one connection; whatever it does, the server goes on."""
+        deadline = Deadline(REQUEST_TIMEOUT_S)
+        keep = False
+        try:
+            command, reply = self._reply(_receive_line(connection, deadline))
+            connection.settimeout(deadline.remaining_s())
+            connection.sendall(json.dumps(reply).encode() + b"\n")
+            # Whoever asked for a stop sees the end of the server by this connection's.
+            keep = command == "stop" and len(self._waiting) < WAITING_MAX
+        except OSError as error:
+            log.debug("control connection broke: %s", error)
+        finally:
+            if keep:
+                self._waiting.append(connection)
+            else:
+                connection.close()
+
+    def _reply(self, line: bytes) -> tuple[str, dict[str, object]]:
+        """Return the command that was asked for and what to answer."""
+        try:
+            request = json.loads(line)
+            command = str(request["command"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return "", _refusal('not a request; send {"command": "status"}')
+        action = self._commands.get(command)
+        if action is None:
+            known = ", ".join(self._commands)
+            return "", _refusal(f"unknown command {command[:100]}; known are {known}")
+        return command, {"ok": True, **action()}
+
+
+def ask(data_dir: Path, command: str, deadline: Deadline) -> dict[str, Any]:
+    """Send a command to the server of a data folder and return its reply.
+
+    Raises ControlError when no server runs there or it refuses.
+    """
+    with _connected(data_dir, command, deadline) as (_, reply):
+        return reply
+
+
+def ask_to_stop(data_dir: Path, deadline: Deadline) -> bool:
+    """Ask the server of a data folder to stop and wait for its end.
+
+    Returns false when it still runs at the deadline. Raises ControlError when no
+    server runs there or it refuses.
+    """
+    with _connected(data_dir, "stop", deadline) as (connection, _):
+        connection.settimeout(deadline.remaining_s())
+        try:
+            while connection.recv(1024):
+                pass
+        except TimeoutError:
+            return False
+        except OSError:
+            pass  # a server that was killed ended as well
+        return True
+
+
+@contextlib.contextmanager
+def _connected(
+    data_dir: Path, command: str, deadline: Deadline
+) -> Iterator[tuple[socket.socket, dict[str, Any]]]:
+    """Send a command; within the context its connection is open."""
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with connection:
+            connection.settimeout(deadline.remaining_s())
+            with _short_path(data_dir) as path:
+                connection.connect(path)
+            connection.sendall(json.dumps({"command": command}).encode() + b"\n")
+            reply = json.loads(_receive_line(connection, deadline, LINE_BYTES_MAX))
+            if not reply.get("ok"):
+                raise ControlError(f"the server refused: {reply.get('error')}")
+            yield connection, reply
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise ControlError(f"no server runs with the data folder {data_dir}") from None
+    except ValueError as error:
+        raise ControlError(f"the server of {data_dir} gave no answer") from error
+    except OSError as error:
+        raise ControlError(
+            f"cannot ask the server of {data_dir}: {error.strerror or error}"
+        ) from error
+
+
+def _receive_line(
+    connection: socket.socket, deadline: Deadline, size_max: int = REQUEST_BYTES_MAX
+) -> bytes:
+    """Receive up to the first line end, or the end of the stream.
+
+    Raises OSError when it does not come in time or is too long.
+    """
+    received = bytearray()
+    while b"\n" not in received:
+        if len(received) > size_max:
+            raise OSError(f"a line longer than {size_max} bytes")
+        connection.settimeout(max(deadline.remaining_s() or 0.0, 0.001))
+        part = connection.recv(64 * 1024)
+        if not part:
+            break
+        received += part
+    return bytes(received.partition(b"\n")[0])
+
+
+def _locked(data_dir: Path) -> int:
+    """Take the lock of a data folder; returns its descriptor.
+
+    The kernel lets go of it when the process ends in whatever way.
+    """
+    fd = os.open(
+        data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY
+    )
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+        os.close(fd)
+        raise ControlError(
+            f"another server (process {pid or 'unknown'}) runs with the data folder"
+            f" {data_dir}; stop it or set another canal.file.data.dir"
+        ) from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
+def _listen(data_dir: Path) -> socket.socket:
+    """Make the socket. Requires the lock: a file that is there is a dead server's."""
+    with contextlib.suppress(FileNotFoundError):
+        (data_dir / SOCKET_NAME).unlink()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # On Linux the file takes over the mode of the socket: there is no moment at
+        # which others may connect.
+        os.fchmod(listener.fileno(), OWNER_ONLY)
+        with _short_path(data_dir) as path:
+            listener.bind(path)
+        listener.listen()
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+@contextlib.contextmanager
+def _short_path(data_dir: Path) -> Iterator[str]:
+    """Name the socket by way of its open folder.
+
+    A socket's path may have 107 bytes only, a data folder's may be longer.
+    """
+    fd = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}/{SOCKET_NAME}"
+    finally:
+        os.close(fd)
+
+
+def _refusal(error: str) -> dict[str, object]:
+    return {"ok": False, "error": error}

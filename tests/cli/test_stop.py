@@ -1,0 +1,59 @@
+"""`stop` and `status` against a real process."""
+
+from __future__ import annotations
+
+import json
+
+from canal_server import cli
+
+MAIN = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = "
+MASTER = "canal.instance.master.address = db:3306\n"
+
+
+def test_stop_ends_the_server(make_conf, start_server, capsys):
+    """1. start; 2. stop: it has ended when the command returns; 3. stop: nobody."""
+    conf = make_conf(MAIN + "example")
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    assert cli.main(["stop", "--conf", str(conf)]) == 0
+    assert server.wait() == 0
+    assert "stop asked for on the control socket" in server.log
+    assert cli.main(["stop", "--conf", str(conf)]) == 1
+    assert f"no server runs with the data folder {conf}" in capsys.readouterr().err
+
+
+def test_stop_needs_no_correct_settings(make_conf, start_server):
+    """A server whose settings were broken while it runs can still be ended."""
+    conf = make_conf(MAIN + "example")
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    make_conf("canal.serverMode = nonsense\n")
+    assert cli.main(["stop", "--conf", str(conf)]) == 0
+    assert server.wait() == 0
+
+
+def test_stop_says_that_it_takes_too_long(make_conf, start_server, capsys):
+    """A server that does not end in the given time is told, with status 1."""
+    conf = make_conf(MAIN + "stuck", stuck=MASTER)
+    server = start_server(conf, FAKE_STOP_TIMEOUT_S="60")
+    server.read_until("canal-server 0")
+    assert cli.main(["stop", "--conf", str(conf), "--timeout", "0.1"]) == 1
+    assert "still runs after 0.1 seconds" in capsys.readouterr().err
+
+
+def test_stop_without_a_conf_folder(tmp_path, capsys):
+    """A folder without settings is an error of settings."""
+    assert cli.main(["stop", "--conf", str(tmp_path)]) == 2
+    assert "name the conf folder with --conf" in capsys.readouterr().err
+
+
+def test_status_is_json(make_conf, start_server, capsys):
+    """The state of a running server can be read by a program."""
+    conf = make_conf(f"{MAIN}example, b", example=MASTER, b=MASTER)
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    capsys.readouterr()
+    assert cli.main(["status", "--conf", str(conf)]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["pid"] == server.process.pid
+    assert [one["destination"] for one in shown["instances"]] == ["example", "b"]

@@ -1,0 +1,135 @@
+"""Whole server processes around instances that do nothing.
+
+As a program it is the command `canal-server` with `FakeInstance` in the place of the
+real instances: `python fix_daemon.py start --conf DIR`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import canal_server
+from canal_server.errors import CanalError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TESTS = Path(__file__).parent
+STOP_TIMEOUT = "FAKE_STOP_TIMEOUT_S"
+
+
+def child_environ() -> dict[str, str]:
+    """Return an environment in which a child finds the package that we test."""
+    return os.environ | {"PYTHONPATH": str(Path(canal_server.__file__).parents[1])}
+
+
+class FakeInstance:
+    """An instance that records what is asked of it; its name says how it fails.
+
+    `broken…` cannot start, `wrong…` cannot be made, `stuck…` never ends.
+    """
+
+    def __init__(self, config) -> None:
+        self.destination = config.destination
+        self.config = config
+        self.calls: list[str] = []
+        self.begun = threading.Event()
+        self.may_start = threading.Event()
+        self.may_start.set()
+        if self.destination.startswith("wrong"):
+            raise ConfigError([f"{self.destination} is wrong"])
+
+    def start(self) -> None:
+        """Wait for `may_start`, then start or fail."""
+        self.calls.append("start")
+        self.begun.set()
+        self.may_start.wait()
+        if self.destination.startswith("broken"):
+            raise CanalError("the cursors cannot be read")
+
+    def request_stop(self) -> None:
+        """Take note."""
+        self.calls.append("request_stop")
+
+    def join(self, deadline) -> bool:
+        """Take note; a stuck one waits in vain."""
+        self.calls.append("join")
+        if self.destination.startswith("stuck"):
+            threading.Event().wait(deadline.remaining_s())
+            return False
+        return True
+
+    def status(self):
+        """Return something that only this class says."""
+        return {"state": "fake"}
+
+
+class ServerProcess:
+    """A running `canal-server start`, its log read line by line."""
+
+    def __init__(self, conf: Path, environ: dict[str, str]) -> None:
+        self.conf = conf
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "start", "--conf", str(conf)],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            env=child_environ() | environ,
+        )
+        self.log = ""
+
+    def read_until(self, text: str) -> str:
+        """Read the log up to the line with this text; fails when the log ends."""
+        assert self.process.stderr
+        for line in self.process.stderr:
+            self.log += line
+            if text in line:
+                return line
+        raise AssertionError(f"{text!r} never came; the log is:\n{self.log}")
+
+    def wait(self) -> int:
+        """Read the rest of the log; return the exit status."""
+        assert self.process.stderr
+        self.log += self.process.stderr.read()
+        return self.process.wait()
+
+
+@pytest.fixture
+def start_server() -> Iterator[Callable[..., ServerProcess]]:
+    """Return a function that starts a server; what still runs is killed after."""
+    processes: list[ServerProcess] = []
+
+    def start(conf: Path, **environ: str) -> ServerProcess:
+        processes.append(ServerProcess(conf, environ))
+        return processes[-1]
+
+    yield start
+    for server in processes:
+        server.process.kill()
+        server.process.wait()
+        assert server.process.stderr
+        server.process.stderr.close()
+
+
+def main() -> int:
+    """Run the command with fake instances."""
+    fake = types.ModuleType("canal_server.instance")
+    fake.Instance = FakeInstance  # type: ignore[attr-defined]
+    sys.modules["canal_server.instance"] = fake
+    from canal_server import cli, daemon  # noqa: PLC0415  # after the module is there
+
+    if seconds := os.environ.get(STOP_TIMEOUT):
+        daemon.STOP_TIMEOUT_S = float(seconds)
+    return cli.main()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,177 @@
+"""The control socket, over real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import stat
+import threading
+
+import pytest
+
+from canal_server import control
+from canal_server.control import ControlError, ControlServer, ask, ask_to_stop
+from canal_server.lifecycle import Deadline
+
+LONG = 60.0  # seconds; never waited for unless something hangs
+
+
+@contextlib.contextmanager
+def serving(data_dir, **commands):
+    """Run a control server with these commands."""
+    server = ControlServer(data_dir, commands)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.request_stop()
+        assert server.join(Deadline(LONG))
+
+
+def status():
+    """Answer a command."""
+    return {"pid": 1, "instances": [{"destination": "größe"}]}
+
+
+def raw_ask(data_dir, content: bytes, *, half_close=False):
+    """Send bytes and return the reply as a value."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(LONG)
+        connection.connect(str(data_dir / control.SOCKET_NAME))
+        connection.sendall(content)
+        if half_close:
+            connection.shutdown(socket.SHUT_WR)
+        return json.loads(connection.makefile("rb").readline())
+
+
+def test_a_command_is_answered(tmp_path):
+    """The reply is what the command returned, beside ok."""
+    with serving(tmp_path, status=status):
+        assert ask(tmp_path, "status", Deadline(LONG)) == {"ok": True, **status()}
+
+
+def test_a_long_path(tmp_path):
+    """A data folder may have a longer path than a socket may."""
+    folder = tmp_path / ("x" * 120) / ("y" * 120)
+    with serving(folder, status=status):
+        assert ask(folder, "status", Deadline(LONG))["ok"] is True
+
+
+def test_only_the_owner_may_connect(tmp_path):
+    """Socket and lock are for their owner, whatever the umask."""
+    before = os.umask(0)
+    try:
+        with serving(tmp_path):
+            for name in (control.SOCKET_NAME, control.LOCK_NAME):
+                assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "error"),
+    [
+        (b'{"command": "nonsense"}\n', "unknown command nonsense; known are status"),
+        (b"{}\n", "not a request"),
+        (b"[]\n", "not a request"),
+        (b"\xff\n", "not a request"),
+        (b"\n", "not a request"),
+        (b"[" * 60_000 + b"\n", "not a request"),
+    ],
+)
+def test_bad_requests_are_refused(tmp_path, request_line, error):
+    """Whatever is sent is answered with a refusal, and the server goes on."""
+    with serving(tmp_path, status=status):
+        reply = raw_ask(tmp_path, request_line)
+        assert reply["ok"] is False
+        assert error in reply["error"]
+        assert ask(tmp_path, "status", Deadline(LONG))["ok"] is True
+
+
+def test_a_request_without_a_line_end(tmp_path):
+    """The end of the stream ends a request as well."""
+    with serving(tmp_path, status=status):
+        reply = raw_ask(tmp_path, b'{"command": "status"}', half_close=True)
+        assert reply["ok"] is True
+
+
+def test_an_endless_request_is_cut_off(tmp_path):
+    """A request beyond the limit closes its connection, and the server goes on."""
+    with serving(tmp_path, status=status):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(LONG)
+            connection.connect(str(tmp_path / control.SOCKET_NAME))
+            with contextlib.suppress(BrokenPipeError):
+                connection.sendall(b"x" * 16 * control.REQUEST_BYTES_MAX)
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(1) == b""
+        assert ask(tmp_path, "status", Deadline(LONG))["ok"] is True
+
+
+def test_a_second_server_is_refused(tmp_path):
+    """One data folder has one server, and the refusal names it."""
+    with serving(tmp_path, status=status):
+        second = ControlServer(tmp_path, {})
+        with pytest.raises(ControlError, match=rf"process {os.getpid()}\).*data\.dir"):
+            second.start()
+        assert ask(tmp_path, "status", Deadline(LONG))["ok"] is True
+
+
+def test_what_a_killed_server_left_is_no_hindrance(tmp_path):
+    """Files of a server that ended without cleaning up are taken over."""
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / control.SOCKET_NAME))
+    (tmp_path / control.LOCK_NAME).write_text("4711\n")
+    with pytest.raises(ControlError, match="no server runs"):
+        ask(tmp_path, "status", Deadline(LONG))
+    with serving(tmp_path, status=status):
+        assert ask(tmp_path, "status", Deadline(LONG))["ok"] is True
+
+
+def test_nothing_is_left_after_the_end(tmp_path):
+    """The socket's file and the lock go; the same folder can be used again."""
+    for _ in range(2):
+        with serving(tmp_path, status=status):
+            pass
+        assert not (tmp_path / control.SOCKET_NAME).exists()
+        with (tmp_path / control.LOCK_NAME).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path):
+    """A data folder that is a file is an error with the key to change."""
+    (tmp_path / "file").touch()
+    server = ControlServer(tmp_path / "file", {})
+    with pytest.raises(ControlError, match=r"file: .*see canal\.file\.data\.dir"):
+        server.start()
+
+
+def test_asking_nobody(tmp_path):
+    """Without a server the error says for which folder there is none."""
+    with pytest.raises(ControlError, match=f"no server runs .*{tmp_path}"):
+        ask(tmp_path / "none", "status", Deadline(LONG))
+
+
+def test_stop_waits_for_the_end(tmp_path):
+    """Whoever asks for a stop learns that the server has ended, not before."""
+    asked = threading.Event()
+
+    def stop():
+        asked.set()
+        return {}
+
+    ends: list[bool] = []
+    with serving(tmp_path, stop=stop):
+        assert ask_to_stop(tmp_path, Deadline(0.05)) is False
+        asker = threading.Thread(
+            target=lambda: ends.append(ask_to_stop(tmp_path, Deadline(LONG)))
+        )
+        asked.clear()
+        asker.start()
+        assert asked.wait(LONG)
+        assert ends == []
+    asker.join(LONG)
+    assert ends == [True]

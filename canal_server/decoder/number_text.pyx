@@ -214,14 +214,16 @@ cdef int group_size(int digits) noexcept nogil:
     return (digits + 1) // 2 if digits < 9 else 4
 
 
+cdef int side_size(int digits) noexcept nogil:
+    """Bytes that the digits on one side of the point take."""
+    return digits // 9 * 4 + group_size(digits % 9)
+
+
 cdef int decimal_size(int precision, int scale) noexcept nogil:
     """Bytes of a packed decimal; -1 when no such type exists."""
     if not (0 < precision <= DECIMAL_PRECISION_MAX and 0 <= scale <= precision):
         return -1
-    cdef int whole = precision - scale
-    return (
-        whole // 9 * 4 + group_size(whole % 9) + scale // 9 * 4 + group_size(scale % 9)
-    )
+    return side_size(precision - scale) + side_size(scale)
 
 
 cdef uint32_t take_group(const uint8_t* p, int digits, int mask) noexcept nogil:
@@ -234,6 +236,25 @@ cdef uint32_t take_group(const uint8_t* p, int digits, int mask) noexcept nogil:
     for i in range(digits):
         limit *= 10
     return value % limit
+
+
+cdef uint8_t* put_whole(uint8_t* p, const uint8_t* packed, int digits,
+                        int mask) noexcept nogil:
+    """Write the whole part without leading zeros; nothing when it is zero."""
+    cdef uint8_t* first = p
+    cdef uint32_t value = take_group(packed, digits % 9, mask)
+    cdef int groups
+    if value:
+        p = put_u32(p, value)
+    packed += group_size(digits % 9)
+    for groups in range(digits // 9):
+        value = take_group(packed, 9, mask)
+        packed += 4
+        if p != first:
+            p = put_fixed(p, value, 9)
+        elif value:
+            p = put_u32(p, value)
+    return p
 
 
 cdef int put_decimal(uint8_t* p, const uint8_t* packed, int precision,
@@ -251,51 +272,35 @@ cdef int put_decimal(uint8_t* p, const uint8_t* packed, int precision,
     cdef bint negative = not bytes[0] & 0x80
     cdef int mask = 0xFF if negative else 0
     bytes[0] ^= 0x80
-    cdef const uint8_t* source = bytes
-    cdef uint8_t* start = p
-    cdef bint nonzero = False
-    cdef int digits = (precision - scale) % 9
-    cdef int groups = (precision - scale) // 9
-    cdef uint32_t value = take_group(source, digits, mask)
-    source += group_size(digits)
-    p += 1  # room for the sign
-    cdef uint8_t* first = p
-    if value:
-        p = put_u32(p, value)
-    while groups:
-        value = take_group(source, 9, mask)
-        source += 4
-        groups -= 1
-        if p != first:
-            p = put_fixed(p, value, 9)
-        elif value:
-            p = put_u32(p, value)
-    nonzero = p != first
+    cdef const uint8_t* source = bytes + side_size(precision - scale)
+    cdef uint8_t* first = p + 1  # behind the room for a sign
+    cdef uint8_t* q = put_whole(first, bytes, precision - scale, mask)
+    cdef bint nonzero = q != first
+    cdef uint32_t value
+    cdef int groups
     if not nonzero:
-        p[0] = 48
-        p += 1
+        q[0] = 48
+        q += 1
     if scale:
-        p[0] = 46
-        p += 1
-        groups = scale // 9
-        while groups:
+        q[0] = 46
+        q += 1
+        for groups in range(scale // 9):
             value = take_group(source, 9, mask)
             source += 4
-            groups -= 1
             nonzero |= value != 0
-            p = put_fixed(p, value, 9)
+            q = put_fixed(q, value, 9)
         value = take_group(source, scale % 9, mask)
         nonzero |= value != 0
         if value:
-            p = put_fixed(p, value, scale % 9)
+            q = put_fixed(q, value, scale % 9)
         elif scale < 9:
-            p[0] = 48
-            p += 1
+            q[0] = 48
+            q += 1
     if negative and nonzero:
-        start[0] = 45
-        return <int>(p - start)
-    memmove(start, first, p - first)
-    return <int>(p - first)
+        p[0] = 45
+        return <int>(q - p)
+    memmove(p, first, q - first)
+    return <int>(q - first)
 
 
 def double_text(double value):

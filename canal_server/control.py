@@ -40,6 +40,8 @@ LOCK_NAME = "canal-server.lock"
 LINE_BYTES_MAX = 4 * 1024 * 1024  # a status grows with the number of instances
 REQUEST_BYTES_MAX = 64 * 1024
 REQUEST_TIMEOUT_S = 5.0  # for a connection to say what it wants and take the reply
+ASK_TIMEOUT_S = 15.0  # for the reply, behind others that ask as well
+SHORTEST_WAIT_S = 0.001
 WAITING_MAX = 16  # connections of `stop` that wait for the end
 OWNER_ONLY = 0o600
 
@@ -142,7 +144,7 @@ class ControlServer:
         keep = False
         try:
             command, reply = self._reply(_receive_line(connection, deadline))
-            connection.settimeout(deadline.remaining_s())
+            connection.settimeout(max(deadline.remaining_s() or 0.0, SHORTEST_WAIT_S))
             connection.sendall(json.dumps(reply).encode() + b"\n")
             # Whoever asked for a stop sees the end of the server by this connection's.
             keep = command == "stop" and len(self._waiting) < WAITING_MAX
@@ -168,12 +170,12 @@ class ControlServer:
         return command, {"ok": True, **action()}
 
 
-def ask(data_dir: Path, command: str, deadline: Deadline) -> dict[str, Any]:
+def ask(data_dir: Path, command: str) -> dict[str, Any]:
     """Send a command to the server of a data folder and return its reply.
 
     Raises ControlError when no server runs there or it refuses.
     """
-    with _connected(data_dir, command, deadline) as (_, reply):
+    with _connected(data_dir, command) as (_, reply):
         return reply
 
 
@@ -183,8 +185,12 @@ def ask_to_stop(data_dir: Path, deadline: Deadline) -> bool:
     Returns false when it still runs at the deadline. Raises ControlError when no
     server runs there or it refuses.
     """
-    with _connected(data_dir, "stop", deadline) as (connection, _):
-        connection.settimeout(deadline.remaining_s())
+    with _connected(data_dir, "stop") as (connection, _):
+        remaining_s = deadline.remaining_s()
+        # Zero would mean not to wait at all, and not to tell a time-out.
+        connection.settimeout(
+            None if remaining_s is None else max(remaining_s, SHORTEST_WAIT_S)
+        )
         try:
             while connection.recv(1024):
                 pass
@@ -197,9 +203,10 @@ def ask_to_stop(data_dir: Path, deadline: Deadline) -> bool:
 
 @contextlib.contextmanager
 def _connected(
-    data_dir: Path, command: str, deadline: Deadline
+    data_dir: Path, command: str
 ) -> Iterator[tuple[socket.socket, dict[str, Any]]]:
     """Send a command; within the context its connection is open."""
+    deadline = Deadline(ASK_TIMEOUT_S)
     try:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with connection:
@@ -232,7 +239,7 @@ def _receive_line(
     while b"\n" not in received:
         if len(received) > size_max:
             raise OSError(f"a line longer than {size_max} bytes")
-        connection.settimeout(max(deadline.remaining_s() or 0.0, 0.001))
+        connection.settimeout(max(deadline.remaining_s() or 0.0, SHORTEST_WAIT_S))
         part = connection.recv(64 * 1024)
         if not part:
             break

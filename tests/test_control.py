@@ -50,14 +50,14 @@ def raw_ask(data_dir, content: bytes, *, half_close=False):
 def test_a_command_is_answered(tmp_path):
     """The reply is what the command returned, beside ok."""
     with serving(tmp_path, status=status):
-        assert ask(tmp_path, "status", Deadline(LONG)) == {"ok": True, **status()}
+        assert ask(tmp_path, "status") == {"ok": True, **status()}
 
 
 def test_a_long_path(tmp_path):
     """A data folder may have a longer path than a socket may."""
     folder = tmp_path / ("x" * 120) / ("y" * 120)
     with serving(folder, status=status):
-        assert ask(folder, "status", Deadline(LONG))["ok"] is True
+        assert ask(folder, "status")["ok"] is True
 
 
 def test_only_the_owner_may_connect(tmp_path):
@@ -88,7 +88,7 @@ def test_bad_requests_are_refused(tmp_path, request_line, error):
         reply = raw_ask(tmp_path, request_line)
         assert reply["ok"] is False
         assert error in reply["error"]
-        assert ask(tmp_path, "status", Deadline(LONG))["ok"] is True
+        assert ask(tmp_path, "status")["ok"] is True
 
 
 def test_a_request_without_a_line_end(tmp_path):
@@ -104,11 +104,11 @@ def test_an_endless_request_is_cut_off(tmp_path):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(LONG)
             connection.connect(str(tmp_path / control.SOCKET_NAME))
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(ConnectionError):
                 connection.sendall(b"x" * 16 * control.REQUEST_BYTES_MAX)
-            with contextlib.suppress(ConnectionResetError):
+            with contextlib.suppress(ConnectionError):
                 assert connection.recv(1) == b""
-        assert ask(tmp_path, "status", Deadline(LONG))["ok"] is True
+        assert ask(tmp_path, "status")["ok"] is True
 
 
 def test_a_second_server_is_refused(tmp_path):
@@ -117,7 +117,7 @@ def test_a_second_server_is_refused(tmp_path):
         second = ControlServer(tmp_path, {})
         with pytest.raises(ControlError, match=rf"process {os.getpid()}\).*data\.dir"):
             second.start()
-        assert ask(tmp_path, "status", Deadline(LONG))["ok"] is True
+        assert ask(tmp_path, "status")["ok"] is True
 
 
 def test_what_a_killed_server_left_is_no_hindrance(tmp_path):
@@ -126,9 +126,9 @@ def test_what_a_killed_server_left_is_no_hindrance(tmp_path):
         left.bind(str(tmp_path / control.SOCKET_NAME))
     (tmp_path / control.LOCK_NAME).write_text("4711\n")
     with pytest.raises(ControlError, match="no server runs"):
-        ask(tmp_path, "status", Deadline(LONG))
+        ask(tmp_path, "status")
     with serving(tmp_path, status=status):
-        assert ask(tmp_path, "status", Deadline(LONG))["ok"] is True
+        assert ask(tmp_path, "status")["ok"] is True
 
 
 def test_nothing_is_left_after_the_end(tmp_path):
@@ -152,7 +152,7 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path):
 def test_asking_nobody(tmp_path):
     """Without a server the error says for which folder there is none."""
     with pytest.raises(ControlError, match=f"no server runs .*{tmp_path}"):
-        ask(tmp_path / "none", "status", Deadline(LONG))
+        ask(tmp_path / "none", "status")
 
 
 def test_stop_waits_for_the_end(tmp_path):

@@ -190,7 +190,7 @@ class TestDaemon:
         with running(conf) as daemon:
             with socket.create_connection(("127.0.0.1", daemon.port), LONG) as client:
                 assert client.recv(4)
-            reply = control.ask(conf, "status", Deadline(LONG))
+            reply = control.ask(conf, "status")
         assert reply["port"] == daemon.port > 0
         assert reply["stopping"] is False
         assert [one["destination"] for one in reply["instances"]] == ["example"]
@@ -199,14 +199,14 @@ class TestDaemon:
         """canal.withoutNetty opens no port."""
         conf = make_conf(f"{MAIN}example\ncanal.withoutNetty = true\n")
         with running(conf):
-            assert control.ask(conf, "status", Deadline(LONG))["port"] is None
+            assert control.ask(conf, "status")["port"] is None
 
     def test_stop_on_the_control_socket(self, make_conf):
         """A stop asked for on the socket wakes whoever runs the process."""
         conf = make_conf(MAIN + "example")
         with running(conf) as daemon:
             assert not daemon.stop.requested()
-            assert control.ask(conf, "stop", Deadline(LONG))["ok"]
+            assert control.ask(conf, "stop")["ok"]
             assert daemon.stop.requested()
 
     def test_a_start_that_fails_ends_what_it_began(self, make_conf):
@@ -281,7 +281,7 @@ class TestProcess:
         conf = make_conf(MAIN + "broken, a", broken=MASTER, a=MASTER)
         server = start_server(conf)
         server.read_until("canal-server 0")
-        reply = control.ask(conf, "status", Deadline(LONG))
+        reply = control.ask(conf, "status")
         assert [one["running"] for one in reply["instances"]] == [False, True]
         server.process.send_signal(signal.SIGTERM)
         assert server.wait() == 0
@@ -304,7 +304,7 @@ class TestProcess:
         second = start_server(conf)
         assert second.wait() == 1
         assert f"(process {first.process.pid})" in second.log
-        assert control.ask(conf, "status", Deadline(LONG))["pid"] == first.process.pid
+        assert control.ask(conf, "status")["pid"] == first.process.pid
 
     def test_settings_that_cannot_be_used(self, make_conf, start_server):
         """1. start with wrong settings. Status 2, each of them told, no traceback."""

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any
 from canal_server.cli.conf import add_conf_option
 from canal_server.config.load import load_data_dir
 from canal_server.control import ask
-from canal_server.lifecycle import Deadline
 
 if TYPE_CHECKING:
     import argparse
-
-TIMEOUT_S = 10.0
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -26,6 +23,6 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the reply. Raises ControlError when there is no server."""
     data_dir = load_data_dir(args.conf, os.environ)
-    reply = ask(data_dir, "status", Deadline(TIMEOUT_S))
+    reply = ask(data_dir, "status")
     print(json.dumps(reply, indent=2, ensure_ascii=False))
     return 0

@@ -159,16 +159,6 @@ SOURCE_KEYS = (
     ),
 )
 
-DECODE_KEYS = (
-    Key("canal.instance.time.zone", "decode.time_zone", values.time_zone, ours=True),
-    Key(
-        "canal.instance.unknown.event.skip",
-        "decode.skip_unknown_events",
-        values.boolean,
-        ours=True,
-    ),
-)
-
 FILTER_KEYS = (
     Key("canal.instance.filter.regex", "filter.regex", values.text),
     Key("canal.instance.filter.black.regex", "filter.black_regex", values.text),
@@ -247,7 +237,6 @@ POSITION_KEYS = (
 
 INSTANCE_KEYS = (
     *SOURCE_KEYS,
-    *DECODE_KEYS,
     *FILTER_KEYS,
     *STORE_KEYS,
     *POSITION_KEYS,

@@ -22,7 +22,6 @@ from canal_server.config.resolve import InstanceLookup, Lookup
 from canal_server.config.schema import (
     BufferConfig,
     DaemonConfig,
-    DecodeConfig,
     DetectingConfig,
     FilterConfig,
     HostConfig,
@@ -156,7 +155,6 @@ class _Loading:
             destination=destination,
             lazy=lazy,
             source=_source(read),
-            decode=DecodeConfig(**_fields(read, "decode.")),
             filter=FilterConfig(**_fields(read, "filter.")),
             buffer=BufferConfig(**_fields(read, "buffer.")),
             store=StoreConfig(**_fields(read, "store.")),

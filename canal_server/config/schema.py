@@ -122,14 +122,6 @@ class SourceConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeConfig:
-    """How events become text."""
-
-    time_zone: str = ""  # IANA name that TIMESTAMP is shown in; empty: the process's
-    skip_unknown_events: bool = False  # false: such an event stops the instance
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FilterConfig:
     """What an instance lets through; true drops, but for `druid_ddl`."""
 
@@ -187,7 +179,6 @@ class InstanceConfig:
     destination: str
     lazy: bool = False  # starts with its first subscription
     source: SourceConfig = SourceConfig()
-    decode: DecodeConfig = DecodeConfig()
     filter: FilterConfig = FilterConfig()
     buffer: BufferConfig = BufferConfig()
     store: StoreConfig = StoreConfig()

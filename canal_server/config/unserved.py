@@ -145,7 +145,17 @@ GROUP = tuple(
     for word in ("address", "journal.name", "position", "timestamp", "gtid")
 )
 
+# These are read and checked like served ones, but nobody asks for their values.
+NOT_YET = (
+    Unserved("canal.instance.standby.address"),
+    Unserved("canal.instance.detecting.enable", ("false",)),
+    Unserved("canal.instance.detecting.heartbeatHaEnable", ("false",)),
+    Unserved("canal.instance.filter.druid.ddl", ("true",)),
+    Unserved("canal.instance.cursor.pin.seconds", ("-1",)),
+)
+
 UNSERVED = (
+    *NOT_YET,
     *TABLE_META,
     *ADMINISTRATION,
     *MESSAGE_QUEUES,
@@ -201,8 +211,16 @@ def _asks(key: Unserved, lookup: Lookup) -> bool:
         return True
     if found is None:
         return False
-    value = found.text.lower()
+    value = _spelling(found.text)
     return value not in key.harmless and not value.startswith(EMBEDDED_DATABASE)
+
+
+def _spelling(text: str) -> str:
+    """Return a value in lower case, a switch as true or false."""
+    word = text.lower()
+    if word in ("on", "yes", "y", "t"):
+        return "true"
+    return "false" if word in ("off", "no", "n", "f") else word
 
 
 def _with_instead(key: Unserved) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import ipaddress
 import re
-import zoneinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -160,17 +159,6 @@ def charset(value: str) -> str:
     except (LookupError, ValueError):
         raise ValueError("not a known character set; write UTF-8") from None
     return codec.name
-
-
-def time_zone(value: str) -> str:
-    """Read the name of a time zone of this machine's data base."""
-    try:
-        zoneinfo.ZoneInfo(value)
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-        raise ValueError(
-            "not a known time zone; write a name like Europe/Berlin"
-        ) from None
-    return value
 
 
 def folder(value: str) -> Path:

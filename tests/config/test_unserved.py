@@ -35,6 +35,8 @@ def test_one_warning_lists_what_is_not_served(make_conf):
         "canal.metrics.pull.port = 11112",
         "canal.metrics.pull.port =",
         "canal.instance.tsdb.enable = false",
+        "canal.instance.detecting.enable = off",
+        "canal.instance.cursor.pin.seconds = -1",
         "canal.instance.tsdb.url = jdbc:h2:file;MODE=MYSQL;",
         "canal.instance.parser.parallelThreadSize = 16",
         "canal.mq.flatMessage = TRUE",
@@ -44,6 +46,22 @@ def test_one_warning_lists_what_is_not_served(make_conf):
 def test_what_asks_for_nothing_is_silent(make_conf, line):
     """Values that are off or those of canal's own files give no warning."""
     assert warnings_of(make_conf(f"{MAIN}{line}\n")) == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("canal.instance.standby.address", "db2:3306"),
+        ("canal.instance.detecting.enable", "on"),
+        ("canal.instance.detecting.heartbeatHaEnable", "true"),
+        ("canal.instance.filter.druid.ddl", "no"),
+        ("canal.instance.cursor.pin.seconds", "300"),
+    ],
+)
+def test_keys_that_are_read_but_not_served(make_conf, key, value):
+    """A key of the schema whose feature is missing is told when it asks for it."""
+    (warning,) = warnings_of(make_conf(f"{MAIN}{key} = {value}\n"))
+    assert warning == f"set but not served yet, without effect: {key}"
 
 
 def test_a_key_store_names_the_key_to_use(make_conf):

@@ -1,0 +1,165 @@
+"""Listening, the limit of connections, stopping."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+
+import pytest
+from fix_server import DESTINATION, PATIENCE_S, Wire, make_entry
+
+from canal_server.config.schema import ServerConfig
+from canal_server.errors import ConfigError
+from canal_server.lifecycle import Deadline
+from canal_server.protocol.framing import frame
+from canal_server.protocol.packets import (
+    Ack,
+    ClientAuth,
+    Get,
+    PacketType,
+    Sub,
+    encode_packet,
+)
+from canal_server.protocol.protobuf import decode
+from canal_server.protocol.session import ACK_FRAME
+from canal_server.server.listener import Server
+
+WHO = (DESTINATION, "1001")
+
+
+def logged_in(port: int) -> Wire:
+    """Return a connection that has logged in and subscribed."""
+    wire = Wire(port)
+    wire.receive()
+    for kind, content in (
+        (PacketType.CLIENTAUTHENTICATION, ClientAuth()),
+        (PacketType.SUBSCRIPTION, Sub(*WHO)),
+    ):
+        wire.send(frame(encode_packet(kind, content)))
+        assert wire.receive() == ACK_FRAME
+    return wire
+
+
+def stop(server: Server) -> bool:
+    """Stop the server; tell whether it ended."""
+    server.request_stop()
+    return server.join(Deadline(PATIENCE_S))
+
+
+def test_port_is_known(serve):
+    """A server on port 0 tells which port it got, and greets there."""
+    server = serve()
+    assert server.port > 0
+    with Wire(server.port) as wire:
+        assert wire.packet().type == PacketType.HANDSHAKE
+
+
+def test_port_in_use(serve, instances):
+    """A port that is taken is an error that names address and keys."""
+    port = serve().port
+    second = Server(ServerConfig(ip="127.0.0.1", port=port), instances)
+    with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+        second.start()
+
+
+def test_all_addresses(instances):
+    """Without an address the server listens on all, also for IPv4 clients."""
+    server = Server(ServerConfig(ip="", port=0), instances)
+    server.start()
+    with Wire(server.port) as wire:
+        assert wire.packet().type == PacketType.HANDSHAKE
+        assert [peer.rpartition(":")[0] for peer in server.connections()] == [
+            "127.0.0.1"
+        ]
+    assert stop(server)
+
+
+def test_one_client_too_many(serve, caplog):
+    """A client beyond the limit is told so and closed; later ones are served."""
+    server = serve(connections_max=2)
+    wires = [Wire(server.port) for _ in range(2)]
+    for wire in wires:
+        wire.receive()
+    for _ in range(3):
+        with Wire(server.port) as wire:
+            refusal = decode(Ack, wire.packet().body)
+            assert refusal.error_code == 400
+            assert refusal.error_message == "2 clients are connected, the limit"
+            assert wire.receive() == b""
+    assert caplog.text.count("the limit") == 1  # one line for a crowd
+
+    wires.pop().close()
+    while True:  # until the server noticed that one left
+        with Wire(server.port) as wire:
+            if wire.packet().type == PacketType.HANDSHAKE:
+                break
+    wires.pop().close()
+
+
+def test_stop_ends_everything(serve, instance):
+    """A stop ends idle, waiting and half-open connections and all threads."""
+    server = serve()
+    idle, waiting, half_open = (
+        logged_in(server.port), logged_in(server.port), Wire(server.port),
+    )  # fmt: skip
+    half_open.receive()
+    get = encode_packet(PacketType.GET, Get(*WHO, 100, 0, 2))
+    waiting.send(frame(get))
+    instance.store.wait_for_getters(1)
+    assert stop(server)
+    for wire in (idle, waiting, half_open):
+        assert wire.receive() in (b"", wire_empty())
+        wire.close()
+    assert server.connections() == []
+    names = {thread.name for thread in threading.enumerate()}
+    assert not any(name.startswith(("client-", "canal-accept")) for name in names)
+    with pytest.raises(ConnectionError):
+        Wire(server.port)
+
+
+def wire_empty() -> bytes:
+    """Return what a get that was woken by the stop may still be answered."""
+    return bytes.fromhex("000000111001180 72a0b08ffffffffffffffffff01".replace(" ", ""))
+
+
+def test_stop_while_a_client_does_not_read(serve, instance):
+    """A stop does not wait for a client that takes its reply too slowly."""
+    server = serve()
+    body = bytes(1 << 16)
+    instance.store.append(
+        *(make_entry(n) + b"\x1a\x80\x80\x04" + body for n in range(1, 1000))
+    )
+    with logged_in(server.port) as wire:
+        get = encode_packet(PacketType.GET, Get(*WHO, 1000, -1, 2))
+        wire.send(frame(get))
+        wire.sock.recv(1)  # the reply is on its way
+        assert stop(server)
+
+
+def test_stop_is_idempotent(serve):
+    """A stop may be asked for more than once, also before the start."""
+    server = serve()
+    server.request_stop()
+    server.request_stop()
+    assert server.join(Deadline(PATIENCE_S))
+    assert server.join(Deadline(0))
+
+
+def test_join_without_start(instances):
+    """A server that never started has nothing to wait for."""
+    assert Server(ServerConfig(port=0), instances).join(Deadline(0))
+
+
+def test_client_that_breaks_off(serve, caplog):
+    """A client that resets its connection leaves no trace above DEBUG."""
+    server = serve()
+    with caplog.at_level(logging.INFO):
+        with Wire(server.port) as wire:
+            wire.receive()
+            linger = (1).to_bytes(4, "little") + bytes(4)
+            wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        with Wire(server.port) as wire:
+            assert wire.receive()
+        assert stop(server)
+    assert not [r for r in caplog.records if r.levelno > logging.INFO]

@@ -1,0 +1,446 @@
+"""The rules of subscribe, get, ack and rollback, without sockets."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fix_server import DESTINATION, PATIENCE_S, FakeInstance, make_entry, offsets
+
+from canal_server.errors import ClientError
+from canal_server.model.identity import ClientIdentity
+from canal_server.protocol import session
+from canal_server.protocol.entries import EntryType
+from canal_server.protocol.framing import EMPTY_FRAME
+from canal_server.protocol.packets import Ack, Messages, Packet
+from canal_server.protocol.protobuf import decode
+from canal_server.protocol.session import ACK_FRAME
+from canal_server.server.service import Service
+
+WHO = ClientIdentity(DESTINATION, 1001)
+OTHER = ClientIdentity(DESTINATION, 1002)
+ELSEWHERE = ClientIdentity("nowhere", 1001)
+
+
+@pytest.fixture
+def service(instances):
+    """Give a service of the fake instances."""
+    return Service(instances)
+
+
+@pytest.fixture
+def pool():
+    """Give threads."""
+    with ThreadPoolExecutor() as threads:
+        yield threads
+
+
+def read(reply) -> tuple[int, list[int]]:
+    """Return batch id and entry numbers of a reply to a get."""
+    data = b"".join(reply)
+    assert int.from_bytes(data[:4]) == len(data) - 4
+    messages = decode(Messages, decode(Packet, data[4:]).body)
+    return messages.batch_id, offsets(messages.messages)
+
+
+def get(service, identity=WHO, size=100, timeout_s=0.0) -> tuple[int, list[int]]:
+    """Return batch id and entry numbers."""
+    return read(service.get(identity, size, timeout_s))
+
+
+def put(instance: FakeInstance, *numbers: int) -> None:
+    """Put entries with these numbers."""
+    instance.store.append(*map(make_entry, numbers))
+
+
+def put_ends(instance: FakeInstance, *numbers: int) -> None:
+    """Put entries that a client may resume from."""
+    ends = (make_entry(n, EntryType.TRANSACTIONEND) for n in numbers)
+    instance.store.append(*ends)
+
+
+# --------------------------------------------------------------------------------
+# Subscribing
+# --------------------------------------------------------------------------------
+
+
+def test_subscribe_starts_a_lazy_instance(service, instances):
+    """The first client of an instance starts it, and its cursor is kept."""
+    instances.lazy["lazy"] = lazy = FakeInstance("lazy")
+    put(lazy, 5)
+    service.subscribe(ClientIdentity("lazy", 1, "a"))
+    assert lazy.meta.subscriptions("lazy")[0].filter == "a"
+    cursor = lazy.meta.cursor(ClientIdentity("lazy", 1))
+    assert cursor.position.position == 5
+    assert cursor.identity.address == "db"
+
+
+def test_subscribe_keeps_a_cursor(service, instance):
+    """A client that was here before keeps its acked position."""
+    put_ends(instance, 5, 6)
+    service.subscribe(WHO)
+    service.ack(WHO, get(service)[0])
+    service.subscribe(WHO)
+    assert instance.meta.cursor(WHO).position.position == 6
+
+
+def test_subscribe_to_an_unknown_destination(service, instances):
+    """A name that is not configured is refused and creates nothing."""
+    with pytest.raises(ClientError, match="can't find destination:nowhere"):
+        service.subscribe(ELSEWHERE)
+    assert instances.running("nowhere") is None
+
+
+def test_subscribe_to_what_cannot_start(service, instances):
+    """An instance that does not run here after a start is reported."""
+    instances.broken.add("nowhere")
+    with pytest.raises(ClientError, match="destination:nowhere should start first"):
+        service.subscribe(ELSEWHERE)
+
+
+def test_bad_filter_is_not_kept(service, instance):
+    """A filter that is no expression is refused, and the old one stays."""
+    service.subscribe(ClientIdentity(DESTINATION, 1001, "good"))
+    with pytest.raises(ClientError, match="filter"):
+        service.subscribe(ClientIdentity(DESTINATION, 1001, "(bad"))
+    assert instance.meta.subscriptions(DESTINATION)[0].filter == "good"
+
+
+def test_unsubscribe(service, instance):
+    """After the end of a subscription gets are refused; the position is kept."""
+    put_ends(instance, 5)
+    service.subscribe(WHO)
+    batch_id, _ = get(service)
+    service.ack(WHO, batch_id)
+    service.unsubscribe(WHO)
+    with pytest.raises(ClientError, match="should subscribe first"):
+        get(service)
+    assert instance.meta.cursor(WHO).position.position == 5
+    assert instance.store.places == {}
+
+
+def test_unsubscribe_forgets_open_batches(service):
+    """A batch of an ended subscription can be acked no more."""
+    instance_entries = service._instances.running(DESTINATION)
+    put(instance_entries, 5)
+    service.subscribe(WHO)
+    batch_id, _ = get(service)
+    service.unsubscribe(WHO)
+    service.subscribe(WHO)
+    with pytest.raises(ClientError, match="is not exist"):
+        service.ack(WHO, batch_id)
+
+
+# --------------------------------------------------------------------------------
+# Batches
+# --------------------------------------------------------------------------------
+
+
+def test_batches_in_order(service, instance):
+    """Batches are numbered from 1 and hold the entries in their order."""
+    put(instance, 5, 6, 7)
+    service.subscribe(WHO)
+    assert get(service, size=2) == (1, [5, 6])
+    assert get(service, size=2) == (2, [7])
+    assert service.get(WHO, 2, 0.0) == (EMPTY_FRAME,)
+
+
+def test_clients_have_their_own_batches(service, instance):
+    """Each client receives everything, with batch ids of its own."""
+    put(instance, 5)
+    for identity in (WHO, OTHER):
+        service.subscribe(identity)
+    assert get(service, WHO) == get(service, OTHER) == (1, [5])
+
+
+def test_ack_moves_the_cursor_to_the_last_end(service, instance):
+    """An ack moves the cursor to the batch's last place to resume from, if any."""
+    service.subscribe(WHO)
+    put_ends(instance, 5)
+    put(instance, 6, 7)
+    service.ack(WHO, get(service, size=2)[0])
+    assert instance.meta.cursor(WHO).position.position == 5
+    service.ack(WHO, get(service, size=2)[0])  # it holds no such place
+    assert instance.meta.cursor(WHO).position.position == 5
+    assert instance.store.places[1001].acked == 3
+
+
+def test_ack_out_of_order(service, instance):
+    """Only the oldest open batch can be acked; nothing moves otherwise."""
+    put(instance, 5, 6)
+    service.subscribe(WHO)
+    get(service, size=1)
+    get(service, size=1)
+    with pytest.raises(ClientError, match="batch 2 is not the first"):
+        service.ack(WHO, 2)
+    assert instance.store.places[1001].acked == 0
+    service.ack(WHO, 1)
+    service.ack(WHO, 2)
+
+
+def test_ack_of_nothing(service):
+    """The ack of an empty batch is fine, that of an unknown one is refused."""
+    service.subscribe(WHO)
+    service.ack(WHO, -1)
+    for batch_id in (9, -2):
+        with pytest.raises(ClientError, match=f"ack error .*batchId:{batch_id} is not"):
+            service.ack(WHO, batch_id)
+
+
+def test_rollback_of_all(service, instance):
+    """After a rollback all unacked entries come again under new ids."""
+    put(instance, 5, 6, 7)
+    service.subscribe(WHO)
+    service.ack(WHO, get(service, size=1)[0])
+    get(service, size=1)
+    get(service, size=1)
+    service.rollback(WHO, 0)
+    assert get(service) == (4, [6, 7])
+    service.ack(WHO, 4)
+
+
+def test_rollback_of_one_forgets_the_later_ones(service, instance):
+    """A rollback of the oldest open batch forgets those after it as well."""
+    put(instance, 5, 6, 7)
+    service.subscribe(WHO)
+    get(service, size=1)
+    get(service, size=1)
+    service.rollback(WHO, 1)
+    assert instance.meta.batches(WHO) == {}
+    assert get(service) == (3, [5, 6, 7])
+    service.ack(WHO, 3)
+
+
+def test_rollback_of_a_wrong_batch(service, instance):
+    """Only the oldest open batch can be rolled back; nothing moves otherwise."""
+    put(instance, 5, 6, 7)
+    service.subscribe(WHO)
+    get(service, size=1)
+    get(service, size=1)
+    with pytest.raises(ClientError, match="batch 2 is not the first"):
+        service.rollback(WHO, 2)
+    for unknown in (9, -1):
+        with pytest.raises(ClientError, match=f"rollback error .*batchId:{unknown} is"):
+            service.rollback(WHO, unknown)
+    assert get(service) == (3, [7])
+
+
+def test_rollback_that_nobody_waits_for(service, instances):
+    """A rollback of all before the instance or the subscription exists is fine."""
+    service.rollback(WHO, 0)
+    instances.broken.add("nowhere")
+    service.rollback(ELSEWHERE, 0)
+    with pytest.raises(ClientError, match="should start first"):
+        service.rollback(ELSEWHERE, 1)
+
+
+def test_requests_of_strangers(service, instances):
+    """Gets and acks need a running instance and a subscription."""
+    for ask in (get, lambda service, who: service.ack(who, 1)):
+        with pytest.raises(ClientError, match=r"clientId=1001\] should subscribe"):
+            ask(service, WHO)
+        with pytest.raises(ClientError, match="can't find destination"):
+            ask(service, ELSEWHERE)
+    instances.broken.add("nowhere")
+    with pytest.raises(ClientError, match="destination:nowhere should start first"):
+        get(service, ELSEWHERE)
+
+
+def test_instance_started_anew(service, instances, instance):
+    """Batches of a store that is gone are forgotten: their sequences mean nothing."""
+    put(instance, 5)
+    service.subscribe(WHO)
+    get(service)
+    instances.started[DESTINATION] = anew = FakeInstance(DESTINATION)
+    anew.meta = instance.meta
+    service.subscribe(WHO)
+    with pytest.raises(ClientError, match="is not exist"):
+        service.ack(WHO, 1)
+    put(anew, 5)
+    assert get(service) == (2, [5])
+
+
+# --------------------------------------------------------------------------------
+# Where threads meet
+# --------------------------------------------------------------------------------
+
+
+def test_waiting_get_holds_nobody_up(service, instance, pool):
+    """While a get waits, others of its identity are answered in their time."""
+    service.subscribe(WHO)
+    pending = pool.submit(get, service, timeout_s=PATIENCE_S)
+    instance.store.wait_for_getters(1)
+    assert get(service) == (-1, [])
+    assert get(service, timeout_s=0.01) == (-1, [])
+    service.ack(WHO, -1)
+    service.rollback(WHO, 0)
+    service.subscribe(WHO)
+    put(instance, 5)
+    assert pending.result(PATIENCE_S) == (1, [5])
+
+
+def test_get_ends_with_its_peer(service, instance, pool):
+    """A get whose client closes ends at once, and no entry is taken."""
+    service.subscribe(WHO)
+    ours, theirs = socket.socketpair()
+    with ours:
+        pending = pool.submit(service.get, WHO, 100, None, ours.fileno())
+        instance.store.wait_for_getters(1)
+        theirs.close()
+        assert pending.result(PATIENCE_S) == (EMPTY_FRAME,)
+    assert instance.meta.batches(WHO) == {}
+    put(instance, 5)
+    assert get(service) == (1, [5])
+
+
+def test_rollback_between_take_and_register(service, instance, pool):
+    """Entries that a get took before a rollback are given once, in one open batch."""
+    put(instance, 5, 6)
+    service.subscribe(WHO)
+    get(service, size=1)
+    taken, go_on = threading.Event(), threading.Event()
+
+    def stop_once() -> None:
+        instance.store.on_taken = lambda: None
+        taken.set()
+        assert go_on.wait(PATIENCE_S)
+
+    instance.store.on_taken = stop_once
+    late = pool.submit(get, service)
+    assert taken.wait(PATIENCE_S)
+    service.rollback(WHO, 0)
+    go_on.set()
+    assert late.result(PATIENCE_S) == (2, [5, 6])
+    assert list(instance.meta.batches(WHO)) == [2]
+    assert get(service) == (-1, [])
+    service.ack(WHO, 2)
+
+
+def test_unsubscribe_between_take_and_register(service, instance):
+    """A batch that was taken when the subscription ended is not registered."""
+    put(instance, 5)
+    service.subscribe(WHO)
+    instance.store.on_taken = lambda: service.unsubscribe(WHO)
+    reply = service.answer(session.Fetch(WHO, 1, 0.0), None, 1.0)
+    assert decode(Packet, reply[0][4:]).type == 3
+    assert instance.meta.batches(WHO) == {}
+
+
+def test_two_connections_of_one_identity(service, instance, pool, rng):
+    """Batches of one identity that several threads fetch are registered in order.
+
+    Forbidden: an entry in no batch or in two; ids in another order than entries.
+    """
+    numbers = list(range(1, 400))
+    service.subscribe(WHO)
+
+    def fetch(sizes: list[int]) -> list[tuple[int, list[int]]]:
+        return [get(service, size=size) for size in sizes]
+
+    work = [
+        pool.submit(fetch, [rng.randrange(1, 4) for _ in range(300)]) for _ in range(3)
+    ]
+    for number in numbers:
+        put(instance, number)
+    batches = [batch for each in work for batch in each.result(PATIENCE_S)]
+    batches.append(get(service, size=len(numbers)))
+    full = sorted(batch for batch in batches if batch[0] != -1)
+    assert [number for _, batch in full for number in batch] == numbers
+    for batch_id, _ in full:
+        service.ack(WHO, batch_id)
+    assert instance.store.places[1001].acked == len(numbers)
+
+
+def test_rollbacks_among_gets(service, instance, pool):
+    """Under rollbacks at any moment the batches that stay open cover all entries.
+
+    Forbidden: an entry that was taken, is in no open batch and does not come again.
+    """
+    service.subscribe(WHO)
+    numbers = list(range(1, 100))
+    put(instance, *numbers)
+    done = threading.Event()
+
+    def roll_back() -> None:
+        while not done.is_set():
+            service.rollback(WHO, 0)
+
+    meddler = pool.submit(roll_back)
+    fetched = [get(service, size=3) for _ in range(300)]
+    done.set()
+    meddler.result(PATIENCE_S)
+    open_ids = list(instance.meta.batches(WHO))
+    by_id = dict(fetched)
+    covered = [number for each in open_ids for number in by_id[each]]
+    rest = get(service, size=len(numbers))[1]
+    assert covered + rest == numbers
+
+
+# --------------------------------------------------------------------------------
+# Replies
+# --------------------------------------------------------------------------------
+
+
+def error_of(reply) -> tuple[int | None, str]:
+    """Return code and text of a refusal."""
+    (data,) = reply
+    ack = decode(Ack, decode(Packet, data[4:]).body)
+    return ack.error_code, ack.error_message
+
+
+def test_replies(service, instance):
+    """Each request is answered as the protocol wants it."""
+    put(instance, 5)
+
+    def answer(request):
+        return service.answer(request, None, 1.0)
+
+    assert answer(session.Login(1, 1, None)) == (ACK_FRAME,)
+    assert answer(session.Subscribe(WHO)) == (ACK_FRAME,)
+    assert read(answer(session.Fetch(WHO, 1, 0.0))) == (1, [5])
+    assert answer(session.Acknowledge(WHO, 1)) == ()
+    assert answer(session.Rollback(WHO, 0)) == ()
+    assert answer(session.Unsubscribe(WHO)) == (ACK_FRAME,)
+    assert error_of(answer(session.Refused(402, "no"))) == (402, "no")
+    assert error_of(answer(session.Fetch(WHO, 1, 0.0)))[0] == 400
+
+
+def test_login_that_subscribes(service, instance):
+    """A log-in subscribes first; when that fails it is refused."""
+    good = service.answer(session.Login(1, 1, WHO), None, 1.0)
+    assert good == (ACK_FRAME,)
+    assert instance.meta.has_subscribed(WHO)
+    bad = service.answer(session.Login(1, 1, ELSEWHERE), None, 1.0)
+    assert error_of(bad) == (400, "can't find destination:nowhere")
+
+
+def test_store_errors_are_answered(service, instance):
+    """What the store refuses becomes an answer with code 400."""
+    service.subscribe(WHO)
+    instance.store.unsubscribe(1001)
+    reply = service.answer(session.Fetch(WHO, 1, 0.0), None, 1.0)
+    assert error_of(reply) == (400, "client 1001 has no cursor")
+
+
+def test_get_waits_no_longer_than_the_connection(service):
+    """A get that would wait beyond its connection's limit ends without an answer."""
+    service.subscribe(WHO)
+    assert service.answer(session.Fetch(WHO, 1, None), None, 0.001) is None
+    assert service.answer(session.Fetch(WHO, 1, 5.0), None, 0.001) is None
+    assert service.answer(session.Fetch(WHO, 1, 0.001), None, 5.0) == (EMPTY_FRAME,)
+
+
+def test_batch_too_large_for_a_frame(service, instance, monkeypatch):
+    """A batch that no frame can hold is refused, and stays open for a rollback."""
+    put(instance, 5)
+    service.subscribe(WHO)
+    monkeypatch.setattr("canal_server.protocol.framing.FRAME_BYTES_MAX", 10)
+    reply = service.answer(session.Fetch(WHO, 1, 0.0), None, 1.0)
+    monkeypatch.undo()
+    code, text = error_of(reply)
+    assert code == 400
+    assert "ask for fewer entries" in text
+    service.rollback(WHO, 0)
+    assert get(service) == (2, [5])

@@ -9,6 +9,7 @@ appends to a block; everybody else reads only what was handed over as a `Span`:
 pool when the last span, cursor and memoryview on it is gone.
 """
 
+cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -17,6 +18,8 @@ from libc.stdlib cimport free, malloc
 cdef size_t RECORD_BYTES_MIN = 56
 
 
+# The pool must still be there when a block of a garbage cycle is let go of.
+@cython.no_gc_clear
 cdef class Block:
     """Memory for finished records of one binlog file."""
 
@@ -61,6 +64,32 @@ cdef class Block:
             "rows": r.rows, "event_length": r.event_length, "kind": r.kind,
             "event_type": r.event_type, "flags": r.flags,
         }
+
+    def last_boundary(self, uint32_t first, uint32_t stop):
+        """Return the last record first <= i < stop that ends a transaction or is one.
+
+        -1 when there is none. Such a record is an END, a DDL or the like.
+        """
+        cdef uint32_t i = min(stop, self.count)
+        while i > first:
+            i -= 1
+            if self.records[i].kind == KIND_END or self.records[i].kind == KIND_OTHER:
+                return <int64_t>i
+        return -1
+
+    def first_behind(self, uint32_t first, uint32_t stop, uint64_t offset,
+                     uint32_t ordinal):
+        """Return the first record first <= i < stop behind a place in the file.
+
+        `stop` when there is none.
+        """
+        cdef uint32_t i
+        for i in range(first, min(stop, self.count)):
+            if (self.records[i].offset > offset or (
+                    self.records[i].offset == offset
+                    and self.records[i].ordinal > ordinal)):
+                return i
+        return stop
 
     def position(self, uint32_t i):
         """Return (file, offset, timestamp in ms, server id, gtid) of record i.
@@ -123,6 +152,9 @@ cdef class Chunk:
         free(self.records)
 
 
+# It holds free memory only, so it is in no cycle of garbage of its own; but a cycle
+# may hold it, and then its blocks still come back.
+@cython.no_gc
 cdef class BlockPool:
     """Hands out blocks and keeps freed memory for the next ones.
 

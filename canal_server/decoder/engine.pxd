@@ -70,6 +70,7 @@ cdef enum Halt:
     NO_TABLE_MAP = 10  # a row event whose table map was not seen
     BROKEN = 11        # an event that cannot be decoded
     NO_MEMORY = 12
+    LIMIT = 13         # the place to end at is reached
 
 cdef struct Event:
     uint32_t time

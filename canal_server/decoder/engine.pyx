@@ -49,6 +49,7 @@ HALT_PAYLOAD = PAYLOAD
 HALT_SOURCE_ERROR = SOURCE_ERROR
 HALT_SOURCE_END = SOURCE_END
 HALT_NO_TABLE_MAP = NO_TABLE_MAP
+HALT_LIMIT = LIMIT
 
 cdef enum:
     HEADER_BYTES = 19
@@ -90,7 +91,7 @@ cdef class Decoder:
     cdef Event outer                  # the payload event while in its inner events
     cdef size_t event_bytes           # that it takes in its feed, framing included
     cdef uint32_t ordinal
-    cdef str broken                   # why an event cannot be decoded
+    cdef uint64_t limit               # where to end in the file, offset
     cdef const char* reason
     cdef int64_t reason_value
     cdef readonly str file
@@ -125,6 +126,7 @@ cdef class Decoder:
         self.skip_updates = skip_updates
         self.skip_deletes = skip_deletes
         self.skip_rows = skip_rows
+        self.limit = <uint64_t>-1
         self.file = ""
         self.server_version = ""
         if isinstance(gtids, GtidSet):
@@ -166,6 +168,10 @@ cdef class Decoder:
             raise DecodeError(f"event type {self.event.type}: {reason}",
                               file=self.file, position=self.event.offset)
         return halt
+
+    def set_limit(self, uint64_t position):
+        """Halt with HALT_LIMIT when the file is decoded up to this offset."""
+        self.limit = position
 
     def take(self):
         """Return the spans of the records finished since the last call."""
@@ -324,6 +330,8 @@ cdef class Decoder:
         while True:
             if self.answered:
                 self.advance()
+            if self.position >= self.limit and not self.in_payload:
+                return LIMIT
             if self.writer.pending_bytes >= PAUSE_BYTES:
                 return PAUSE
             if self.in_payload:
@@ -440,8 +448,8 @@ cdef class Decoder:
         self.placed = log_pos != 0
         if log_pos:
             # The field has 32 bits; files of 4 GiB and more wrap it around.
-            end = (self.position & ~<uint64_t>0xFFFFFFFF) | log_pos
-            if end + 0x80000000 < self.position:
+            end = (self.position >> 32 << 32) | log_pos
+            if end + (<uint64_t>1 << 31) < self.position:
                 end += <uint64_t>1 << 32
             e.offset = end - length if end >= length else 0
         e.body = p + HEADER_BYTES

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from canal_server.decoder import tablemap as tm
 from canal_server.decoder.charset_names import charset_of_collation
-from canal_server.decoder.charsets import Charset
+from canal_server.decoder.charsets import charset as charset_of
 from canal_server.decoder.image import OPS, TableImage
 from canal_server.model.table import ColumnMeta, TableMeta
 
@@ -294,7 +294,7 @@ def _plan(
         null_whole(updated=True),
         tail,
         name,
-        None if reading.charset is None else Charset(_charset_name(reading.charset)),
+        None if reading.charset is None else charset_of(_charset_name(reading.charset)),
     )
 
 

@@ -16,11 +16,11 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
-from libc.time cimport time_t, tm
 
 from canal_server.core.wire cimport Input, Output, ensure, need, put_varint
 from canal_server.core.wire cimport take_be, take_le, varint_size
-from canal_server.decoder.charsets cimport CharsetC, is_plain_ascii, put_text
+from canal_server.decoder.charsets cimport CHARSET_UTF8, CharsetC, is_plain_ascii
+from canal_server.decoder.charsets cimport put_text, valid_utf8
 from canal_server.decoder.image cimport *
 from canal_server.decoder.json_text cimport put_json, put_json_diff
 from canal_server.decoder.number_text cimport decimal_size, put_decimal, put_double
@@ -29,6 +29,9 @@ from canal_server.decoder.number_text cimport put_float, put_i64, put_u64
 import zlib
 
 cdef extern from "time.h" nogil:
+    ctypedef long time_t
+    struct tm:
+        long tm_gmtoff
     tm* localtime_r(const time_t* when, tm* result)
 
 cdef uint64_t[7] POWERS = [1, 10, 100, 1000, 10000, 100000, 1000000]
@@ -134,7 +137,7 @@ cdef uint8_t* put_zero_datetime(uint8_t* p) noexcept nogil:
 cdef int64_t local_offset(int64_t when) noexcept nogil:
     cdef tm parts
     cdef time_t t = when
-    if localtime_r(&t, &parts) == NULL:
+    if localtime_r(&t, &parts) is NULL:
         return 0
     return parts.tm_gmtoff
 
@@ -445,7 +448,8 @@ cdef int put_bytes_column(RowContext* context, const ColumnPlan* column,
     cdef Output* scratch = &context.scratch
     cdef size_t inflated
     cdef int status = ROW_OK
-    if column.op == OP_STRING and is_plain_ascii(raw, n, column.charset):
+    if column.op == OP_STRING and (is_plain_ascii(raw, n, column.charset) or (
+            column.charset.kind == CHARSET_UTF8 and valid_utf8(raw, n) == n)):
         return write_text(context, column, out, tag, role, before, raw, n, True)
     scratch.p = scratch.start
     if column.op == OP_JSON:

@@ -36,6 +36,8 @@ cdef class RecordWriter:
     cdef list spans
     cdef readonly uint64_t pending_bytes  # written since the last take()
 
+    cdef void point(self, size_t used)
+    cdef uint64_t header_size(self, const Envelope* e) noexcept nogil
     cdef int begin(self) noexcept nogil
     cdef uint64_t front_size(self, const Envelope* e, uint64_t store) noexcept nogil
     cdef void put_front(self, const Envelope* e, uint64_t store,

@@ -100,9 +100,8 @@ cdef class RecordWriter:
 
     cdef int begin(self) noexcept nogil:
         """Start a record; -1 when there is no memory."""
-        cdef Block block = self.block
-        self.out.start = self.out.p = block.data + block.used
-        if block.count == block.record_capacity:
+        self.out.start = self.out.p = self.block.data + self.block.used
+        if self.block.count == self.block.record_capacity:
             return grow_block(&self.out, SLACK)
         return 0
 
@@ -187,11 +186,10 @@ cdef class RecordWriter:
 
     cdef int finish(self, const Envelope* e) noexcept nogil:
         """Make what lies between out.start and out.p a record of the block."""
-        cdef Block block = self.block
-        cdef Record* r = &block.records[block.count]
-        block.used = self.out.p - block.data
+        cdef Record* r = &self.block.records[self.block.count]
+        self.block.used = self.out.p - self.block.data
         self.pending_bytes += self.out.p - self.out.start
-        r.end = block.used
+        r.end = self.block.used
         r.offset = e.offset
         r.ordinal = e.ordinal
         r.time = e.time
@@ -201,7 +199,7 @@ cdef class RecordWriter:
         r.kind = e.kind
         r.event_type = e.event_type
         r.flags = FLAG_GTID if e.gtid.n else 0
-        block.count += 1
+        self.block.count += 1
         self.out.start = self.out.p
         return 0
 

@@ -1,0 +1,48 @@
+"""Binlog files as a source of bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import DecodeError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+MAGIC: Final = b"\xfebin"
+
+
+class FileSource:
+    """The events of one binlog file, from an offset on; a context manager.
+
+    Raises DecodeError when the file is no binlog, OSError when it cannot be read.
+    """
+
+    def __init__(self, path: Path, position: int = len(MAGIC)) -> None:
+        self._file = path.open("rb")
+        if self._file.read(len(MAGIC)) != MAGIC:
+            self._file.close()
+            raise DecodeError("no binlog file: it does not begin with fe 'bin'",
+                              file=str(path), position=0)
+        self._file.seek(max(position, len(MAGIC)))
+
+    def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int:  # noqa: ARG002
+        """Read; 0 at the end of the file."""
+        return self._file.readinto(buffer)
+
+    def try_receive_into(self, buffer: memoryview) -> int:
+        """Read; 0 at the end of the file."""
+        return self._file.readinto(buffer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()

@@ -1,0 +1,344 @@
+"""The pump: one thread per destination, from the source's bytes to the buffer.
+
+It connects, finds where to begin, reads until something fails, and begins anew with
+growing delays. After a lost connection it goes on behind the last transaction that
+was delivered, and what it then reads again is not delivered twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from canal_server.dump.reader import Reader
+from canal_server.dump.scan import Scanner
+from canal_server.dump.start import Place, StartFinder
+from canal_server.errors import (
+    BinlogPurged,
+    CanalError,
+    ConnectionLost,
+    DecodeError,
+    PositionError,
+    SourceRefused,
+    TableMetaError,
+)
+from canal_server.lifecycle import Deadline, Stop
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.mysql.backoff import Backoff
+from canal_server.mysql.cached_columns import CachedColumns
+from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.dump import DumpOptions, DumpStream
+from canal_server.mysql.failures import error_of_packet
+from canal_server.mysql.flavour import ServerInfo, check_capture, read_server_info
+from canal_server.mysql.replication import replica_id
+from canal_server.mysql.settings import Access
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.core.blocks import BlockPool
+    from canal_server.core.subjects import Subjects
+    from canal_server.ports import Accepts, LogPositionManager, Span
+    from canal_server.sink.columns import ColumnFilter
+
+_log = logging.getLogger(__name__)
+
+# Errors that trying again does not mend: a person has to; still tried, but slowly.
+_STUBBORN = (BinlogPurged, SourceRefused, DecodeError, TableMetaError, PositionError)
+_STUBBORN_DELAY_S = 30.0
+_CLOSE_S = 5.0
+
+
+class PumpState(Enum):
+    """What the pump is doing."""
+
+    STOPPED = "stopped"
+    CONNECTING = "connecting"
+    RUNNING = "running"
+    WAITING = "waiting"  # after an error, until the next attempt
+
+
+@dataclass(slots=True)
+class PumpStatus:
+    """For people; written by the pump's thread."""
+
+    state: PumpState = PumpState.STOPPED
+    position: str = ""
+    error: str = ""
+    source: str = ""
+    connections: int = 0
+    received_bytes: int = 0
+    delivered_at_ms: int = 0
+
+
+class Pump:
+    """Keeps one destination's stream going; a Stage.
+
+    `deliver` takes spans into the transaction buffer (false: stopped), `flushed`
+    tells the last span that left it for the store, `reset` forgets what it holds,
+    `idle` is told when the source has nothing more at hand. All are called on the
+    pump's thread.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        access: Access,
+        pool: BlockPool,
+        subjects: Subjects,
+        positions: LogPositionManager,
+        *,
+        columns: ColumnFilter,
+        wants: Accepts,
+        deliver: Callable[[list[Span]], bool],
+        reset: Callable[[], None],
+        idle: Callable[[], None],
+    ) -> None:
+        self.status = PumpStatus()
+        self.identity = LogIdentity(access.address.host, access.address.port)
+        self._config = config
+        self._access = access
+        self._pool = pool
+        self._subjects = subjects
+        self._positions = positions
+        self._columns = columns
+        self._wants = wants
+        self._deliver = deliver
+        self._reset = reset
+        self._idle = idle
+        self._stop = Stop()
+        self._reader: Reader | None = None
+        self._stream: DumpStream | None = None
+        self._control: ControlConnection | None = None
+        self._replica = replica_id(config.destination, config.source.slave_id)
+        self._last: tuple[int, int, int] | None = None  # file number, offset, ordinal
+        self._skip_to: tuple[int, int, int] | None = None
+        self._last_server = ""  # whose file and offset `_last` tells
+        self._server = ""
+        self._purged = False
+        self._thread = threading.Thread(
+            target=self._run, name=f"pump-{config.destination}", daemon=True
+        )
+
+    # --- Stage ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread; errors of the source are its business, never raised."""
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        """Ask to stop, and cut the connections that the thread may wait on."""
+        self._stop.request()
+        for connection in (self._stream, self._control):
+            if isinstance(connection, DumpStream):
+                connection.close()
+            elif connection is not None:
+                connection.abort()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for the thread's end."""
+        if self._thread.ident is None:
+            return True
+        self._thread.join(deadline.remaining_s())
+        return not self._thread.is_alive()
+
+    @property
+    def stop(self) -> Stop:
+        """Return the request to stop, for those that wait on the pump's thread."""
+        return self._stop
+
+    def change_wants(self, wants: Accepts) -> None:
+        """Read other tables from now on; from any thread."""
+        self._wants = wants
+        reader = self._reader
+        if reader is not None:
+            reader.change_wants(wants)
+
+    # --- the thread -----------------------------------------------------------------
+
+    def _run(self) -> None:
+        backoff = Backoff()
+        while not self._stop.requested():
+            started = time.monotonic()
+            try:
+                self._session()
+                continue
+            except CanalError as error:
+                if self._stop.requested():
+                    break
+                delay_s = self._failed(error, backoff)
+            except Exception as error:
+                # The outermost frame of the thread: a fault of ours must be seen and
+                # must not end the stream for good.
+                _log.exception("destination %s failed", self._config.destination)
+                self.status.error = repr(error)
+                delay_s = _STUBBORN_DELAY_S
+            if time.monotonic() - started > _STUBBORN_DELAY_S:
+                backoff.reset()
+            self.status.state = PumpState.WAITING
+            self._stop.wait(delay_s)
+        self.status.state = PumpState.STOPPED
+
+    def _failed(self, error: CanalError, backoff: Backoff) -> float:
+        """Note an error; returns the seconds to wait."""
+        delay_s = backoff.delay_s(time.monotonic())
+        if isinstance(error, _STUBBORN):
+            delay_s = max(delay_s, _STUBBORN_DELAY_S)
+        self._purged = isinstance(error, BinlogPurged)
+        if self._purged and self._config.source.auto_reset_latest:
+            delay_s = 0.0
+        self.status.error = str(error)
+        _log.error(
+            "destination %s: %s: %s; next attempt in %.1f s",
+            self._config.destination,
+            type(error).__name__,
+            error,
+            delay_s,
+        )
+        return delay_s
+
+    def _session(self) -> None:
+        """Connect and read until the end of it."""
+        self.status.state = PumpState.CONNECTING
+        control = ControlConnection(self._access, self._stop)
+        self._control = control
+        try:
+            with control:
+                info = read_server_info(control)
+                check_capture(
+                    info,
+                    address=self._access.address,
+                    formats=self._config.source.binlog_formats,
+                    images=self._config.source.binlog_images,
+                )
+                self._server = info.server_uuid or str(info.server_id)
+                self.status.source = str(info)
+                self._read(control, info, self._find_place(control, info))
+        finally:
+            self._control = None
+
+    def _find_place(self, control: ControlConnection, info: ServerInfo) -> Place:
+        source = self._config.source
+        scanner = Scanner(self._config, self._access, self._stop)
+        finder = StartFinder(
+            connection=control,
+            info=info,
+            identity=self.identity,
+            configured=source.master,
+            gtid_on=source.gtid_on,
+            fallback_interval_s=source.fallback_interval_s,
+            first_event_ms=scanner.first_event_ms,
+            boundary_before=scanner.boundary_before,
+            scan_gtids=lambda file, offset: scanner.gtids_at(
+                file, offset, mariadb=info.is_mariadb
+            ),
+        )
+        stored = self._positions.latest(self._config.destination)
+        at_end = self._purged and source.auto_reset_latest
+        self._purged = False
+        return finder.find(stored, at_end=at_end)
+
+    def _read(
+        self, control: ControlConnection, info: ServerInfo, place: Place
+    ) -> None:
+        address = str(self._access.address)
+        reader = Reader(
+            self._pool,
+            self._subjects,
+            CachedColumns(control),
+            wants=self._wants,
+            columns=self._columns,
+            filters=self._config.filter,
+            gtids=place.gtids,
+            error_of_packet=lambda body: error_of_packet(body, address=address),
+        )
+        self._reset()
+        # What was delivered from this very server is not delivered again.
+        self._skip_to = self._last if self._last_server == self._server else None
+        self._reader = reader
+        # A wish that came while the reader was made.
+        reader.change_wants(self._wants)
+        source = self._config.source
+        stream = DumpStream(
+            self._access,
+            self._replica,
+            place.dump_start(),
+            self._stop,
+            DumpOptions(
+                heartbeat_s=source.heartbeat_s,
+                allowance=max(1.0, source.silence_s / source.heartbeat_s),
+            ),
+        )
+        self._stream = stream
+        try:
+            stream.open()
+            reader.start(place.file, place.position)
+            self.status.state = PumpState.RUNNING
+            self.status.error = ""
+            self.status.connections += 1
+            _log.info(
+                "destination %s reads %s from %s",
+                self._config.destination,
+                info,
+                place,
+            )
+            at_end = reader.run(stream, self._take, self._idle, self._stop)
+        finally:
+            self._reader = None
+            self._stream = None
+            stream.close()
+        if at_end and not self._stop.requested():
+            raise ConnectionLost(f"{address}: the server closed the connection")
+
+    def _take(self, spans: list[Span]) -> bool:
+        """Hand a chunk's spans on, without what was delivered already."""
+        if self._skip_to is not None:
+            spans = self._without_delivered(spans)
+        return not spans or self._deliver(spans)
+
+    def _without_delivered(self, spans: list[Span]) -> list[Span]:
+        assert self._skip_to is not None
+        number, offset, ordinal = self._skip_to
+        left = []
+        for block, first, stop in spans:
+            if block.file_number < number:
+                continue
+            if block.file_number == number:
+                first = block.first_behind(first, stop, offset, ordinal)  # noqa: PLW2901
+            if first < stop:
+                self._skip_to = None
+                left.append((block, first, stop))
+                number = -1
+        return left
+
+    def flushed(self, spans: list[Span]) -> None:
+        """Note that spans left the buffer and are in the store.
+
+        The position of the last transaction's end or DDL among them is where a new
+        connection begins; later records are told apart by file and offset.
+        """
+        block, _, stop = spans[-1]
+        record = block.record(stop - 1)
+        self._last = (block.file_number, record["offset"], record["ordinal"])
+        self._last_server = self._server
+        for block, first, stop in reversed(spans):
+            index = block.last_boundary(first, stop)
+            if index >= 0:
+                self._persist(block.position(index))
+                return
+
+    def _persist(self, position: tuple[str, int, int, int, str]) -> None:
+        file, offset, timestamp, server_id, gtid = position
+        self.status.position = f"{file}:{offset}"
+        self.status.delivered_at_ms = timestamp
+        self._positions.persist(
+            self._config.destination,
+            LogPosition(
+                self.identity, EntryPosition(file, offset, timestamp, server_id, gtid)
+            ),
+        )

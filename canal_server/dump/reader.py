@@ -1,0 +1,479 @@
+"""Dump and decode as one engine: bytes of a source in, spans of finished records out.
+
+A `Reader` has no state outside itself, so that several work side by side: the pump of
+an instance, `canal-server decode`, readers of a range. It leaves out where to begin,
+connecting again, and what becomes of the records.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from typing import TYPE_CHECKING, Final, Protocol
+
+import zstandard
+
+from canal_server.core.gtid import GtidSet, MariaGtidSet
+from canal_server.decoder import engine
+from canal_server.decoder.image_plan import compile_image, mismatch
+from canal_server.decoder.tablemap import TableMap, parse_table_map
+from canal_server.dump import query
+from canal_server.errors import ConnectionLost, DecodeError, TableMetaError
+from canal_server.model.entry import DDL_TYPES, EventType
+from canal_server.model.positions import EntryPosition
+from canal_server.protocol.entries import Header, RowChange, encode
+from canal_server.tablemeta.ddl import classify, table_of_statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.config.schema import FilterConfig
+    from canal_server.core.blocks import BlockPool
+    from canal_server.core.subjects import Names, Subjects
+    from canal_server.decoder.image import TableImage
+    from canal_server.lifecycle import Stop
+    from canal_server.model.table import TableMeta
+    from canal_server.ports import Accepts, Span, TableImages
+    from canal_server.sink.columns import ColumnFilter
+    from canal_server.tablemeta.statement import Statement
+
+    Deliver = Callable[[list[Span]], bool]
+
+_log = logging.getLogger(__name__)
+
+# Event codes that Python reads; the compiled engine knows all others.
+_INTVAR: Final = 5
+_RAND: Final = 13
+_USER_VAR: Final = 14
+_EXECUTE_LOAD_QUERY: Final = 18
+_INCIDENT: Final = 26
+_PREVIOUS_GTIDS: Final = 35
+_GTID_LIST: Final = 163
+_SETS_OF_GTIDS: Final = (_PREVIOUS_GTIDS, _GTID_LIST)
+_ROWS_QUERY: Final = 29
+_ANNOTATE_ROWS: Final = 160
+_QUERY_COMPRESSED: Final = 165
+_ROWS_COMPRESSED: Final = range(166, 172)
+# MariaDB's compressed row events and the plain ones they stand for.
+_PLAIN_ROWS: Final = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
+
+_PAYLOAD_PIECE_BYTES: Final = 128 * 1024
+_ZSTD: Final = 0
+_UNCOMPRESSED: Final = 255
+_NAMED_TWICE: Final = 2
+
+_DML: Final = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
+
+
+class StreamEnd(ConnectionLost):  # noqa: N818  # the server's own word
+    """The server ended the stream: it has no more, or it shuts down."""
+
+
+class ByteSource(Protocol):
+    """Where a reader's bytes come from."""
+
+    def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int | None:
+        """Wait for bytes; 0 at the end, None when stopped or the time is up."""
+
+    def try_receive_into(self, buffer: memoryview) -> int | None:
+        """Take what is at hand; None when nothing is, 0 at the end."""
+
+
+class Reader:
+    """Decodes one source. For one thread, but for `change_wants`."""
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        subjects: Subjects,
+        images: TableImages,
+        *,
+        wants: Accepts,
+        columns: ColumnFilter,
+        filters: FilterConfig,
+        packets: bool = True,
+        gtids: GtidSet | MariaGtidSet | None = None,
+        error_of_packet: Callable[[bytes], Exception] | None = None,
+        until: int | None = None,
+    ) -> None:
+        """Take what to read with; `until`: an offset of the first file to end at."""
+        self.decoder = engine.Decoder(
+            pool,
+            packets=packets,
+            gtids=gtids,
+            skip_inserts=filters.dml_insert,
+            skip_updates=filters.dml_update,
+            skip_deletes=filters.dml_delete,
+            skip_rows=filters.rows,
+        )
+        if until is not None:
+            self.decoder.set_limit(until)
+        self.ddl_count = 0
+        self._subjects = subjects
+        self._images = images
+        self._wants = wants
+        self._wants_changed = False
+        self._gtids = gtids
+        self._columns = columns
+        self._filters = filters
+        self._error_of_packet = error_of_packet
+        self._deliver: Deliver = lambda _spans: True
+        self._halts = {
+            engine.HALT_TABLE: self._on_table,
+            engine.HALT_QUERY: self._on_query,
+            engine.HALT_ROTATE: self._on_rotate,
+            engine.HALT_EVENT: self._on_event,
+            engine.HALT_PAYLOAD: self._on_payload,
+            engine.HALT_SOURCE_ERROR: self._on_source_error,
+            engine.HALT_SOURCE_END: self._on_source_end,
+            engine.HALT_NO_TABLE_MAP: self._on_no_table_map,
+        }
+
+    def start(self, file: str, position: int) -> None:
+        """Say where the source's bytes begin."""
+        self.decoder.start(file, position)
+
+    def change_wants(self, wants: Accepts) -> None:
+        """Read other tables from the next chunk of bytes on; from any thread."""
+        self._wants = wants
+        self._wants_changed = True
+
+    def run(
+        self,
+        source: ByteSource,
+        deliver: Deliver,
+        idle: Callable[[], None],
+        stop: Stop,
+    ) -> bool:
+        """Read until the source ends, the stop, or `deliver` returns false.
+
+        `deliver` gets the spans of each chunk; `idle` is called whenever the source
+        has nothing more at hand. Returns whether the source came to its end. Raises
+        what the source raises, DecodeError and TableMetaError; all that was decoded
+        before has been delivered then.
+        """
+        feed = self.decoder.feed
+        self._deliver = deliver
+        while not stop.requested():
+            with feed.space(min(self.decoder.missing, 1 << 24)) as space:
+                count = source.try_receive_into(space)
+                if count is None:
+                    idle()
+                    count = source.receive_into(space, None)
+            if count is None:
+                return False
+            if count == 0:
+                return True
+            feed.filled(count)
+            if self._wants_changed:
+                self._wants_changed = False
+                self.decoder.forget_tables()
+            if not self._decode():
+                return False
+        return False
+
+    def _decode(self) -> bool:
+        """Decode all that waits and deliver it; false when delivery was refused."""
+        decoder = self.decoder
+        while True:
+            try:
+                halt = decoder.decode()
+            finally:
+                # What came before a broken event is good.
+                spans = decoder.take()
+                accepted = not spans or self._deliver(spans)
+            if not accepted or halt == engine.HALT_LIMIT:
+                return False
+            if halt == engine.HALT_NEED_INPUT:
+                return True
+            if halt != engine.HALT_PAUSE:
+                self._halts[halt]()
+
+    # --- what the engine asks for -------------------------------------------------
+
+    def _on_rotate(self) -> None:
+        body = self.decoder.body
+        if len(body) <= 8:  # noqa: PLR2004  # the position alone
+            raise self._broken("a ROTATE event without a file name")
+        file = body[8:].decode("utf-8", "replace")
+        if file != self.decoder.file:
+            _log.debug("reading %s", file)
+        self.decoder.skip()
+        self.decoder.start(file, int.from_bytes(body[:8], "little"))
+
+    def _on_table(self) -> None:
+        table_map = parse_table_map(self.decoder.body)
+        names: Names = ((table_map.schema, table_map.table),)
+        if not self._wants(names):
+            self.decoder.install_table(None)
+            return
+        self.decoder.install_table(self._image(table_map, names))
+
+    def _image(self, table_map: TableMap, names: Names) -> TableImage | None:
+        """Return the image of a wanted table, None when its rows are left out."""
+        schema, table = table_map.schema, table_map.table
+        meta = self._images.find(schema, table)
+        difference = None if meta is None else mismatch(table_map, meta)
+        if meta is None or difference:
+            # What is known may be older than the event: ask the server again.
+            meta = self._images.refresh(schema, table)
+            difference = None if meta is None else mismatch(table_map, meta)
+        if meta is not None and not difference:
+            return self._compiled(table_map, meta, names)
+        reason = difference or f"not found [{table_map}] in db , pls check!"
+        if self._filters.table_error:
+            _log.warning("rows of %s left out at %s: %s", table_map, self._at(), reason)
+            return None
+        raise TableMetaError(
+            f"{reason}; at {self._at()}. The table was altered or dropped behind this "
+            "place in the binlog: begin behind that statement, exclude the table with "
+            "canal.instance.filter.black.regex, or leave its rows out with "
+            "canal.instance.filter.table.error = true"
+        )
+
+    def _compiled(
+        self, table_map: TableMap, meta: TableMeta, names: Names
+    ) -> TableImage:
+        emitted = None
+        if self._columns:
+            emitted = self._columns.emitted(
+                table_map.schema,
+                table_map.table,
+                tuple(column.name for column in meta.columns),
+            )
+        return compile_image(
+            table_map, meta, subject=self._subjects.ordinal_of(names), emitted=emitted
+        )
+
+    def _on_query(self, *, load: bool = False) -> None:
+        statement = query.parse_query(self.decoder.body, load=load)
+        results = classify(
+            statement.sql,
+            statement.schema,
+            ansi_quotes=statement.ansi_quotes,
+            no_backslash_escapes=statement.no_backslash_escapes,
+            mariadb="maria" in self.decoder.server_version.lower(),
+        )
+        is_dml = bool(results) and results[0].event_type in _DML
+        if not is_dml:
+            self._note_ddl(statement, results)
+        kept = any(self._passes(result) for result in results)
+        if not kept or self._filters.query_ddl:
+            self.decoder.skip()
+            return
+        self._emit_statement(statement, results, is_dml=is_dml)
+
+    def _note_ddl(self, statement: query.Query, results: list[Statement]) -> None:
+        """Let the table images follow a statement that may change tables."""
+        position = EntryPosition(
+            self.decoder.file,
+            self.decoder.event_offset,
+            self.decoder.event_time * 1000,
+            self.decoder.event_server_id,
+        )
+        self._images.apply(statement.schema, statement.sql, position)
+        self.decoder.forget_tables()
+        if any(result.event_type in DDL_TYPES for result in results):
+            self.ddl_count += 1
+
+    def _passes(self, result: Statement) -> bool:
+        if result.event_type in _DML:
+            return not self._filters.query_dml
+        if result.event_type not in DDL_TYPES:
+            return not self._filters.query_dcl
+        return self._wants(_names_of(result))
+
+    def _emit_statement(
+        self, statement: query.Query, results: list[Statement], *, is_dml: bool
+    ) -> None:
+        first = results[0]
+        names: Names = tuple(
+            name
+            for result in results
+            if result.event_type in DDL_TYPES
+            for name in _names_of(result)
+        )
+        change = RowChange(
+            event_type=first.event_type,
+            is_ddl=not is_dml,
+            sql=statement.sql,
+            ddl_schema_name=statement.schema,
+        )
+        self._emit(
+            change,
+            first.event_type,
+            first.schema or "",
+            first.table or "",
+            self._subjects.ordinal_of(names),
+        )
+
+    def _emit(
+        self,
+        change: RowChange,
+        event_type: int,
+        schema: str = "",
+        table: str = "",
+        subject: int = 0,
+    ) -> None:
+        names = Header(schema_name=schema, table_name=table)
+        self.decoder.emit(
+            encode(change), event_type=event_type, names=encode(names), subject=subject
+        )
+
+    def _emit_query_log(self, sql: str, table: str = "") -> None:
+        if self._filters.query_dml:
+            self.decoder.skip()
+            return
+        change = RowChange(event_type=EventType.QUERY, sql=sql)
+        self._emit(change, EventType.QUERY, table=table)
+
+    def _on_event(self) -> None:
+        decoder = self.decoder
+        kind = decoder.event_type
+        if kind == _INTVAR:
+            self._emit_query_log(query.intvar_sql(decoder.body))
+        elif kind == _RAND:
+            self._emit_query_log(query.rand_sql(decoder.body))
+        elif kind == _USER_VAR:
+            self._emit_query_log(query.user_var_sql(decoder.body))
+        elif kind == _ROWS_QUERY:
+            # Its first byte is a length that no longer fits.
+            sql = query.decode_sql(decoder.body[1:], None)
+            self._emit_query_log(sql, table_of_statement(sql) or "")
+        elif kind == _ANNOTATE_ROWS:
+            self._emit_query_log(query.decode_sql(decoder.body, None))
+        elif kind == _EXECUTE_LOAD_QUERY:
+            self._on_query(load=True)
+        elif kind == _QUERY_COMPRESSED:
+            self._feed_plain(2, query.inflated_query(decoder.body))
+        elif kind in _ROWS_COMPRESSED:
+            self._on_compressed_rows(kind)
+        else:
+            if kind in _SETS_OF_GTIDS:
+                self._enter_gtids(kind)
+            elif kind == _INCIDENT:
+                _log.error(
+                    "the source says at %s that events may be missing from its binlog "
+                    "(incident %s): compare the tables with their copies",
+                    self._at(),
+                    decoder.body[:2].hex(),
+                )
+            decoder.skip()
+
+    def _enter_gtids(self, kind: int) -> None:
+        """Add what was executed before a file to the set, in GTID mode."""
+        gtids = self._gtids
+        if isinstance(gtids, GtidSet) and kind == _PREVIOUS_GTIDS:
+            gtids.update(GtidSet.decode(self.decoder.body))
+        elif isinstance(gtids, MariaGtidSet) and kind == _GTID_LIST:
+            body = self.decoder.body
+            count = int.from_bytes(body[:4], "little") & 0x0FFFFFFF
+            for domain, server, sequence in struct.iter_unpack(
+                "<IIQ", body[4 : 4 + 16 * count]
+            ):
+                gtids.update_domain(domain, server, sequence)
+
+    def _on_compressed_rows(self, kind: int) -> None:
+        plain = _PLAIN_ROWS[kind]
+        body = query.inflated_rows(
+            self.decoder.body, second_version=plain >= 30, update=plain in (24, 31)
+        )
+        self._feed_plain(plain, body)
+
+    def _feed_plain(self, kind: int, body: bytes) -> None:
+        """Decode an event in the place of the current, compressed one."""
+        decoder = self.decoder
+        header = (
+            decoder.event_time.to_bytes(4, "little")
+            + bytes((kind,))
+            + decoder.event_server_id.to_bytes(4, "little")
+            + (19 + len(body)).to_bytes(4, "little")
+            + bytes(6)
+        )
+        decoder.begin_payload()
+        self._feed_inner(header + body)
+        decoder.finish_payload()
+
+    def _on_payload(self) -> None:
+        """Feed the events of a compressed transaction, piece by piece."""
+        decoder = self.decoder
+        kind, data = _payload(decoder.body)
+        decoder.begin_payload()
+        if kind == _UNCOMPRESSED:
+            self._feed_inner(data)
+        elif kind == _ZSTD:
+            self._inflate_payload(data)
+        else:
+            raise self._broken(f"a payload compressed with algorithm {kind}")
+        decoder.finish_payload()
+
+    def _inflate_payload(self, data: bytes) -> None:
+        inflater = zstandard.ZstdDecompressor().stream_reader(data, closefd=False)
+        try:
+            while piece := inflater.read(_PAYLOAD_PIECE_BYTES):
+                self._feed_inner(piece)
+        except zstandard.ZstdError as error:
+            raise self._broken(f"a payload that cannot be inflated: {error}") from error
+
+    def _feed_inner(self, piece: bytes) -> None:
+        inner = self.decoder.inner
+        with inner.space(len(piece)) as space:
+            space[: len(piece)] = piece
+        inner.filled(len(piece))
+        if not self._decode():
+            raise ConnectionLost("stopped inside of a compressed transaction")
+
+    def _on_source_error(self) -> None:
+        body = self.decoder.body
+        if self._error_of_packet is None:
+            raise self._broken(f"an error packet: {body[:200]!r}")
+        raise self._error_of_packet(body)
+
+    def _on_source_end(self) -> None:
+        raise StreamEnd(
+            f"the server ended the stream behind {self.decoder.file}:"
+            f"{self.decoder.position}"
+        )
+
+    def _on_no_table_map(self) -> None:
+        raise self._broken(
+            "rows without their table map: the place to start from lies inside of a "
+            "statement; use one between transactions"
+        )
+
+    def _broken(self, message: str) -> DecodeError:
+        return DecodeError(
+            message, file=self.decoder.file, position=self.decoder.event_offset
+        )
+
+    def _at(self) -> str:
+        return f"{self.decoder.file}:{self.decoder.event_offset}"
+
+
+def _names_of(result: Statement) -> Names:
+    if result.table is None:
+        return ()
+    names: list[tuple[str | None, str]] = [(result.schema, result.table)]
+    if result.old_table is not None:
+        names.append((result.old_schema, result.old_table))
+    return tuple(names)
+
+
+def _payload(body: bytes) -> tuple[int, bytes]:
+    """Return algorithm and data of a TRANSACTION_PAYLOAD event.
+
+    Fields: type, length, value, all numbers length-encoded; 0 ends them (no length),
+    1 size of the data, 2 algorithm, 3 size when inflated.
+    """
+    at = 0
+    kind = _ZSTD
+    while True:
+        field, n = query._packed(body, at)  # noqa: SLF001
+        at += n
+        if field == 0:
+            return kind, body[at:]
+        length, n = query._packed(body, at)  # noqa: SLF001
+        at += n
+        if field == _NAMED_TWICE:
+            kind, _ = query._packed(body, at)  # noqa: SLF001
+        at += length

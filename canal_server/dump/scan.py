@@ -1,0 +1,148 @@
+"""Looks into binlog files of a server for what a start needs to know.
+
+Each question opens a dump of its own, as another replica, and ends it when it is
+answered. Rows are not decoded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canal_server.config.schema import FilterConfig
+from canal_server.core.blocks import BlockPool
+from canal_server.core.gtid import GtidSet, MariaGtidSet
+from canal_server.core.subjects import Subjects
+from canal_server.dump.reader import Reader, StreamEnd
+from canal_server.errors import ConnectionLost
+from canal_server.mysql.dump import DumpOptions, DumpStream
+from canal_server.mysql.failures import error_of_packet
+from canal_server.mysql.replication import FileStart, replica_id
+from canal_server.sink.columns import ColumnFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.lifecycle import Stop
+    from canal_server.model.positions import EntryPosition
+    from canal_server.model.table import TableMeta
+    from canal_server.mysql.settings import Access
+    from canal_server.ports import Span
+
+FIRST_EVENT = 4
+_END = 3  # Kind of a record: TRANSACTIONEND
+_OTHER = 5
+_SCANNER_REPLICA = 1
+
+
+class _NoImages:
+    """The port TableImages for a reader that wants no table."""
+
+    def find(self, schema: str, table: str) -> TableMeta | None:
+        raise AssertionError(f"{schema}.{table} was asked for, but no table is wanted")
+
+    refresh = find
+
+    def apply(self, schema: str, ddl: str, position: EntryPosition) -> None:
+        pass
+
+
+class Scanner:
+    """Answers questions about one server's files; for one thread."""
+
+    def __init__(self, config: InstanceConfig, access: Access, stop: Stop) -> None:
+        self._config = config
+        self._access = access
+        self._stop = stop
+
+    def first_event_ms(self, file: str) -> int:
+        """Return the time of a file's first event, ms."""
+        reader = self._scan(file, None, until=FIRST_EVENT + 1)
+        return reader.decoder.last_event_time * 1000
+
+    def boundary_before(self, file: str, timestamp_ms: int) -> int | None:
+        """Return the offset behind the file's last transaction older than a time.
+
+        None when the file begins with a younger one or has none.
+        """
+        found: int | None = None
+
+        def take(spans: list[Span]) -> bool:
+            nonlocal found
+            for block, first, stop in spans:
+                if block.file != file:
+                    return False
+                for i in range(first, stop):
+                    record = block.record(i)
+                    if record["time"] * 1000 >= timestamp_ms:
+                        return False
+                    if record["kind"] in (_END, _OTHER):
+                        found = record["offset"] + record["event_length"]
+            return True
+
+        self._scan(file, None, take)
+        return found
+
+    def gtids_at(
+        self, file: str, offset: int, *, mariadb: bool
+    ) -> GtidSet | MariaGtidSet:
+        """Return the set that was executed before an offset of a file.
+
+        It is the one that the file begins with, and the transactions in front of the
+        offset.
+        """
+        gtids: GtidSet | MariaGtidSet = MariaGtidSet() if mariadb else GtidSet()
+        self._scan(file, gtids, until=offset)
+        return gtids
+
+    def _scan(
+        self,
+        file: str,
+        gtids: GtidSet | MariaGtidSet | None,
+        take: Callable[[list[Span]], bool] | None = None,
+        *,
+        until: int | None = None,
+    ) -> Reader:
+        """Read a file from its beginning; ends when `take` says so or at `until`."""
+        reader = Reader(
+            BlockPool(),
+            Subjects(),
+            _NoImages(),
+            wants=lambda _names: False,
+            columns=ColumnFilter("", ""),
+            filters=FilterConfig(),
+            gtids=gtids,
+            error_of_packet=lambda body: error_of_packet(
+                body, address=str(self._access.address)
+            ),
+            until=until,
+        )
+        source = self._config.source
+        stream = DumpStream(
+            self._access,
+            replica_id(
+                self._config.destination, source.slave_id, reader=_SCANNER_REPLICA
+            ),
+            FileStart(file, FIRST_EVENT),
+            self._stop,
+            DumpOptions(follow=False),
+        )
+        try:
+            stream.open()
+            reader.start(file, FIRST_EVENT)
+            reader.run(stream, take or _all, _nothing, self._stop)
+        except StreamEnd:
+            pass
+        finally:
+            stream.close()
+        if self._stop.requested():
+            raise ConnectionLost(f"stopped while {file} was looked through")
+        return reader
+
+
+def _all(_spans: list[Span]) -> bool:
+    return True
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,238 @@
+"""One destination, wired: the only place where its stages meet.
+
+    pump ─► transaction buffer ─► sink ─► store ─► (server, per client)
+     ▲                              │
+     └── log positions ◄── flushed ─┘            meta manager ◄── acks
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from canal_server.buffer.ring import TransactionBuffer
+from canal_server.config.schema import SslMode, Wiring
+from canal_server.core.blocks import BlockPool
+from canal_server.core.subjects import Subjects
+from canal_server.dump.pump import Pump
+from canal_server.errors import ClientError, ConfigError
+from canal_server.model.positions import EntryPosition, LogPosition
+from canal_server.mysql.settings import (
+    Access,
+    Address,
+    Credentials,
+    TlsMode,
+    TlsOptions,
+)
+from canal_server.position.file import FileMetaManager
+from canal_server.position.logposition import (
+    FailbackLogPositionManager,
+    MemoryLogPositionManager,
+    MetaLogPositionManager,
+    same_server,
+)
+from canal_server.position.memory import MemoryMetaManager
+from canal_server.sink.columns import ColumnFilter
+from canal_server.sink.filters import TableFilter, for_client, union
+from canal_server.sink.sink import EntrySink
+from canal_server.store.memory import MemoryEventStore
+
+if TYPE_CHECKING:
+    from canal_server.config.schema import InstanceConfig, SourceConfig
+    from canal_server.lifecycle import Deadline
+    from canal_server.model.identity import ClientIdentity
+    from canal_server.ports import LogPositionManager, MetaManager, Span
+
+_log = logging.getLogger(__name__)
+
+# Free blocks kept for reuse: about what a full ring takes.
+_SPARE_BYTES_MAX = 16 * 1024 * 1024
+
+
+class Instance:
+    """A Stage; also what the server sees of a destination (ports.RunningInstance)."""
+
+    def __init__(self, config: InstanceConfig) -> None:
+        self.config = config
+        self.destination = config.destination
+        self.meta: MetaManager = _meta_manager(config)
+        self._pool = BlockPool(spare_max=_SPARE_BYTES_MAX)
+        self._subjects = Subjects()
+        self.store = MemoryEventStore(config.store, self._subjects, self._pool)
+        self._sink = EntrySink(
+            self.store, thin_markers=config.filter.transaction_entry
+        )
+        self._default = TableFilter(config.filter.regex, config.filter.black_regex)
+        self._filters: dict[int, TableFilter] = {}
+        self._filters_lock = threading.Lock()
+        self._buffer = TransactionBuffer(
+            config.buffer.transaction_size,
+            config.buffer.memory_bytes_max,
+            self._deliver,
+        )
+        self._pump = Pump(
+            config,
+            _access(config.source, config.destination),
+            self._pool,
+            self._subjects,
+            self._log_positions(config),
+            columns=ColumnFilter(config.filter.field, config.filter.black_field),
+            wants=self._default.accepts,
+            deliver=self._buffer.put,
+            reset=self._reset,
+            idle=self.store.wake_getters,
+        )
+
+    def _log_positions(self, config: InstanceConfig) -> LogPositionManager:
+        memory = MemoryLogPositionManager()
+        if config.position.wiring is Wiring.MEMORY:
+            return memory
+        return FailbackLogPositionManager(memory, MetaLogPositionManager(self.meta))
+
+    # --- Stage ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load what is stored, give each known client its cursor, start the pump.
+
+        Raises MetaStoreError when the stored cursors cannot be read.
+        """
+        self.meta.start()
+        for identity in self.meta.subscriptions(self.destination):
+            try:
+                self.subscribed(identity)
+            except ClientError as error:
+                _log.error(
+                    "destination %s: client %s has a filter that cannot be used, the "
+                    "configured one serves: %s",
+                    self.destination,
+                    identity.client_id,
+                    error,
+                )
+        self._pump.start()
+        _log.info("destination %s started", self.destination)
+
+    def request_stop(self) -> None:
+        """Ask the pump to stop and end all waiting gets."""
+        self._pump.request_stop()
+        self.store.close()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for the pump, then write what is left of the cursors."""
+        ended = self._pump.join(deadline)
+        self.meta.stop()
+        _log.info("destination %s stopped", self.destination)
+        return ended
+
+    # --- what the server uses ---------------------------------------------------------
+
+    def log_position(self, position: EntryPosition) -> LogPosition:
+        """Return the position with this source's identity."""
+        return LogPosition(self._pump.identity, position)
+
+    def check_filter(self, expression: str) -> None:
+        """Raise ClientError when the filter is not a regular expression."""
+        self._client_filter(expression)
+
+    def subscribed(self, identity: ClientIdentity) -> None:
+        """Give the client its cursor and filter, and let the pump read its tables."""
+        wanted = self._client_filter(identity.filter)
+        cursor = self.meta.cursor(identity)
+        after: EntryPosition | None = None
+        if cursor is not None and same_server(cursor.identity, self._pump.identity):
+            after = cursor.position
+        with self._filters_lock:
+            self._filters[identity.client_id] = wanted
+            self._change_wants()
+        # The client's own filter is a look at each entry; none when it takes all.
+        self.store.subscribe(identity.client_id, wanted.accepts, after)
+
+    def unsubscribed(self, identity: ClientIdentity) -> None:
+        """Take the client's cursor and wishes back."""
+        self.store.unsubscribe(identity.client_id)
+        with self._filters_lock:
+            self._filters.pop(identity.client_id, None)
+            self._change_wants()
+
+    def _change_wants(self) -> None:
+        """Let through what some client wants; the configured filter without any."""
+        assert self._filters_lock.locked()
+        filters = list(self._filters.values()) or [self._default]
+        self._pump.change_wants(union(filters))
+
+    def _client_filter(self, expression: str) -> TableFilter:
+        try:
+            return for_client(
+                expression, self.config.filter.regex, self.config.filter.black_regex
+            )
+        except ValueError as error:
+            raise ClientError(f"filter {expression!r}: {error}") from error
+
+    # --- what the pump's thread calls ---------------------------------------------------
+
+    def _deliver(self, spans: list[Span]) -> bool:
+        """Put what leaves the buffer into the store; then it counts as delivered."""
+        if not self._sink.accept(spans, self._pump.stop):
+            return False
+        self._pump.flushed(spans)
+        return True
+
+    def _reset(self) -> None:
+        """Forget what is pending: it will be read again."""
+        self._buffer.reset()
+        self._sink.reset()
+
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks first, as plain values."""
+        pump = self._pump.status
+        return {
+            "destination": self.destination,
+            "state": pump.state.value,
+            "source": pump.source,
+            "position": pump.position,
+            "error": pump.error,
+            "clients": [
+                identity.client_id
+                for identity in self.meta.subscriptions(self.destination)
+            ],
+            "transactions": self._sink.counters.transactions,
+            "rows": self._sink.counters.rows,
+        }
+
+
+def _meta_manager(config: InstanceConfig) -> MetaManager:
+    if config.position.wiring is Wiring.MEMORY:
+        return MemoryMetaManager()
+    return FileMetaManager(
+        config.position.data_dir,
+        destinations=(config.destination,),
+        flush_period_s=config.position.flush_period_ms / 1000,
+    )
+
+
+def _access(source: SourceConfig, destination: str) -> Access:
+    """Return how to reach the source. Raises ConfigError without an address."""
+    master = source.master
+    if master.address is None:
+        raise ConfigError(
+            [
+                f"{destination}/instance.properties: canal.instance.master.address is "
+                "not set; give the MySQL server as host:port"
+            ]
+        )
+    tls = TlsOptions()
+    if master.ssl_mode is not SslMode.DISABLED:
+        tls = TlsOptions(
+            mode=TlsMode[master.ssl_mode.name],
+            ca=str(master.ssl_ca or ""),
+            cert=str(master.ssl_cert or ""),
+            key=str(master.ssl_key or ""),
+        )
+    return Access(
+        Address(master.address.host, master.address.port),
+        Credentials(source.user, source.password),
+        tls,
+        connect_timeout_s=source.so_timeout_s,
+        io_timeout_s=source.so_timeout_s,
+        receive_buffer=source.receive_buffer_bytes,
+    )

@@ -26,16 +26,19 @@ class Delivered:
 
     @property
     def numbers(self) -> list[int]:
+        """Return the numbers of all entries, in the order of delivery."""
         return [number for call in self.calls for number in call]
 
 
 @pytest.fixture
 def entries():
+    """Make entries in blocks of ordinary size."""
     return Entries()
 
 
 @pytest.fixture
 def delivered():
+    """Record what is delivered and accept it."""
     return Delivered()
 
 
@@ -196,6 +199,7 @@ class Model:
         self.units: list[list[int]] = []
 
     def put(self, number: int, kind: int, size: int) -> None:
+        """Take one entry."""
         if kind == BEGIN:
             self.flush()
         held = sum(size for _, size in self.pending)
@@ -206,6 +210,7 @@ class Model:
             self.flush()
 
     def flush(self) -> None:
+        """Deliver what is pending as one unit."""
         if self.pending:
             self.units.append([number for number, _ in self.pending])
         self.pending = []

@@ -1,0 +1,1 @@
+"""The event store: one ring of an instance's entries and a cursor per client."""

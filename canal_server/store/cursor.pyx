@@ -1,0 +1,484 @@
+# cython: language_level=3
+"""A client's place in the ring, and what its filter leaves of the entries there.
+
+::
+
+    ack_sequence <= get_sequence <= bound <= scan_sequence <= put_sequence
+        | in open batches | to be got | undecided
+
+A cursor with a filter judges each entry once, when it scans it, and keeps the
+verdict until the entry is acked: after a rollback the client gets the same entries
+again. Transactions without a wanted row are thinned as in the sink; a BEGIN is
+undecided until a row passes or the END comes.
+
+Leaves out locks and waiting: whoever calls holds the store's lock.
+"""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from canal_server.core.blocks cimport (
+    FLAG_GTID,
+    KIND_BEGIN,
+    KIND_END,
+    KIND_HEARTBEAT,
+    Block,
+    Record,
+)
+from canal_server.core.emptiness cimport Emptiness, empty_passes
+from canal_server.core.runs cimport Runs, is_ddl
+from canal_server.store.ring cimport Ring, Slot
+
+from canal_server.errors import StoreError
+
+cdef uint64_t NEVER = UINT64_MAX  # a sequence that no entry has
+
+
+cdef class Taken:
+    """Entries that a get took; keeps their blocks alive."""
+
+    cdef readonly uint64_t first_sequence
+    cdef readonly uint64_t last_sequence
+    cdef readonly uint64_t count
+    cdef readonly uint64_t size  # bytes
+    cdef Runs runs
+    cdef Block start_block, end_block, ack_block  # ack_block None: no such entry
+    cdef uint32_t start_index, end_index, ack_index
+
+    def slices(self):
+        """Return the entries' bytes in order, as fewer than 512 memoryviews."""
+        return self.runs.slices()
+
+    def positions(self):
+        """Return the places of the first, the last and the last resumable entry.
+
+        Each as `Block.position` gives it; the last is None when there is none.
+        """
+        return (
+            self.start_block.position(self.start_index),
+            self.end_block.position(self.end_index),
+            None if self.ack_block is None else self.ack_block.position(self.ack_index),
+        )
+
+    cdef int add(self, PyObject* block, uint32_t index) except -1:
+        cdef Record* record = &(<Block>block).records[index]
+        self.runs.add(block, index)
+        if self.count == 0:
+            self.start_block, self.start_index = <Block>block, index
+        self.end_block, self.end_index = <Block>block, index
+        self.count += 1
+        self.size += record.end - (<Block>block).begin_of(index)
+        # From here a client may resume. A BEGIN with a GTID is no such place: its
+        # set holds the transaction that has only begun.
+        if (
+            record.kind == KIND_END
+            or (record.kind == KIND_BEGIN and not record.flags & FLAG_GTID)
+            or is_ddl(record)
+        ):
+            self.ack_block, self.ack_index = <Block>block, index
+        return 0
+
+
+cdef class Cursor:
+    """Get and ack sequence of one client, and its filter.
+
+    `accepts` is asked once per subject, None takes everything; `mask` holds what it
+    said so far (`mask_of`). `after` is a binlog file's number and an offset: what
+    lies at or before it is skipped.
+    """
+
+    cdef Ring ring
+    cdef object subjects
+    cdef readonly object accepts
+    cdef readonly int client_id
+    cdef readonly uint64_t get_sequence   # of the next entry to get
+    cdef readonly uint64_t ack_sequence   # of the next entry to ack
+    cdef readonly uint64_t scan_sequence  # of the next entry to judge
+    cdef readonly uint64_t available      # entries that pass and were not got
+    cdef readonly uint64_t available_bytes  # their weight
+    cdef readonly uint64_t got_rows
+    cdef readonly uint32_t got_time       # of the last entry got, s
+    cdef readonly object acked            # position of the last entry acked, or None
+    cdef uint64_t scan_bytes              # ring.put_bytes at scan_sequence
+
+    # The place to begin after, until an entry behind it was seen.
+    cdef bint seeking
+    cdef uint64_t after_file_number
+    cdef uint64_t after_offset
+
+    # The filter: passes (1) or not (0) by subject, and by slot what was decided.
+    cdef bytes mask
+    cdef uint8_t* verdicts  # NULL: no filter
+
+    # The transaction that is being scanned.
+    cdef Emptiness empties
+    cdef bint begun           # its BEGIN came and its END did not
+    cdef bint begin_open      # nothing has decided about its BEGIN
+    cdef uint64_t begin_sequence
+    cdef uint32_t begin_time
+    cdef bint begin_carried   # the undecided BEGIN is the carried one
+    cdef bint rows_passed
+
+    # A BEGIN that left the ring undecided is carried here, and given out just before
+    # the entry `carried_before` once there is one. There is one at most: the ring
+    # lets no second BEGIN go before that entry is acked.
+    cdef Block carried_block
+    cdef uint32_t carried_index
+    cdef uint64_t carried_before
+
+    def __init__(
+        self, Ring ring, subjects, int client_id, accepts, bytes mask=b"", after=None
+    ):
+        self.ring = ring
+        self.subjects = subjects
+        self.client_id = client_id
+        self.get_sequence = self.ack_sequence = self.scan_sequence = ring.free_sequence
+        self.scan_bytes = ring.free_bytes
+        self.carried_before = NEVER
+        if after is not None:
+            self.seeking = True
+            self.after_file_number, self.after_offset = after
+        self.rows_passed = True
+        self.mask = mask
+        self.accepts = accepts
+        self.choose_filter()
+
+    def __dealloc__(self):
+        free(self.verdicts)
+
+    cdef int choose_filter(self) except -1:
+        if self.accepts is None:
+            free(self.verdicts)
+            self.verdicts = NULL
+        else:
+            if self.verdicts == NULL:
+                self.verdicts = <uint8_t*>calloc(self.ring.size, 1)
+                if self.verdicts == NULL:
+                    raise MemoryError(f"no memory for {self.ring.size} verdicts")
+            self.grow_mask()
+        return 0
+
+    cdef int grow_mask(self) except -1:
+        """Ask the filter about the subjects that are new since last time."""
+        self.mask += mask_of(self.accepts, self.subjects, len(self.mask))
+        return 0
+
+    def replace_filter(self, accepts, bytes mask=b""):
+        """Judge everything that is not acked once more, by another filter."""
+        if accepts is self.accepts:
+            return
+        self.accepts = accepts
+        if accepts is None and self.carried_block is not None:
+            # The carried BEGIN is for a cursor with a filter to give out.
+            self.accepts = _everything
+        self.mask = mask
+        self.choose_filter()
+        self.scan_sequence = self.ack_sequence
+        self.available = self.available_bytes = 0
+        # A carried BEGIN is that of the transaction in which the ack stands. Without
+        # one its rows may have been delivered, so its END must come.
+        self.begun = self.begin_open = self.carried_block is not None
+        self.begin_carried = self.begin_open
+        self.carried_before = NEVER
+        self.rows_passed = not self.begin_open
+        if self.begin_open:
+            self.begin_time = self.carried_block.records[self.carried_index].time
+        if self.verdicts == NULL:
+            self.scan_sequence = self.get_sequence
+            self.scan_bytes = self.ring.put_bytes - self.weight_from(self.get_sequence)
+        self.scan()
+
+    cdef uint64_t weight_from(self, uint64_t sequence):
+        cdef uint64_t total = 0
+        while sequence < self.ring.put_sequence:
+            total += self.ring.weight_at(sequence)
+            sequence += 1
+        return total
+
+    # -- scanning -----------------------------------------------------------------
+
+    cpdef scan(self):
+        """Judge the entries put since the last time."""
+        if self.seeking:
+            self.seek()
+        if self.seeking:
+            return
+        if self.verdicts != NULL:
+            self.scan_filtered()
+        elif self.scan_sequence < self.ring.put_sequence:
+            self.available += self.ring.put_sequence - self.scan_sequence
+            self.available_bytes += self.ring.put_bytes - self.scan_bytes
+            self.scan_sequence = self.ring.put_sequence
+            self.scan_bytes = self.ring.put_bytes
+
+    cdef int seek(self) except -1:
+        """Skip entries at or before `after`; no batch is open so far."""
+        while self.scan_sequence < self.ring.put_sequence:
+            if self.is_behind_after(self.scan_sequence):
+                self.seeking = False
+                return 0
+            self.scan_bytes += self.ring.weight_at(self.scan_sequence)
+            self.scan_sequence += 1
+            self.get_sequence = self.ack_sequence = self.scan_sequence
+        return 0
+
+    cdef bint is_behind_after(self, uint64_t sequence) noexcept:
+        cdef Record* record = self.ring.record(sequence)
+        cdef uint64_t number = (<Block>self.ring.slot(sequence).block).file_number
+        if number != self.after_file_number:
+            return number > self.after_file_number
+        if record.offset != self.after_offset:
+            return record.offset > self.after_offset
+        # A BEGIN is acked before its rows. Entries of a compressed transaction share
+        # its offset, so that the ack does not tell how many of them came.
+        return record.kind == KIND_BEGIN or record.ordinal > 0
+
+    cdef int scan_filtered(self) except -1:
+        cdef uint64_t mask = self.ring.size - 1
+        cdef Record* record
+        while self.scan_sequence < self.ring.put_sequence:
+            record = self.ring.record(self.scan_sequence)
+            if record.subject >= <uint64_t>len(self.mask):
+                self.grow_mask()
+            self.verdicts[self.scan_sequence & mask] = 0
+            if self.judge(record):
+                self.pass_entry(self.scan_sequence)
+            self.scan_sequence += 1
+        return 0
+
+    cdef bint judge(self, const Record* record) except -1:
+        """Tell whether the entry at the scan sequence passes."""
+        cdef bint passes
+        if record.kind == KIND_BEGIN:
+            if self.begin_open:
+                self.drop_begin()
+            self.begun = self.begin_open = True
+            self.rows_passed = False
+            self.begin_sequence, self.begin_time = self.scan_sequence, record.time
+            return False
+        if record.kind == KIND_END:
+            passes = self.rows_passed or empty_passes(
+                &self.empties, self.begin_time if self.begin_open else record.time
+            )
+            if passes:
+                self.release_begin()
+            elif self.begin_open:
+                self.drop_begin()
+            self.begun = self.rows_passed = False
+            return passes
+        if record.kind == KIND_HEARTBEAT:
+            return True
+        if not <uint8_t>self.mask[record.subject]:
+            return False
+        self.release_begin()
+        # A DDL outside of BEGIN and END is complete in itself.
+        if self.begun or not is_ddl(record):
+            self.rows_passed = True
+        return True
+
+    cdef int pass_entry(self, uint64_t sequence) except -1:
+        self.verdicts[sequence & (self.ring.size - 1)] = 1
+        if sequence >= self.get_sequence:
+            self.available += 1
+            self.available_bytes += self.ring.weight_at(sequence)
+        return 0
+
+    cdef int release_begin(self) except -1:
+        """Let the undecided BEGIN pass, before the entry at the scan sequence."""
+        if not self.begin_open:
+            return 0
+        self.begin_open = False
+        if not self.begin_carried:
+            self.pass_entry(self.begin_sequence)
+            return 0
+        self.begin_carried = False
+        self.carried_before = self.scan_sequence
+        if self.scan_sequence >= self.get_sequence:
+            self.available += 1
+            self.available_bytes += self.carried_weight()
+        return 0
+
+    cdef int drop_begin(self) except -1:
+        """Reject the undecided BEGIN."""
+        self.begin_open = False
+        if self.begin_carried:
+            self.begin_carried = False
+            self.carried_block = None
+        return 0
+
+    cdef uint64_t carried_weight(self) noexcept:
+        return self.ring.weight(<PyObject*>self.carried_block, self.carried_index)
+
+    # -- sequences ----------------------------------------------------------------
+
+    cdef uint64_t bound(self) noexcept:
+        """Return the sequence before which everything is decided."""
+        if self.begin_open and not self.begin_carried:
+            return max(self.begin_sequence, self.get_sequence)
+        return self.scan_sequence
+
+    cdef inline bint passes(self, uint64_t sequence) noexcept:
+        return (
+            self.verdicts == NULL
+            or self.verdicts[sequence & (self.ring.size - 1)] != 0
+        )
+
+    cpdef skip(self, bint make_room):
+        """Count rejected entries as acked, when no batch is open.
+
+        To make room, an undecided BEGIN is taken out of the ring as well.
+        """
+        if self.get_sequence != self.ack_sequence:
+            return
+        self.get_sequence = self.skip_rejected(self.get_sequence)
+        if (
+            make_room
+            and self.begin_open
+            and not self.begin_carried
+            and self.get_sequence == self.begin_sequence
+        ):
+            assert self.carried_block is None, "its entry was acked, else not here"
+            slot = self.ring.slot(self.begin_sequence)
+            self.carried_block, self.carried_index = <Block>slot.block, slot.index
+            self.begin_carried = True
+            self.get_sequence = self.skip_rejected(self.get_sequence)
+        self.ack_sequence = self.get_sequence
+
+    cdef uint64_t skip_rejected(self, uint64_t sequence) noexcept:
+        cdef uint64_t bound = self.bound()
+        while sequence < bound and not self.passes(sequence):
+            sequence += 1
+        return sequence
+
+    def oldest_put_ms(self):
+        """Return when the first available entry was put; there must be one."""
+        assert self.available > 0
+        return self.ring.slot(self.skip_rejected(self.get_sequence)).put_ms
+
+    def first_position(self):
+        """Return the position of the last acked entry, else of the first one here.
+
+        None when there is neither.
+        """
+        if self.acked is not None:
+            return self.acked
+        if self.carried_block is not None:
+            return self.carried_block.position(self.carried_index)
+        if self.ack_sequence < self.ring.put_sequence:
+            return self.ring.position(self.ack_sequence)
+        return None
+
+    cpdef Taken take(
+        self, uint64_t count_max, uint64_t bytes_max, uint64_t size_max,
+        bint isolate_ddl,
+    ):
+        """Take available entries; None when there are none.
+
+        At least one; else no more than `count_max`, none after the one with which
+        their weight exceeds `bytes_max`, none with which their bytes exceed
+        `size_max`. A carried BEGIN comes together with the entry behind it.
+        """
+        cdef Ring ring = self.ring
+        cdef uint64_t bound = self.bound()
+        cdef uint64_t sequence = self.skip_rejected(self.get_sequence)
+        cdef uint64_t weight = 0
+        cdef Taken taken = Taken.__new__(Taken)
+        cdef Record* record
+        taken.runs = Runs()
+        taken.first_sequence = sequence
+        while sequence < bound:
+            record = ring.record(sequence)
+            if taken.count and (
+                taken.count >= count_max
+                or weight > bytes_max
+                or taken.size + entry_bytes(ring, sequence) > size_max
+                or (isolate_ddl and is_ddl(record))
+            ):
+                break
+            weight += self.take_one(taken, sequence)
+            sequence = self.skip_rejected(sequence + 1)
+            if isolate_ddl and is_ddl(record):
+                break
+        if taken.count == 0:
+            return None
+        self.available -= taken.count
+        self.available_bytes -= weight
+        self.get_sequence = sequence
+        taken.last_sequence = sequence - 1
+        self.check()
+        return taken
+
+    cdef uint64_t take_one(self, Taken taken, uint64_t sequence) except? 0:
+        """Add an entry, and the carried BEGIN if it goes before it."""
+        cdef Slot* slot = self.ring.slot(sequence)
+        cdef Record* record = self.ring.record(sequence)
+        cdef uint64_t weight = self.ring.weight_at(sequence)
+        if sequence == self.carried_before:
+            taken.add(<PyObject*>self.carried_block, self.carried_index)
+            weight += self.carried_weight()
+        taken.add(slot.block, slot.index)
+        self.got_rows += record.rows
+        self.got_time = record.time
+        return weight
+
+    cpdef ack(self, sequence):
+        """Move the ack sequence behind this one.
+
+        Raises StoreError when it was not got, or was acked before.
+        """
+        if not self.ack_sequence <= sequence < self.get_sequence:
+            raise StoreError(
+                f"client {self.client_id} acks sequence {sequence}, which is not among "
+                f"the unacked {self.ack_sequence} to {self.get_sequence - 1}; "
+                "roll back and get again"
+            )
+        last = sequence
+        while last > self.ack_sequence and not self.passes(last):
+            last -= 1
+        self.acked = self.ring.position(last)
+        if self.carried_before <= sequence:
+            self.carried_block = None
+            self.carried_before = NEVER
+        self.ack_sequence = sequence + 1
+        self.check()
+
+    cpdef rollback(self):
+        """Put the get sequence back to the ack sequence."""
+        cdef uint64_t sequence
+        for sequence in range(self.ack_sequence, self.get_sequence):
+            if self.passes(sequence):
+                self.available += 1
+                self.available_bytes += self.ring.weight_at(sequence)
+            if sequence == self.carried_before:
+                self.available += 1
+                self.available_bytes += self.carried_weight()
+        self.get_sequence = self.ack_sequence
+        self.check()
+
+    cpdef check(self):
+        """Assert what always holds between two calls."""
+        assert self.ring.free_sequence <= self.ack_sequence <= self.get_sequence
+        assert self.get_sequence <= self.scan_sequence <= self.ring.put_sequence
+        assert self.available <= self.ring.put_sequence - self.get_sequence + 1
+        assert self.verdicts != NULL or (
+            self.available == self.scan_sequence - self.get_sequence
+        )
+
+
+cdef inline uint64_t entry_bytes(Ring ring, uint64_t sequence) noexcept:
+    cdef Slot* slot = ring.slot(sequence)
+    cdef Block block = <Block>slot.block
+    return block.records[slot.index].end - block.begin_of(slot.index)
+
+
+def mask_of(accepts, subjects, first):
+    """Return a byte per subject from `first` on: 1 where the filter accepts it."""
+    return bytes([
+        1 if accepts(subjects.names_of(ordinal)) else 0
+        for ordinal in range(first, len(subjects))
+    ])
+
+
+def _everything(names):
+    return True

@@ -1,0 +1,431 @@
+"""The in-memory event store: one ring, a cursor per client, and all waiting.
+
+Threads meet here and nowhere below. One lock guards the ring and the cursors; nobody
+waits while holding it, and it is held for a walk over one chunk or one batch:
+
+- the pump puts. It waits for room in `put`, on a `WakeUp` beside its stop; whoever
+  frees entries wakes it, but only once its entries fit.
+- a connection's thread gets. It waits on a `WakeUp` of its own beside its client's
+  socket; the pump wakes it only when that changes its answer: the first entry came
+  (its linger begins), a full batch is there, the pump has nothing more at hand, or
+  the ring is full.
+- two connections of one client share its cursor; each entry goes to one of them.
+- a client's socket may close between the last look at it and the hand-over: its
+  batch is then open like one whose reply got lost, until a rollback.
+
+What entries are and which pass a filter is in `ring` and `cursor`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from canal_server.config.schema import BatchMode
+from canal_server.errors import StoreError
+from canal_server.lifecycle import Deadline
+from canal_server.model.batch import Batch
+from canal_server.model.positions import EntryPosition
+from canal_server.store.counts import CursorCounts, StoreCounts
+from canal_server.store.cursor import Cursor, Taken, mask_of
+from canal_server.store.parts import count_of, parts_of
+from canal_server.store.ring import Ring, bytes_in_use
+from canal_server.store.wakeup import PEER_CLOSED, READABLE, WakeUp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canal_server.config.schema import StoreConfig
+    from canal_server.core.blocks import BlockPool
+    from canal_server.core.subjects import Subjects
+    from canal_server.lifecycle import Stop
+    from canal_server.ports import Accepts, Span
+    from canal_server.store.ring import Place
+
+# A frame carries a 32-bit signed length; the rest is for the packet around a batch.
+FRAME_BYTES_MAX = 2**31 - 1 - 4096
+UNLIMITED = 2**64 - 1
+# Blocks come back when the last view of a sent batch is dropped, which no call to
+# the store tells of; a put that waits for them looks again after this time.
+BLOCKS_RECHECK_S = 0.02
+
+
+class Getter(WakeUp):
+    """One get that may wait."""
+
+    def __init__(
+        self, cursor: Cursor, limits: tuple[int, int], peer_fd: int | None
+    ) -> None:
+        super().__init__(peer_fd, PEER_CLOSED)
+        self.cursor = cursor
+        self.count_max, self.bytes_max = limits
+        self.lingers = False  # entries are there and it knows until when to wait
+
+
+class MemoryEventStore:
+    """The entries of one instance, in memory; implements `ports.EventStore`."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        subjects: Subjects,
+        pool: BlockPool,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> None:
+        self._config = config
+        self._subjects = subjects
+        self._pool = pool
+        self._frame_bytes_max = frame_bytes_max
+        self._lock = threading.Lock()
+        self._ring = Ring(config.buffer_size, config.raw_entry, frame_bytes_max)
+        self._cursors: dict[int, Cursor] = {}
+        self._getters: set[Getter] = set()  # that wait
+        self._putter: WakeUp | None = None  # the put that waits for room
+        self._putter_count = 0  # and for how many entries
+        self._idle = False  # the pump had nothing more at hand after its last put
+        self._closed = False
+        self.put_waiting_ns = 0
+
+    # -- the pump -----------------------------------------------------------------
+
+    def put(self, spans: Sequence[Span], stop: Stop) -> bool:
+        """Append entries; waits for room until `stop`, false when stopped first.
+
+        A sequence longer than the ring is taken in parts. Raises EntryTooLarge.
+        """
+        count = count_of(spans)
+        if count <= self._ring.size:
+            return self._put_part(spans, count, stop)
+        return all(
+            self._put_part(part, count_of(part), stop)
+            for part in parts_of(spans, max(1, self._ring.size // 2))
+        )
+
+    def wake_getters(self) -> None:
+        """Say that the pump has nothing more at hand now: waiting gets may answer."""
+        with self._lock:
+            self._idle = True
+            self._wake_answerable()
+
+    def _put_part(self, spans: Sequence[Span], count: int, stop: Stop) -> bool:
+        with self._lock:
+            if self._closed:
+                return False
+            if self._has_room_made(count):
+                self._append(spans)
+                return True
+        started_ns = time.monotonic_ns()
+        try:
+            return self._put_waiting(spans, count, stop)
+        finally:
+            self.put_waiting_ns += time.monotonic_ns() - started_ns
+
+    def _put_waiting(self, spans: Sequence[Span], count: int, stop: Stop) -> bool:
+        with WakeUp(stop.fileno(), READABLE) as putter:
+            try:
+                while True:
+                    with self._lock:
+                        if self._closed:
+                            return False
+                        if self._has_room_made(count):
+                            self._append(spans)
+                            return True
+                        self._putter, self._putter_count = putter, count
+                        # Nothing more comes before somebody acks: waiting gets
+                        # answer with what there is.
+                        self._wake_answerable()
+                        blocked = self._blocks_exceed()
+                    if putter.sleep(BLOCKS_RECHECK_S if blocked else None):
+                        return False
+            finally:
+                with self._lock:
+                    self._putter = None
+
+    def _append(self, spans: Sequence[Span]) -> None:
+        assert self._lock.locked()
+        self._idle = False
+        self._putter = None
+        try:
+            self._ring.append(spans, _now_ms())
+        finally:
+            self._wake_answerable()
+
+    def _has_room_made(self, count: int) -> bool:
+        """Tell whether entries fit, if need be without what filters reject."""
+        assert self._lock.locked()
+        if self._has_room(count):
+            return True
+        for cursor in self._cursors.values():
+            cursor.scan()
+            cursor.skip(make_room=True)
+        self._free_acked()
+        return self._has_room(count)
+
+    def _has_room(self, count: int) -> bool:
+        ring = self._ring
+        if ring.held == 0:
+            return True
+        if ring.held + count > ring.size or self._blocks_exceed():
+            return False
+        return (
+            self._config.batch_mode == BatchMode.ITEMSIZE
+            or ring.held_bytes < ring.size * self._config.memunit
+        )
+
+    def _blocks_exceed(self) -> bool:
+        return bytes_in_use(self._pool) > self._config.block_bytes_max
+
+    # -- cursors ------------------------------------------------------------------
+
+    def subscribe(
+        self, client_id: int, accepts: Accepts | None, after: EntryPosition | None
+    ) -> None:
+        """Give a client a cursor, or its cursor another filter (None: all entries).
+
+        A new cursor stands at the oldest entry that the ring holds; entries at or
+        before `after` are not given out (but a BEGIN at it is, and so is every
+        entry of a compressed transaction at it). A cursor that is there stays where
+        it is, whatever `after` says.
+        """
+        place = None if after is None or not after.journal_name else after.order()
+        # Outside of the lock: a filter may take long over thousands of tables.
+        mask = b"" if accepts is None else mask_of(accepts, self._subjects, 0)
+        with self._lock:
+            found = self._cursors.get(client_id)
+            if found is not None:
+                found.replace_filter(accepts, mask)
+                self._wake_answerable()
+            else:
+                self._cursors[client_id] = Cursor(
+                    self._ring, self._subjects, client_id, accepts, mask, place
+                )
+
+    def unsubscribe(self, client_id: int) -> None:
+        """Forget a client's cursor; what only it held is freed."""
+        with self._lock:
+            self._cursors.pop(client_id, None)
+            for getter in self._getters:
+                if getter.cursor.client_id == client_id:
+                    getter.wake()
+            self._free_and_wake_putter()
+
+    def ack(self, client_id: int, last_sequence: int) -> None:
+        """Free a client's entries up to and including this sequence."""
+        with self._lock:
+            cursor = self._cursor(client_id)
+            cursor.ack(last_sequence)
+            cursor.skip(make_room=False)
+            self._free_and_wake_putter()
+
+    def rollback(self, client_id: int) -> None:
+        """Put a client's get sequence back to its ack sequence."""
+        with self._lock:
+            self._cursor(client_id).rollback()
+            self._wake_answerable()
+
+    def first_position(self, client_id: int) -> EntryPosition | None:
+        """Return the client's last acked entry's position, or its first unacked one.
+
+        None when the ring is empty and nothing was acked.
+        """
+        with self._lock:
+            cursor = self._cursor(client_id)
+            cursor.scan()
+            place = cursor.first_position()
+        return None if place is None else _position(place)
+
+    def close(self) -> None:
+        """Drop the content and end every waiting get and put."""
+        with self._lock:
+            self._closed = True
+            self._cursors.clear()
+            self._ring.free_before(self._ring.put_sequence)
+            for getter in self._getters:
+                getter.wake()
+            if self._putter is not None:
+                self._putter.wake()
+
+    def _cursor(self, client_id: int) -> Cursor:
+        assert self._lock.locked()
+        try:
+            return self._cursors[client_id]
+        except KeyError:
+            raise StoreError(
+                f"client {client_id} has no cursor; subscribe first"
+            ) from None
+
+    def _free_acked(self) -> None:
+        """Free what every cursor has acked; without cursors everything stays."""
+        assert self._lock.locked()
+        if self._cursors:
+            self._ring.free_before(min(c.ack_sequence for c in self._cursors.values()))
+
+    def _free_and_wake_putter(self) -> None:
+        self._free_acked()
+        if self._putter is not None and self._has_room_made(self._putter_count):
+            self._putter.wake()
+
+    # -- getting ------------------------------------------------------------------
+
+    def get(
+        self,
+        client_id: int,
+        batch_size: int,
+        timeout_s: float | None,
+        peer_fd: int | None = None,
+    ) -> Batch | None:
+        """Take the next entries, None when there are none in time.
+
+        `timeout_s`: 0 does not wait, None waits without limit. Ends early with None
+        when the peer of the socket `peer_fd` closes; then no entry is taken.
+        Raises StoreError for a client without a cursor.
+        """
+        if batch_size < 1:
+            raise StoreError(
+                f"client {client_id} asks for {batch_size} entries; ask for at least 1"
+            )
+        deadline = Deadline(timeout_s)
+        with self._lock:
+            if self._closed:
+                return None
+            cursor = self._cursor(client_id)
+        with Getter(cursor, self._limits(batch_size), peer_fd) as getter:
+            taken = self._get_waiting(getter, deadline)
+        return None if taken is None else _batch(taken)
+
+    def _get_waiting(self, getter: Getter, deadline: Deadline) -> Taken | None:
+        try:
+            while True:
+                with self._lock:
+                    wait_s = self._wait_s(getter, deadline)
+                    if wait_s == 0:
+                        # The last look at the peer, just before entries are taken.
+                        return None if getter.sleep(0) else self._take(getter)
+                    self._getters.add(getter)
+                if getter.sleep(wait_s):
+                    return None
+        finally:
+            # Before its descriptor is closed: nobody wakes it from here on.
+            with self._lock:
+                self._getters.discard(getter)
+
+    def _wait_s(self, getter: Getter, deadline: Deadline) -> float | None:
+        """Return how long the get may still wait, 0: answer now, None: no limit."""
+        if self._closed:
+            return 0
+        cursor = getter.cursor
+        if self._cursor(cursor.client_id) is not cursor:
+            raise StoreError(
+                f"client {cursor.client_id} was unsubscribed during its get; get again"
+            )
+        cursor.scan()
+        cursor.skip(make_room=False)
+        self._free_and_wake_putter()
+        remaining_s = deadline.remaining_s()
+        if remaining_s == 0 or self._is_answerable(getter):
+            return 0
+        getter.lingers = cursor.available > 0 and self._config.linger_ms > 0
+        if not getter.lingers:
+            return remaining_s
+        lingered_ms = (_now_ms() - cursor.oldest_put_ms()) & 0xFFFFFFFF
+        linger_s = max(0, self._config.linger_ms - lingered_ms) / 1000
+        return linger_s if remaining_s is None else min(linger_s, remaining_s)
+
+    def _is_answerable(self, getter: Getter) -> bool:
+        """Tell whether more waiting would not better the answer, or not soon."""
+        cursor = getter.cursor
+        if not cursor.available:
+            return False
+        if self._putter is not None or (self._idle and self._config.linger_ms):
+            return True
+        if self._config.batch_mode == BatchMode.ITEMSIZE:
+            return cursor.available >= getter.count_max
+        return cursor.available_bytes >= getter.bytes_max
+
+    def _wake_answerable(self) -> None:
+        """Wake the gets whose answer changed: now answerable, or with entries at all.
+
+        The latter once, so that the get begins to linger.
+        """
+        assert self._lock.locked()
+        for getter in self._getters:
+            getter.cursor.scan()
+            if self._is_answerable(getter) or (
+                self._config.linger_ms
+                and getter.cursor.available
+                and not getter.lingers
+            ):
+                getter.wake()
+
+    def _take(self, getter: Getter) -> Taken | None:
+        assert self._lock.locked()
+        if self._closed:
+            return None
+        return getter.cursor.take(
+            getter.count_max,
+            getter.bytes_max,
+            self._frame_bytes_max,
+            self._config.ddl_isolation,
+        )
+
+    def _limits(self, batch_size: int) -> tuple[int, int]:
+        """Return the entries and the bytes that a batch of this size may have."""
+        if self._config.batch_mode == BatchMode.ITEMSIZE:
+            return batch_size, UNLIMITED
+        return UNLIMITED, min(batch_size * self._config.memunit, UNLIMITED)
+
+    # -- metrics ------------------------------------------------------------------
+
+    def counts(self) -> StoreCounts:
+        """Return a moment's numbers."""
+        with self._lock:
+            ring = self._ring
+            cursors = sorted(self._cursors.values(), key=lambda c: c.client_id)
+            behind = min(cursors, key=lambda c: c.get_sequence, default=None)
+            got = behind.get_sequence if behind else ring.free_sequence
+            return StoreCounts(
+                put_sequence=ring.put_sequence - 1,
+                get_sequence=got - 1,
+                ack_sequence=ring.free_sequence - 1,
+                put_bytes=ring.put_bytes,
+                ack_bytes=ring.free_bytes,
+                put_rows=ring.put_rows,
+                get_rows=behind.got_rows if behind else 0,
+                ack_rows=ring.free_rows,
+                put_time_ms=ring.put_time * 1000,
+                get_time_ms=behind.got_time * 1000 if behind else 0,
+                ack_time_ms=ring.free_time * 1000,
+                put_waiting_ns=self.put_waiting_ns,
+                block_bytes=bytes_in_use(self._pool),
+                cursors=tuple(
+                    CursorCounts(
+                        c.client_id, c.get_sequence - 1, c.ack_sequence - 1, c.got_rows
+                    )
+                    for c in cursors
+                ),
+            )
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000 & 0xFFFFFFFF
+
+
+def _position(place: Place) -> EntryPosition:
+    file, offset, timestamp_ms, server_id, gtid = place
+    return EntryPosition(file, offset, timestamp_ms, server_id, gtid or None)
+
+
+def _batch(taken: Taken) -> Batch:
+    start, end, ack = taken.positions()
+    return Batch(
+        first_sequence=taken.first_sequence,
+        last_sequence=taken.last_sequence,
+        slices=taken.slices(),
+        count=taken.count,
+        size=taken.size,
+        start=_position(start),
+        end=_position(end),
+        ack=None if ack is None else _position(ack),
+    )

@@ -1,0 +1,33 @@
+"""Cutting long lists of spans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from canal_server.ports import Span
+
+
+def count_of(spans: Sequence[Span]) -> int:
+    """Return how many entries the spans have."""
+    return sum(stop - first for _, first, stop in spans)
+
+
+def parts_of(spans: Sequence[Span], count_max: int) -> Iterator[list[Span]]:
+    """Cut spans into parts of `count_max` entries; the last one may be shorter."""
+    part: list[Span] = []
+    room = count_max
+    for block, begin, stop in spans:
+        first = begin
+        while first < stop:
+            cut = min(stop, first + room)
+            part.append((block, first, cut))
+            room -= cut - first
+            first = cut
+            if room == 0:
+                yield part
+                part, room = [], count_max
+    if part:
+        yield part

@@ -1,0 +1,115 @@
+# cython: language_level=3
+"""The slots of the event store: entries by sequence, none copied.
+
+A slot names a record and keeps its block alive. Sequences count entries from 0; the
+slot of one is its lowest bits. Entries are put at one end and freed at the other:
+
+::
+
+    free_sequence <= every cursor's ack <= its get <= put_sequence
+    put_sequence - free_sequence <= size
+
+Leaves out cursors (`cursor`), limits and waiting (`memory`), and any lock: whoever
+calls holds the store's.
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from canal_server.core.blocks cimport Block, BlockPool, Record
+from canal_server.errors import EntryTooLarge
+
+
+cdef class Ring:
+    """Slots for `size` entries, a power of two.
+
+    An entry of more than `entry_bytes_max` bytes fits in no frame and is refused.
+    """
+
+    def __cinit__(self, uint64_t size, bint raw_entry, uint64_t entry_bytes_max):
+        if size == 0 or size & (size - 1):
+            raise ValueError(f"store of {size} entries: not a power of two")
+        self.slots = <Slot*>calloc(size, sizeof(Slot))
+        if self.slots == NULL:
+            raise MemoryError(f"no memory for {size} slots")
+        self.size = size
+        self.raw_entry = raw_entry
+        self.entry_bytes_max = entry_bytes_max
+
+    def __dealloc__(self):
+        if self.slots != NULL:
+            self.release(self.put_sequence)
+            free(self.slots)
+
+    def append(self, spans, uint32_t now_ms):
+        """Put entries; there must be room. Raises EntryTooLarge, naming the entry.
+
+        What came before an entry that is too large stays put.
+        """
+        cdef Block block
+        cdef uint32_t i, first, stop
+        for block, first, stop in spans:
+            if stop > block.count:
+                raise IndexError(f"record {stop} of {block!r}")
+            assert self.put_sequence + stop - first <= self.free_sequence + self.size
+            for i in range(first, stop):
+                self.append_one(block, i, now_ms)
+
+    cdef int append_one(self, Block block, uint32_t i, uint32_t now_ms) except -1:
+        cdef Record* record = &block.records[i]
+        cdef uint64_t size = record.end - block.begin_of(i)
+        cdef Slot* slot = self.slot(self.put_sequence)
+        if size > self.entry_bytes_max:
+            raise EntryTooLarge(
+                f"entry of {size} bytes at {block.file}:{record.offset} is larger "
+                f"than the {self.entry_bytes_max} bytes that a frame can hold; "
+                "filter the table or its large columns out"
+            )
+        Py_INCREF(block)
+        slot.block, slot.index, slot.put_ms = <PyObject*>block, i, now_ms
+        self.put_sequence += 1
+        self.put_bytes += self.weight(<PyObject*>block, i)
+        self.put_rows += record.rows
+        self.put_time = record.time
+        return 0
+
+    def free_before(self, uint64_t sequence):
+        """Free the entries before a sequence; nothing when they are free already."""
+        assert sequence <= self.put_sequence
+        self.release(sequence)
+
+    cdef void release(self, uint64_t stop) noexcept:
+        cdef Slot* slot
+        cdef Record* record
+        while self.free_sequence < stop:
+            slot = self.slot(self.free_sequence)
+            record = self.record(self.free_sequence)
+            self.free_bytes += self.weight(slot.block, slot.index)
+            self.free_rows += record.rows
+            self.free_time = record.time
+            self.free_sequence += 1
+            Py_DECREF(<object>slot.block)
+            slot.block = NULL
+
+    @property
+    def held(self):
+        """Entries in the ring."""
+        return self.put_sequence - self.free_sequence
+
+    @property
+    def held_bytes(self):
+        """Weight of the entries in the ring."""
+        return self.put_bytes - self.free_bytes
+
+    def position(self, uint64_t sequence):
+        """Return the position of an entry in the ring, as `Block.position` does."""
+        assert self.free_sequence <= sequence < self.put_sequence
+        cdef Slot* slot = self.slot(sequence)
+        return (<Block>slot.block).position(slot.index)
+
+
+def bytes_in_use(BlockPool pool):
+    """Return the bytes of all blocks that hold records: not the spare ones."""
+    return pool.held - len(pool.spare) * pool.block_size

@@ -1,0 +1,76 @@
+"""Event stores for tests, and waiting for what another thread does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fix_blocks import Entries
+
+from canal_server.config.schema import BatchMode, StoreConfig
+from canal_server.core.subjects import Subjects
+from canal_server.lifecycle import Stop
+from canal_server.store.memory import MemoryEventStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE_S = 60  # for what should happen at once, on a very slow machine
+
+
+class StoreUnderTest:
+    """A store, entries to put into it, and a stop for the pump."""
+
+    def __init__(self, **changes) -> None:
+        config = replace(
+            StoreConfig(buffer_size=64, batch_mode=BatchMode.ITEMSIZE), **changes
+        )
+        self.subjects = Subjects()
+        self.entries = Entries()
+        self.stop = Stop()
+        self.store = MemoryEventStore(config, self.subjects, self.entries.pool)
+
+    def put(self) -> bool:
+        """Put what was added to `entries`."""
+        return self.store.put(self.entries.take(), self.stop)
+
+    def try_put(self) -> bool:
+        """Put what was added, but do not wait for room; false when there is none."""
+        stop = Stop()
+        stop.request()
+        return self.store.put(self.entries.take(), stop)
+
+    def wanting(self, *tables: str):
+        """Return a filter for these tables, and the subjects' numbers."""
+        wanted = {self.subject(table) for table in tables}
+        ordinals = {self.subjects.names_of(number) for number in wanted}
+        return lambda names: not names or names in ordinals
+
+    def subject(self, table: str) -> int:
+        """Return the number of a table of schema `s`."""
+        return self.subjects.ordinal_of((("s", table),))
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, however long that takes within reason."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.001)
+
+
+def in_thread(function: Callable[..., object], *args, **kwargs) -> Future:
+    """Run a function in a thread of its own; its result or error is in the future."""
+    future: Future = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001  # raised by whoever waits
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True, name=f"test {function}").start()
+    return future

@@ -1,0 +1,441 @@
+"""Cursors with filters, compared with a plain list that is filtered the simple way."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+from fix_blocks import ALTER, BEGIN, END, OTHER, QUERY, ROWS, numbers_of
+from fix_store import StoreUnderTest
+
+from canal_server.config.schema import BatchMode
+
+CLIENT = 1001
+
+
+@pytest.fixture
+def t():
+    """Give a store of 16 slots."""
+    return StoreUnderTest(buffer_size=16)
+
+
+def got(t, count: int = 99, client: int = CLIENT) -> list[int]:
+    """Get without waiting and ack at once; returns the numbers of the entries."""
+    batch = t.store.get(client, count, 0)
+    if batch is None:
+        return []
+    t.store.ack(client, batch.last_sequence)
+    return numbers_of(batch.slices)
+
+
+def test_only_wanted_tables_come(t):
+    """A filter takes rows of its tables, with their BEGIN and END."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    t.entries.add(BEGIN)
+    t.entries.add(ROWS, subject=t.subject("b"))
+    t.entries.add(ROWS, subject=t.subject("a"))
+    t.entries.add(END)
+    t.put()
+    assert got(t) == [0, 2, 3]
+
+
+def test_entries_without_a_table_pass(t):
+    """Subject 0 passes every filter."""
+    t.store.subscribe(CLIENT, t.wanting(), None)
+    t.entries.add(OTHER, event_type=QUERY)
+    t.put()
+    assert got(t) == [0]
+
+
+def test_the_filter_is_asked_once_per_table(t):
+    """New tables are asked about when they appear, others never again."""
+    asked = []
+
+    def accepts(names) -> bool:
+        asked.append(names)
+        return True
+
+    first, second = t.subject("a"), t.subject("b")
+    t.store.subscribe(CLIENT, accepts, None)
+    t.entries.transaction(rows=3, subject=first)
+    t.entries.transaction(rows=3, subject=second)
+    t.put()
+    assert len(got(t)) == 10
+    third = t.subject("c")
+    t.entries.transaction(rows=3, subject=third)
+    t.put()
+    assert len(got(t)) == 5
+    assert asked == [(), (("s", "a"),), (("s", "b"),), (("s", "c"),)]
+
+
+def test_empty_transactions_are_thinned_per_cursor(t):
+    """Of transactions without wanted rows one in more than five seconds passes."""
+    t.store.subscribe(CLIENT, t.wanting(), None)
+    subject = t.subject("b")
+    passed = []
+    for step in (0, 1, 5, 6, 7):
+        t.entries.time = 1_000_000 + step
+        t.entries.transaction(rows=1, subject=subject)
+        t.put()
+        passed.append(len(got(t)))
+    assert passed == [2, 0, 0, 2, 0]
+
+
+def test_begin_waits_for_a_wanted_row(t):
+    """A BEGIN is not given out before its transaction is known to matter."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    t.entries.add(BEGIN)
+    t.entries.add(ROWS, subject=t.subject("b"))
+    t.put()
+    assert got(t) == []
+    t.entries.add(ROWS, subject=t.subject("a"))
+    t.put()
+    assert got(t) == [0, 2]
+    t.entries.add(END)
+    t.put()
+    assert got(t) == [3]
+
+
+def test_the_end_of_delivered_rows_always_comes(t):
+    """The END comes also in the very second in which an empty one passed."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    t.entries.transaction(rows=0)
+    t.put()
+    assert got(t) == [0, 1]
+    t.entries.transaction(rows=1, subject=t.subject("a"))
+    t.put()
+    assert got(t, 1) == [2]
+    assert got(t) == [3, 4]
+
+
+def test_a_transaction_without_begin(t):
+    """MariaDB's transactions have no BEGIN: their rows and END come all the same."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    t.entries.transaction(rows=0)
+    t.entries.transaction(rows=1, begin=False, subject=t.subject("a"))
+    t.entries.transaction(rows=1, begin=False, subject=t.subject("b"))
+    t.put()
+    assert got(t) == [0, 1, 2, 3]
+
+
+def test_a_ddl_stands_for_itself(t):
+    """A DDL passes by its tables and does not make the next empty END pass."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    t.entries.transaction(rows=0)
+    t.entries.add(OTHER, event_type=ALTER, subject=t.subject("a"))
+    t.entries.add(END)
+    t.entries.add(OTHER, event_type=ALTER, subject=t.subject("b"))
+    t.put()
+    assert got(t) == [0, 1, 2]
+
+
+def test_rejected_entries_do_not_hold_the_ring(t):
+    """A client that wants little lets the ring go on without asking."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    t.entries.transaction(rows=0)
+    t.put()
+    got(t)
+    for _ in range(20):
+        t.entries.transaction(rows=8, subject=t.subject("b"))
+        assert t.try_put()
+    assert got(t) == []
+
+
+def test_a_huge_unwanted_transaction_passes_through(t):
+    """Neither rows nor the BEGIN of it hold the ring, though its END is far away."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    t.entries.add(BEGIN)
+    for _ in range(10):
+        for _ in range(16):
+            t.entries.add(ROWS, subject=t.subject("b"))
+        assert t.put()
+    assert got(t) == []
+
+
+def test_a_begin_that_left_the_ring_comes_with_its_first_row(t):
+    """The BEGIN of a transaction longer than the ring precedes its first wanted row."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    t.entries.add(BEGIN)
+    for _ in range(40):
+        t.entries.add(ROWS, subject=t.subject("b"))
+    wanted = t.entries.add(ROWS, subject=t.subject("a"))
+    end = t.entries.add(END)
+    assert t.put()
+
+    batch = t.store.get(CLIENT, 1, 0)
+    assert numbers_of(batch.slices) == [0, wanted]
+    assert batch.start.position == 0
+    assert (batch.count, batch.ack) == (2, batch.start)
+    t.store.rollback(CLIENT)
+    assert got(t) == [0, wanted, end]
+
+
+def test_a_rollback_repeats_the_same_choice(t):
+    """Entries that passed pass again, though an empty transaction just did."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    for _ in range(2):
+        t.entries.transaction(rows=1, subject=t.subject("b"))
+    t.entries.transaction(rows=1, subject=t.subject("a"))
+    t.put()
+    first = numbers_of(t.store.get(CLIENT, 99, 0).slices)
+    t.store.rollback(CLIENT)
+    assert first == [0, 2, 6, 7, 8]
+    assert got(t) == first
+
+
+def test_an_open_batch_keeps_rejected_entries_behind_it(t):
+    """While a batch is unacked nothing behind it counts as acked."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    t.entries.transaction(rows=1, subject=t.subject("a"))
+    t.put()
+    batch = t.store.get(CLIENT, 9, 0)
+    for _ in range(13):
+        t.entries.add(ROWS, subject=t.subject("b"))
+    assert t.try_put()
+    t.entries.add(ROWS, subject=t.subject("b"))
+    assert not t.try_put()
+    t.store.ack(CLIENT, batch.last_sequence)
+    t.entries.add(ROWS, subject=t.subject("b"))
+    assert t.try_put()
+
+
+def test_another_filter_judges_anew(t):
+    """After a new subscription unacked entries come by the new filter."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    t.entries.add(BEGIN)
+    t.entries.add(ROWS, subject=t.subject("a"))
+    t.entries.add(ROWS, subject=t.subject("b"))
+    t.entries.add(END)
+    t.put()
+    t.store.get(CLIENT, 99, 0)
+    t.store.subscribe(CLIENT, t.wanting("b"), None)
+    t.store.rollback(CLIENT)
+    assert numbers_of(t.store.get(CLIENT, 99, 0).slices) == [0, 2, 3]
+    t.store.subscribe(CLIENT, None, None)
+    t.store.rollback(CLIENT)
+    assert got(t) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("tables", [("a", "b"), None])
+def test_another_filter_keeps_a_begin_that_left_the_ring(t, tables):
+    """A BEGIN that is carried still precedes the first row by the new filter."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    t.entries.add(BEGIN)
+    for _ in range(40):
+        t.entries.add(ROWS, subject=t.subject("b"))
+    assert t.put()
+    t.store.subscribe(CLIENT, t.wanting(*tables) if tables else None, None)
+    t.entries.add(END)
+    assert t.put()
+    numbers = got(t)
+    assert numbers[0] == 0
+    assert numbers[-1] == 41
+    assert numbers[1:-1] == list(range(41 - len(numbers[1:-1]), 41))
+
+
+def test_many_small_runs_make_few_slices():
+    """What a filter leaves apart is joined, and the number of slices is bounded."""
+    t = StoreUnderTest(buffer_size=16384)
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    for _ in range(4000):
+        t.entries.add(ROWS, subject=t.subject("a"))
+        t.entries.add(ROWS, subject=t.subject("b"))
+    t.put()
+    batch = t.store.get(CLIENT, 4000, 0)
+    assert len(batch.slices) == 1
+    assert numbers_of(batch.slices) == list(range(0, 8000, 2))
+
+
+def test_the_last_sequence_covers_rejected_entries(t):
+    """The ack of a batch frees what was rejected behind it, too."""
+    t.store.subscribe(CLIENT, t.wanting("a"), None)
+    t.entries.add(ROWS, subject=t.subject("a"))
+    for _ in range(5):
+        t.entries.add(ROWS, subject=t.subject("b"))
+    t.put()
+    batch = t.store.get(CLIENT, 1, 0)
+    assert (batch.first_sequence, batch.last_sequence) == (0, 5)
+    t.store.ack(CLIENT, 5)
+    assert t.store.counts().ack_sequence == 5
+    assert t.store.first_position(CLIENT).position == 0
+
+
+# -- the model ------------------------------------------------------------------------
+
+
+def wanted_of(entries: list[tuple], tables: set[int] | None) -> list[int]:
+    """Return the numbers of (number, kind, subject, event type, time) that pass."""
+    if tables is None:
+        return [number for number, *_ in entries]
+    wanted: list[int] = []
+    held: tuple | None = None  # the BEGIN without a row so far
+    inside = False  # between BEGIN and END
+    has_rows = True  # an END that comes first is that of rows delivered before
+    last_empty, swallowed = 0, 0
+    for entry in entries:
+        number, kind, subject, event_type, time = entry
+        if kind == BEGIN:
+            held, inside, has_rows = entry, True, False
+        elif kind == END:
+            passes = has_rows
+            if not passes:
+                begin_time = held[4] if held else time
+                swallowed += abs(begin_time - last_empty) <= 5
+                if abs(begin_time - last_empty) > 5 or swallowed > 8192:
+                    last_empty, swallowed, passes = begin_time, 0, True
+            if passes:
+                wanted += [held[0], number] if held else [number]
+            held, inside, has_rows = None, False, False
+        elif subject == 0 or subject in tables:
+            wanted += [held[0], number] if held else [number]
+            held = None
+            has_rows = has_rows or inside or kind == ROWS or event_type == QUERY
+    return wanted
+
+
+class ModelClient:
+    """What one client must see: the wanted entries from its first sequence on."""
+
+    def __init__(self, client_id: int, tables: set[int] | None, first: int) -> None:
+        self.client_id = client_id
+        self.tables = tables
+        self.first = first
+        self.open: deque = deque()  # batches
+        self.got = 0  # of the wanted entries
+        self.acked = 0
+
+    def check(self, log: list[tuple], numbers: list[int]) -> None:
+        """Compare a batch with what comes next for this client."""
+        wanted = wanted_of(log[self.first :], self.tables)
+        assert numbers == wanted[self.got : self.got + len(numbers)]
+
+
+class Scenario:
+    """Random calls on a store, each checked against the model."""
+
+    def __init__(self, rng) -> None:
+        self.rng = rng
+        self.mode = rng.choice(list(BatchMode))
+        self.isolation = rng.random() < 0.3
+        self.t = StoreUnderTest(
+            buffer_size=rng.choice([4, 16, 64]),
+            batch_mode=self.mode,
+            memunit=200,
+            ddl_isolation=self.isolation,
+        )
+        self.log: list[tuple] = []
+        self.clients: list[ModelClient] = []
+        self.inside = False
+
+    def subscribe(self, client_id: int) -> None:
+        """Add a client, with a filter or without."""
+        rng, t = self.rng, self.t
+        tables = rng.choice([None, [], ["a"], ["a", "c"]])
+        accepts = None if tables is None else t.wanting(*tables)
+        wanted = None if tables is None else {t.subject(table) for table in tables}
+        t.store.subscribe(client_id, accepts, None)
+        first = t.store._ring.free_sequence
+        self.clients.append(ModelClient(client_id, wanted, first))
+
+    def put(self) -> None:
+        """Offer some entries; they count only when there was room."""
+        entries, rng, t = self.t.entries, self.rng, self.t
+        added = []
+        inside = self.inside
+        for _ in range(rng.randrange(1, min(12, t.store._ring.size) + 1)):
+            entries.time += rng.choice([0, 0, 0, 1, 4])
+            if inside:
+                kind = rng.choices([ROWS, END, OTHER], [8, 2, 1])[0]
+            else:
+                kind = rng.choices([BEGIN, ROWS, END, OTHER], [8, 1, 1, 1])[0]
+            inside = (inside or kind == BEGIN) and kind != END
+            subject, event_type = 0, 0
+            if kind in (ROWS, OTHER):
+                event_type = 1 if kind == ROWS else rng.choice([QUERY, ALTER])
+                subject = t.subject(rng.choice("abbbbbc"))
+            number = entries.add(
+                kind, subject=subject, event_type=event_type, size=rng.choice([60, 120])
+            )
+            added.append((number, kind, subject, event_type, entries.time))
+        if t.try_put():
+            self.log += added
+            self.inside = inside
+
+    def get(self, client: ModelClient) -> bool:
+        """Get a batch and compare it; false when there was none."""
+        count = self.rng.randrange(1, 20)
+        batch = self.t.store.get(client.client_id, count, 0)
+        if batch is None:
+            return False
+        numbers = numbers_of(batch.slices)
+        client.check(self.log, numbers)
+        assert len(numbers) == batch.count
+        by_number = {entry[0]: entry for entry in self.log}
+        entries = [by_number[number] for number in numbers]
+        if self.mode == BatchMode.ITEMSIZE:
+            # A carried BEGIN comes with its row.
+            carried = entries[0][1] == BEGIN and batch.count == count + 1
+            assert batch.count <= count + carried
+        if self.isolation and any(entry[3] == ALTER for entry in entries):
+            assert len(entries) == 1 or [e[1] for e in entries] == [BEGIN, OTHER]
+        self.check_positions(batch, entries)
+        client.got += len(numbers)
+        client.open.append((batch, client.got))
+        return True
+
+    def check_positions(self, batch, entries: list[tuple]) -> None:
+        """Compare the places of a batch with those of its entries."""
+        resumable = [e for e in entries if e[1] in (BEGIN, END) or e[3] == ALTER]
+        assert batch.start.position == entries[0][0] * 100
+        assert batch.end.position == entries[-1][0] * 100
+        expected = resumable[-1][0] * 100 if resumable else None
+        assert (batch.ack.position if batch.ack else None) == expected
+
+    def ack(self, client: ModelClient) -> None:
+        """Ack the oldest open batch."""
+        if client.open:
+            batch, got = client.open.popleft()
+            self.t.store.ack(client.client_id, batch.last_sequence)
+            client.acked = got
+
+    def rollback(self, client: ModelClient) -> None:
+        """Give all open batches back."""
+        self.t.store.rollback(client.client_id)
+        client.open.clear()
+        client.got = client.acked
+
+    def drain(self) -> None:
+        """Every client gets and acks all there is."""
+        for client in self.clients:
+            self.rollback(client)
+            while self.get(client):
+                self.ack(client)
+            wanted = wanted_of(self.log[client.first :], client.tables)
+            assert client.acked == len(wanted)
+
+
+def test_random_calls_match_the_model(rng):
+    """Whatever the calls: each client gets what it wants, in order, nothing twice."""
+    for _ in range(80):
+        s = Scenario(rng)
+        s.subscribe(1)
+        for step in range(300):
+            client = rng.choice(s.clients)
+            call = rng.choices(
+                [s.put, s.get, s.ack, s.rollback, s.subscribe], [40, 30, 25, 2, 1]
+            )[0]
+            if call == s.put:
+                s.put()
+            elif call == s.subscribe:
+                if len(s.clients) < 4:
+                    s.subscribe(100 + step)
+            else:
+                call(client)
+        s.drain()
+        for _ in range(20):
+            s.put()
+            s.drain()
+        held = s.t.store._ring.held
+        assert held <= len(s.log)
+        s.t.store.close()
+        assert s.t.store._ring.held_bytes == 0

@@ -1,0 +1,49 @@
+# cython: language_level=3
+"""GTID sets of MySQL and MariaDB; see gtid.pyx."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from canal_server.core.maria_gtid cimport MariaGtidSet
+
+cdef enum:
+    SID_BYTES = 16
+    TAG_BYTES_MAX = 32
+
+cdef struct Interval:
+    int64_t start
+    int64_t stop  # one past the last number
+
+cdef struct Group:
+    # The numbers of one server uuid and tag.
+    uint8_t[SID_BYTES] sid
+    uint8_t[TAG_BYTES_MAX] tag
+    uint32_t tag_n
+    Interval* intervals    # ascending, never touching
+    uint32_t count
+    uint32_t capacity
+    size_t number_offset   # in the rendered text: of the last number
+    int number_n           # and its digits; 0: it stands alone, without a first one
+
+cdef class GtidSet:
+    cdef Group* groups      # by uuid, then tag
+    cdef uint32_t count
+    cdef uint32_t capacity
+    cdef uint32_t recent    # the group that grew last
+    cdef const char* text   # valid after `render` until the next change
+    cdef size_t text_n
+    cdef char* memory
+    cdef size_t memory_n
+    cdef bint rendered
+
+    # Adds one number; one below 1 changes nothing. -1 when there is no memory, or
+    # the tag can be none.
+    cdef int add_c(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
+                   int64_t gno) noexcept nogil
+    # Brings `text` and `text_n` up to date; -1 when there is no memory.
+    cdef int render(self) noexcept nogil
+
+    cdef Group* group_of(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
+                         bint create) noexcept nogil
+    cdef int add_range(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
+                       int64_t start, int64_t stop) except -1
+    cdef void drop_group(self, uint32_t i) noexcept nogil

@@ -1,0 +1,1 @@
+"""The columns that tables had at each place in the binlog."""

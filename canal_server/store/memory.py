@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING
 from canal_server.config.schema import BatchMode
 from canal_server.errors import StoreError
 from canal_server.lifecycle import Deadline
-from canal_server.model.batch import Batch
-from canal_server.model.positions import EntryPosition
+from canal_server.store.batches import batch_of, position_of
 from canal_server.store.counts import CursorCounts, StoreCounts
 from canal_server.store.cursor import Cursor, Taken, mask_of
 from canal_server.store.parts import count_of, parts_of
 from canal_server.store.ring import Ring, bytes_in_use
-from canal_server.store.wakeup import PEER_CLOSED, READABLE, WakeUp
+from canal_server.store.waiting import Getter, WaitingRules, now_ms
+from canal_server.store.wakeup import READABLE, WakeUp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,27 +40,15 @@ if TYPE_CHECKING:
     from canal_server.core.blocks import BlockPool
     from canal_server.core.subjects import Subjects
     from canal_server.lifecycle import Stop
+    from canal_server.model.batch import Batch
+    from canal_server.model.positions import EntryPosition
     from canal_server.ports import Accepts, Span
-    from canal_server.store.ring import Place
 
 # A frame carries a 32-bit signed length; the rest is for the packet around a batch.
 FRAME_BYTES_MAX = 2**31 - 1 - 4096
-UNLIMITED = 2**64 - 1
 # Blocks come back when the last view of a sent batch is dropped, which no call to
 # the store tells of; a put that waits for them looks again after this time.
 BLOCKS_RECHECK_S = 0.02
-
-
-class Getter(WakeUp):
-    """One get that may wait."""
-
-    def __init__(
-        self, cursor: Cursor, limits: tuple[int, int], peer_fd: int | None
-    ) -> None:
-        super().__init__(peer_fd, PEER_CLOSED)
-        self.cursor = cursor
-        self.count_max, self.bytes_max = limits
-        self.lingers = False  # entries are there and it knows until when to wait
 
 
 class MemoryEventStore:
@@ -79,12 +67,12 @@ class MemoryEventStore:
         self._pool = pool
         self._frame_bytes_max = frame_bytes_max
         self._lock = threading.Lock()
+        self._rules = WaitingRules(config)
         self._ring = Ring(config.buffer_size, config.raw_entry, frame_bytes_max)
         self._cursors: dict[int, Cursor] = {}
         self._getters: set[Getter] = set()  # that wait
         self._putter: WakeUp | None = None  # the put that waits for room
         self._putter_count = 0  # and for how many entries
-        self._idle = False  # the pump had nothing more at hand after its last put
         self._closed = False
         self.put_waiting_ns = 0
 
@@ -106,8 +94,8 @@ class MemoryEventStore:
     def wake_getters(self) -> None:
         """Say that the pump has nothing more at hand now: waiting gets may answer."""
         with self._lock:
-            self._idle = True
-            self._wake_answerable()
+            self._rules.idle = True
+            self._wake_getters()
 
     def _put_part(self, spans: Sequence[Span], count: int, stop: Stop) -> bool:
         with self._lock:
@@ -133,24 +121,26 @@ class MemoryEventStore:
                             self._append(spans)
                             return True
                         self._putter, self._putter_count = putter, count
+                        self._rules.full = True
                         # Nothing more comes before somebody acks: waiting gets
                         # answer with what there is.
-                        self._wake_answerable()
+                        self._wake_getters()
                         blocked = self._blocks_exceed()
                     if putter.sleep(BLOCKS_RECHECK_S if blocked else None):
                         return False
             finally:
                 with self._lock:
                     self._putter = None
+                    self._rules.full = False
 
     def _append(self, spans: Sequence[Span]) -> None:
         assert self._lock.locked()
-        self._idle = False
+        self._rules.idle = self._rules.full = False
         self._putter = None
         try:
-            self._ring.append(spans, _now_ms())
+            self._ring.append(spans, now_ms())
         finally:
-            self._wake_answerable()
+            self._wake_getters()
 
     def _has_room_made(self, count: int) -> bool:
         """Tell whether entries fit, if need be without what filters reject."""
@@ -196,7 +186,7 @@ class MemoryEventStore:
             found = self._cursors.get(client_id)
             if found is not None:
                 found.replace_filter(accepts, mask)
-                self._wake_answerable()
+                self._wake_getters()
             else:
                 self._cursors[client_id] = Cursor(
                     self._ring, self._subjects, client_id, accepts, mask, place
@@ -223,7 +213,7 @@ class MemoryEventStore:
         """Put a client's get sequence back to its ack sequence."""
         with self._lock:
             self._cursor(client_id).rollback()
-            self._wake_answerable()
+            self._wake_getters()
 
     def first_position(self, client_id: int) -> EntryPosition | None:
         """Return the client's last acked entry's position, or its first unacked one.
@@ -234,7 +224,7 @@ class MemoryEventStore:
             cursor = self._cursor(client_id)
             cursor.scan()
             place = cursor.first_position()
-        return None if place is None else _position(place)
+        return None if place is None else position_of(place)
 
     def close(self) -> None:
         """Drop the content and end every waiting get and put."""
@@ -291,9 +281,9 @@ class MemoryEventStore:
             if self._closed:
                 return None
             cursor = self._cursor(client_id)
-        with Getter(cursor, self._limits(batch_size), peer_fd) as getter:
+        with Getter(cursor, self._rules.limits(batch_size), peer_fd) as getter:
             taken = self._get_waiting(getter, deadline)
-        return None if taken is None else _batch(taken)
+        return None if taken is None else batch_of(taken)
 
     def _get_waiting(self, getter: Getter, deadline: Deadline) -> Taken | None:
         try:
@@ -323,40 +313,13 @@ class MemoryEventStore:
         cursor.scan()
         cursor.skip(make_room=False)
         self._free_and_wake_putter()
-        remaining_s = deadline.remaining_s()
-        if remaining_s == 0 or self._is_answerable(getter):
-            return 0
-        getter.lingers = cursor.available > 0 and self._config.linger_ms > 0
-        if not getter.lingers:
-            return remaining_s
-        lingered_ms = (_now_ms() - cursor.oldest_put_ms()) & 0xFFFFFFFF
-        linger_s = max(0, self._config.linger_ms - lingered_ms) / 1000
-        return linger_s if remaining_s is None else min(linger_s, remaining_s)
+        return self._rules.wait_s(getter, deadline)
 
-    def _is_answerable(self, getter: Getter) -> bool:
-        """Tell whether more waiting would not better the answer, or not soon."""
-        cursor = getter.cursor
-        if not cursor.available:
-            return False
-        if self._putter is not None or (self._idle and self._config.linger_ms):
-            return True
-        if self._config.batch_mode == BatchMode.ITEMSIZE:
-            return cursor.available >= getter.count_max
-        return cursor.available_bytes >= getter.bytes_max
-
-    def _wake_answerable(self) -> None:
-        """Wake the gets whose answer changed: now answerable, or with entries at all.
-
-        The latter once, so that the get begins to linger.
-        """
+    def _wake_getters(self) -> None:
         assert self._lock.locked()
         for getter in self._getters:
             getter.cursor.scan()
-            if self._is_answerable(getter) or (
-                self._config.linger_ms
-                and getter.cursor.available
-                and not getter.lingers
-            ):
+            if self._rules.is_news(getter):
                 getter.wake()
 
     def _take(self, getter: Getter) -> Taken | None:
@@ -369,12 +332,6 @@ class MemoryEventStore:
             self._frame_bytes_max,
             self._config.ddl_isolation,
         )
-
-    def _limits(self, batch_size: int) -> tuple[int, int]:
-        """Return the entries and the bytes that a batch of this size may have."""
-        if self._config.batch_mode == BatchMode.ITEMSIZE:
-            return batch_size, UNLIMITED
-        return UNLIMITED, min(batch_size * self._config.memunit, UNLIMITED)
 
     # -- metrics ------------------------------------------------------------------
 
@@ -406,26 +363,3 @@ class MemoryEventStore:
                     for c in cursors
                 ),
             )
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000 & 0xFFFFFFFF
-
-
-def _position(place: Place) -> EntryPosition:
-    file, offset, timestamp_ms, server_id, gtid = place
-    return EntryPosition(file, offset, timestamp_ms, server_id, gtid or None)
-
-
-def _batch(taken: Taken) -> Batch:
-    start, end, ack = taken.positions()
-    return Batch(
-        first_sequence=taken.first_sequence,
-        last_sequence=taken.last_sequence,
-        slices=taken.slices(),
-        count=taken.count,
-        size=taken.size,
-        start=_position(start),
-        end=_position(end),
-        ack=None if ack is None else _position(ack),
-    )

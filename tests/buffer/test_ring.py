@@ -19,6 +19,7 @@ class Delivered:
         self.accepts = True
 
     def __call__(self, spans) -> bool:
+        """Note one call; answers as `accepts` says."""
         if self.accepts:
             self.calls.append(numbers_in(spans))
             self.span_counts.append(len(spans))

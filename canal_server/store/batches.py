@@ -1,0 +1,33 @@
+"""From what a cursor took to the batch that its client gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canal_server.model.batch import Batch
+from canal_server.model.positions import EntryPosition
+
+if TYPE_CHECKING:
+    from canal_server.store.cursor import Taken
+    from canal_server.store.ring import Place
+
+
+def position_of(place: Place) -> EntryPosition:
+    """Return the position of an entry from what its block tells."""
+    file, offset, timestamp_ms, server_id, gtid = place
+    return EntryPosition(file, offset, timestamp_ms, server_id, gtid or None)
+
+
+def batch_of(taken: Taken) -> Batch:
+    """Return the batch; its slices keep the entries' memory."""
+    start, end, ack = taken.positions()
+    return Batch(
+        first_sequence=taken.first_sequence,
+        last_sequence=taken.last_sequence,
+        slices=taken.slices(),
+        count=taken.count,
+        size=taken.size,
+        start=position_of(start),
+        end=position_of(end),
+        ack=None if ack is None else position_of(ack),
+    )

@@ -1,0 +1,86 @@
+"""When a get answers: the rules, without the threads that wait.
+
+A get takes what is there as soon as more waiting would not better its answer: a full
+batch is there, the pump has nothing more at hand, nothing more fits in the ring, the
+first entry has lingered long enough, or its time is up. With a linger of 0 it waits
+as the original did: for a full batch, a full ring or the end of its time.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from canal_server.config.schema import BatchMode
+from canal_server.store.wakeup import PEER_CLOSED, WakeUp
+
+if TYPE_CHECKING:
+    from canal_server.config.schema import StoreConfig
+    from canal_server.lifecycle import Deadline
+    from canal_server.store.cursor import Cursor
+
+UNLIMITED = 2**64 - 1
+
+
+def now_ms() -> int:
+    """Return a clock's time in 32 bits; only differences mean something."""
+    return time.monotonic_ns() // 1_000_000 & 0xFFFFFFFF
+
+
+class Getter(WakeUp):
+    """One get that may wait, and how much it wants at most."""
+
+    def __init__(
+        self, cursor: Cursor, limits: tuple[int, int], peer_fd: int | None
+    ) -> None:
+        super().__init__(peer_fd, PEER_CLOSED)
+        self.cursor = cursor
+        self.count_max, self.bytes_max = limits
+        self.lingers = False  # entries are there and it knows until when to wait
+
+
+class WaitingRules:
+    """Decides how long gets wait. Used under the store's lock."""
+
+    def __init__(self, config: StoreConfig) -> None:
+        self._by_count = config.batch_mode == BatchMode.ITEMSIZE
+        self._memunit = config.memunit
+        self._linger_ms = config.linger_ms
+        self.idle = False  # the pump had nothing more at hand after its last put
+        self.full = False  # a put waits for room
+
+    def limits(self, batch_size: int) -> tuple[int, int]:
+        """Return the entries and the bytes that a batch of this size may have."""
+        if self._by_count:
+            return batch_size, UNLIMITED
+        return UNLIMITED, min(batch_size * self._memunit, UNLIMITED)
+
+    def is_answerable(self, getter: Getter) -> bool:
+        """Tell whether more waiting would not better the answer, or not soon."""
+        cursor = getter.cursor
+        if not cursor.available:
+            return False
+        if self.full or (self.idle and self._linger_ms):
+            return True
+        if self._by_count:
+            return cursor.available >= getter.count_max
+        return cursor.available_bytes >= getter.bytes_max
+
+    def is_news(self, getter: Getter) -> bool:
+        """Tell whether a sleeping get must look: it can answer, or begins to linger."""
+        return self.is_answerable(getter) or (
+            self._linger_ms > 0 and getter.cursor.available > 0 and not getter.lingers
+        )
+
+    def wait_s(self, getter: Getter, deadline: Deadline) -> float | None:
+        """Return how long the get may still wait, 0: answer now, None: no limit."""
+        cursor = getter.cursor
+        remaining_s = deadline.remaining_s()
+        if remaining_s == 0 or self.is_answerable(getter):
+            return 0
+        getter.lingers = self._linger_ms > 0 and cursor.available > 0
+        if not getter.lingers:
+            return remaining_s
+        lingered_ms = (now_ms() - cursor.oldest_put_ms()) & 0xFFFFFFFF
+        linger_s = max(0, self._linger_ms - lingered_ms) / 1000
+        return linger_s if remaining_s is None else min(linger_s, remaining_s)

@@ -1,0 +1,157 @@
+"""`canal-server tail`: print changes as they come, as a client of a server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canal_server.client.canal import CanalClient
+from canal_server.client.format import changes, json_line, text_lines
+from canal_server.errors import CanalError, ConfigError
+from canal_server.model.entry import EntryType
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from canal_server.protocol.entries import Entry
+
+# An id of our own, so that looking on takes nothing away from the real clients.
+TAIL_CLIENT_ID = 9999
+PASSWORD_VARIABLE = "CANAL_PASSWORD"  # noqa: S105  # its name, not its value
+_FETCH_SIZE = 1000
+_FETCH_TIMEOUT_S = 60.0
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the options of this command."""
+    parser = subparsers.add_parser(
+        "tail",
+        help="print changes as they come, as a client of a server",
+        description="Print the changes of a destination: lines for the eye on a "
+        "terminal, else one JSON object a line.",
+    )
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="the server (default: %(default)s)")
+    add("--port", type=int, default=11111, help="its port (default: %(default)s)")
+    add("--destination", default="example", help="name (default: %(default)s)")
+    add("--filter", default="", help="tables, as regular expressions for schema.table; "
+        "default: what the server has configured")  # fmt: skip
+    add("--user", default="", help="name to log in with")
+    add("--password-file", type=Path, metavar="FILE", help="file that holds the "
+        f"password; without it {PASSWORD_VARIABLE} of the environment")  # fmt: skip
+    add("--client-id", type=int, metavar="ID", help="go on where this client is, and "
+        "leave its subscription in place; default: a new subscription of the id "
+        f"{TAIL_CLIENT_ID}, which ends with the command")  # fmt: skip
+    add("--count", type=int, metavar="N", help="end after N changes")
+    add("--no-ack", action="store_true", help="acknowledge nothing: the position of "
+        "the client stays where it is (the server stops when its memory for changes "
+        "is full)")  # fmt: skip
+    add("--transactions", action="store_true", help="print begin and end as well")
+    add("--json", action="store_true", help="JSON lines also on a terminal")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print until the count is reached, Ctrl-C, or the connection ends (status 1)."""
+    client = CanalClient(
+        args.host,
+        args.port,
+        args.destination,
+        TAIL_CLIENT_ID if args.client_id is None else args.client_id,
+        args.user,
+        _password(args.password_file),
+    )
+    try:
+        with _interrupted_by_sigterm():
+            client.connect()
+            with _subscription(client, args):
+                _print_changes(client, args)
+    except KeyboardInterrupt:
+        pass
+    except BrokenPipeError:
+        raise  # nobody reads what we print any more; the caller knows what to do
+    except (OSError, CanalError) as error:
+        where = f"{args.destination} at {args.host}:{args.port}"
+        print(f"canal-server tail: {where}: {error}", file=sys.stderr)
+        return 1
+    finally:
+        client.close()
+    return 0
+
+
+def _print_changes(client: CanalClient, args: argparse.Namespace) -> None:
+    as_json = args.json or not sys.stdout.isatty()
+    colour = not as_json and not os.environ.get("NO_COLOR")
+    left = args.count  # None: without end
+    while left is None or left > 0:
+        message = client.get(_FETCH_SIZE, _FETCH_TIMEOUT_S)
+        if not message:
+            continue
+        whole = True
+        for entry in message.entries:
+            lines = list(_lines(entry, args.transactions, as_json, colour))
+            if left is not None and entry.entry_type == EntryType.ROWDATA:
+                whole = whole and len(lines) <= left
+                del lines[left:]
+                left -= len(lines)
+            sys.stdout.writelines(lines)
+        sys.stdout.flush()
+        # What was printed in part comes again.
+        if whole and not args.no_ack:
+            client.ack(message.id)
+
+
+def _lines(entry: Entry, marks: bool, as_json: bool, colour: bool) -> Iterator[str]:
+    if as_json:
+        for change in changes(entry, marks=marks):
+            yield json_line(change) + "\n"
+    else:
+        for line in text_lines(entry, colour=colour, marks=marks):
+            yield line + "\n"
+
+
+@contextlib.contextmanager
+def _subscription(client: CanalClient, args: argparse.Namespace) -> Iterator[None]:
+    """Subscribe; take it back at the end unless it is that of a client of its own.
+
+    A subscription that nobody serves would hold the server's memory.
+    """
+    client.subscribe(args.filter)
+    try:
+        yield
+    finally:
+        if args.client_id is None:
+            # On a new connection: the old one may be amid an answer, or broken.
+            client.close()
+            with contextlib.suppress(OSError, CanalError):  # the server may be gone
+                client.connect()
+                client.unsubscribe()
+
+
+@contextlib.contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end us as Ctrl-C does, in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread can set it
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _password(file: Path | None) -> str:
+    if file is None:
+        return os.environ.get(PASSWORD_VARIABLE, "")
+    try:
+        return file.read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise ConfigError([f"--password-file {file}: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"--password-file {file}: it is not UTF-8"]) from error

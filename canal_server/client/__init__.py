@@ -1,0 +1,50 @@
+"""A client for Python programs: subscribe to a destination and take its changes.
+
+::
+
+    from canal_server.client import CanalClient
+
+    with CanalClient("127.0.0.1", 11111, "example") as client:
+        client.subscribe()
+        for message in client.messages():
+            for entry in message.entries:
+                if entry.entry_type == EntryType.ROWDATA:
+                    print(entry.header.table_name, entry.row_change())
+
+Works against this server and against the original one. Leaves out clusters: it talks
+to one address, and does not reconnect by itself.
+"""
+
+from __future__ import annotations
+
+from canal_server.client.canal import CanalClient, Message
+from canal_server.errors import ClientError, ProtocolError
+from canal_server.protocol.entries import (
+    Column,
+    Entry,
+    EntryType,
+    EventType,
+    Header,
+    Pair,
+    RowChange,
+    RowData,
+    TransactionBegin,
+    TransactionEnd,
+)
+
+__all__ = [
+    "CanalClient",
+    "ClientError",
+    "Column",
+    "Entry",
+    "EntryType",
+    "EventType",
+    "Header",
+    "Message",
+    "Pair",
+    "ProtocolError",
+    "RowChange",
+    "RowData",
+    "TransactionBegin",
+    "TransactionEnd",
+]

@@ -1,0 +1,73 @@
+"""A client's TCP connection: packets out, packets in, with a deadline."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from canal_server.lifecycle import Deadline
+from canal_server.protocol.framing import (
+    FRAME_BYTES_MAX,
+    LENGTH_BYTES,
+    frame,
+    frame_length,
+)
+from canal_server.protocol.packets import Packet, PacketType, encode_packet
+from canal_server.protocol.protobuf import decode
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Link:
+    """One connection; for one thread.
+
+    All methods raise ConnectionError when the server closed, TimeoutError when it
+    takes too long, other OSError when the network fails. After an error the stream
+    may be torn amid a packet: close the link.
+    """
+
+    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+        self._timeout_s = timeout_s  # to connect, and to get rid of a request
+        self._server = f"{host}:{port}"
+        self._sock = socket.create_connection((host, port), timeout_s)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def send(self, kind: PacketType, content: object) -> None:
+        """Send one packet around a message of `protocol.packets`."""
+        self._sock.settimeout(self._timeout_s)
+        self._sock.sendall(frame(encode_packet(kind, content)))
+
+    def receive(self, timeout_s: float | None, limit: int = FRAME_BYTES_MAX) -> Packet:
+        """Wait for the next packet; None waits without limit.
+
+        Raises ProtocolError when what comes is none, or longer than `limit` bytes.
+        """
+        deadline = Deadline(timeout_s)
+        length = frame_length(self._read(LENGTH_BYTES, deadline), limit)
+        return decode(Packet, self._read(length, deadline))
+
+    def close(self) -> None:
+        """Close the connection; may be called again."""
+        self._sock.close()
+
+    def _read(self, size: int, deadline: Deadline) -> bytes:
+        data = bytearray(size)
+        rest = memoryview(data)
+        while rest:
+            left_s = deadline.remaining_s()
+            if left_s == 0:
+                raise TimeoutError(f"no answer from {self._server} in time")
+            self._sock.settimeout(left_s)
+            count = self._sock.recv_into(rest)
+            if not count:
+                raise ConnectionResetError(f"{self._server} closed the connection")
+            rest = rest[count:]
+        return bytes(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,186 @@
+"""`canal-server tail` against a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from fix_server import DESTINATION, PATIENCE_S, make_entry
+
+from canal_server.cli import main
+from canal_server.cli.tail import TAIL_CLIENT_ID
+from canal_server.model.identity import ClientIdentity
+from canal_server.protocol.auth import stored_form
+from canal_server.protocol.entries import (
+    Entry,
+    EntryType,
+    EventType,
+    Header,
+    RowChange,
+    encode,
+)
+
+
+def statement(number: int) -> bytes:
+    """Return an entry that tail prints."""
+    change = RowChange(event_type=EventType.QUERY, sql=f"statement {number}")
+    header = Header(logfile_name="binlog.000001", logfile_offset=number)
+    return encode(Entry(header, EntryType.ROWDATA, encode(change)))
+
+
+def printed(text: str) -> list[int]:
+    """Return the numbers of `statement` in lines of JSON."""
+    return [json.loads(line)["position"] for line in text.splitlines()]
+
+
+def tail(port: int, *options: str) -> int:
+    """Run the command and return its status."""
+    return main(["tail", "--port", str(port), *options])
+
+
+def test_count(serve, instance, capsys):
+    """So many changes are printed as JSON lines; marks do not count."""
+    instance.store.append(
+        make_entry(1, EntryType.TRANSACTIONEND), *map(statement, (2, 3, 4))
+    )
+    assert tail(serve().port, "--count", "2") == 0
+    assert printed(capsys.readouterr().out) == [2, 3]
+
+
+def test_nothing_stays(serve, instance):
+    """By default the subscription ends with the command."""
+    instance.store.append(statement(1))
+    assert tail(serve().port, "--count", "1", "--filter", "a") == 0
+    assert instance.meta.subscriptions(DESTINATION) == []
+    assert instance.store.places == {}
+
+
+def test_client_of_its_own(serve, instance, capsys):
+    """With a client id the subscription stays, and the next run goes on behind."""
+    port = serve().port
+    instance.store.append(statement(1))
+    assert tail(port, "--client-id", "7", "--count", "1", "--filter", "a") == 0
+    assert instance.meta.subscriptions(DESTINATION) == [ClientIdentity(DESTINATION, 7)]
+    instance.store.append(statement(2))
+    assert tail(port, "--client-id", "7", "--count", "1") == 0
+    assert printed(capsys.readouterr().out) == [1, 2]
+
+
+@pytest.mark.parametrize("options", [["--no-ack", "--count", "2"], ["--count", "1"]])
+def test_what_is_not_acked_comes_again(serve, instance, capsys, options):
+    """With --no-ack, or when a message was printed in part, nothing is acked."""
+    port = serve().port
+    instance.store.append(statement(1), statement(2))
+    assert tail(port, "--client-id", "7", *options) == 0
+    capsys.readouterr()
+    assert tail(port, "--client-id", "7", "--count", "2") == 0
+    assert printed(capsys.readouterr().out) == [1, 2]
+
+
+def test_transactions(serve, instance, capsys):
+    """Marks of transactions are printed when asked for."""
+    end = Entry(Header(logfile_offset=1), EntryType.TRANSACTIONEND)
+    instance.store.append(encode(end), statement(2))
+    assert tail(serve().port, "--count", "1", "--transactions") == 0
+    assert printed(capsys.readouterr().out) == [1, 2]
+
+
+def test_terminal(serve, instance, capsys, monkeypatch):
+    """On a terminal lines are for the eye, with colours unless they are unwanted."""
+    port = serve().port
+    instance.store.append(statement(1))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for options, expected in (
+        ([], "\x1b[36mQUERY \x1b[0m"),
+        (["--json"], '"sql":"statement 1"'),
+    ):
+        assert tail(port, "--count", "1", *options) == 0
+        assert expected in capsys.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert tail(port, "--count", "1") == 0
+    assert "QUERY   statement 1" not in (out := capsys.readouterr().out)
+    assert "\x1b" not in out
+
+
+def test_password(serve, instance, capsys, monkeypatch, tmp_path):
+    """The password comes from a file or the environment, and is never shown."""
+    port = serve(user="canal", passwd=stored_form("geheim")).port
+    instance.store.append(statement(1))
+    common = ("--user", "canal", "--count", "1")
+    file = tmp_path / "password"
+    file.write_text("geheim\n")
+    assert tail(port, *common, "--password-file", str(file)) == 0
+    monkeypatch.setenv("CANAL_PASSWORD", "geheim")
+    assert tail(port, *common) == 0
+    monkeypatch.setenv("CANAL_PASSWORD", "geheim2")
+    assert tail(port, *common) == 1
+    streams = capsys.readouterr()
+    assert "auth failed for user 'canal'" in streams.err
+    assert "geheim" not in streams.err
+
+
+def test_password_file_that_is_not_there(capsys, tmp_path):
+    """A file that cannot be read is named, status 2."""
+    assert tail(1, "--password-file", str(tmp_path / "none")) == 2
+    assert "none: No such file" in capsys.readouterr().err
+
+
+def test_no_server(capsys):
+    """Without a server there is one clear line, status 1."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert tail(port) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"canal-server tail: example at 127.0.0.1:{port}: ")
+    assert "refused" in line
+
+
+def test_unknown_destination(serve, capsys):
+    """A destination that the server does not know is told in one line, status 1."""
+    assert tail(serve().port, "--destination", "nowhere") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("can't find destination:nowhere")
+
+
+def test_server_that_stops(serve, instance, capsys):
+    """When the server goes, the command ends with one line, status 1."""
+    server = serve()
+
+    def stop() -> None:
+        instance.store.wait_for_getters(1)
+        server.request_stop()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    assert tail(server.port) == 1
+    thread.join()
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals(serve, instance, number):
+    """Ctrl-C and SIGTERM end the command at once, quietly, and nothing stays."""
+    program = "import sys; from canal_server.cli import main; sys.exit(main())"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "tail", "--port", str(serve().port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+    ) as process:
+        instance.store.wait_for_getters(1)
+        instance.store.append(statement(1))
+        assert process.stdout is not None
+        assert printed(process.stdout.readline().decode()) == [1]
+        instance.store.wait_for_getters(1)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out, err) == (0, b"", b"")
+    assert not instance.meta.has_subscribed(ClientIdentity(DESTINATION, TAIL_CLIENT_ID))

@@ -23,12 +23,13 @@ from canal_server.sink.patterns import (
     ONE_OF,
     SPLIT,
     Assertion,
-    CharacterClass,
     Program,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from canal_server.sink.characters import CharacterClass
 
 STEPS_MAX: Final = 200_000  # of one text against one whole filter; some 50 ms
 _CHECKED: Final = (SPLIT, MEET)

@@ -10,8 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+
+from canal_server.sink.characters import (
+    CLASSES,
+    POSIX_CLASSES,
+    CharacterClass,
+    is_word,
+)
 
 INSTRUCTIONS_MAX: Final = 5_000  # of one program; {n,m} is written out
 NESTING_MAX: Final = 50  # parentheses within parentheses
@@ -31,33 +37,8 @@ END: Final = 9
 Assertion: TypeAlias = Callable[[str, int], bool]
 Instruction: TypeAlias = tuple[int, object, int]
 Program: TypeAlias = tuple[Instruction, ...]
-Predicate: TypeAlias = Callable[[str], bool]
 # Puts the instructions of a part of the expression at the end of a program.
 _Part: TypeAlias = Callable[["_Code"], None]
-
-
-@dataclass(slots=True)
-class CharacterClass:
-    r"""What stands between brackets, or a class like `\d`."""
-
-    negated: bool = False
-    ranges: list[tuple[str, str]] = field(default_factory=list)
-    predicates: list[Predicate] = field(default_factory=list)
-
-    def __contains__(self, character: str) -> bool:
-        """Tell whether the class has this character, in whichever case."""
-        return (
-            self._has(character)
-            or self._has(character.upper())
-            or self._has(character.lower())
-        ) is not self.negated
-
-    def _has(self, character: str) -> bool:
-        # A character whose other case is several characters has no other case here.
-        return len(character) == 1 and (
-            any(low <= character <= high for low, high in self.ranges)
-            or any(predicate(character) for predicate in self.predicates)
-        )
 
 
 def compile_piece(piece: str) -> Program:
@@ -224,8 +205,8 @@ class _Reader:
 
     def escape(self) -> _Part | str:
         character = self.escaped()
-        if character in _CLASSES:
-            return _instruction(ONE_OF, _CLASSES[character])
+        if character in CLASSES:
+            return _instruction(ONE_OF, CLASSES[character])
         if character in _ASSERTIONS:
             return _instruction(ASSERT, _ASSERTIONS[character])
         if character in "123456789":
@@ -281,12 +262,12 @@ class _Reader:
             raise self.error("a [ without its ]")
         posix = _POSIX.match(self.pattern, self.at)
         if posix is not None:
-            if posix[2] not in _POSIX_CLASSES:
+            if posix[2] not in POSIX_CLASSES:
                 raise self.error(f"an unknown class [:{posix[2]}:]")
             self.at = posix.end()
             result.predicates.append(
                 CharacterClass(
-                    negated=bool(posix[1]), predicates=[_POSIX_CLASSES[posix[2]]]
+                    negated=bool(posix[1]), predicates=[POSIX_CLASSES[posix[2]]]
                 ).__contains__
             )
             return None
@@ -295,8 +276,8 @@ class _Reader:
         if character != "\\":
             return character
         character = self.escaped()
-        if character in _CLASSES:
-            result.predicates.append(_CLASSES[character].__contains__)
+        if character in CLASSES:
+            result.predicates.append(CLASSES[character].__contains__)
             return None
         return "\b" if character == "b" else self.character(character)
 
@@ -361,14 +342,8 @@ def _repeated(part: _Part, low: int, high: int | None, *, lazy: bool) -> _Part:
     return write
 
 
-def _is_word(character: str) -> bool:
-    return character.isalnum() or character == "_"
-
-
 def _at_boundary(text: str, at: int) -> bool:
-    return (at > 0 and _is_word(text[at - 1])) != (
-        at < len(text) and _is_word(text[at])
-    )
+    return (at > 0 and is_word(text[at - 1])) != (at < len(text) and is_word(text[at]))
 
 
 def _at_end(text: str, at: int) -> bool:
@@ -393,27 +368,4 @@ _ASSERTIONS: Final[dict[str, Assertion]] = {
     "Z": _at_end,
     "b": _at_boundary,
     "B": lambda text, at: not _at_boundary(text, at),
-}
-_CLASSES: Final = {
-    "d": CharacterClass(predicates=[str.isdecimal]),
-    "D": CharacterClass(negated=True, predicates=[str.isdecimal]),
-    "w": CharacterClass(predicates=[_is_word]),
-    "W": CharacterClass(negated=True, predicates=[_is_word]),
-    "s": CharacterClass(predicates=[str.isspace]),
-    "S": CharacterClass(negated=True, predicates=[str.isspace]),
-}
-_POSIX_CLASSES: Final[dict[str, Predicate]] = {
-    "alnum": str.isalnum,
-    "alpha": str.isalpha,
-    "blank": lambda character: character in " \t",
-    "cntrl": lambda character: not character.isprintable(),
-    "digit": str.isdecimal,
-    "graph": lambda character: character.isprintable() and not character.isspace(),
-    "lower": str.islower,
-    "print": str.isprintable,
-    "punct": lambda character: character in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~",
-    "space": str.isspace,
-    "upper": str.isupper,
-    "word": _is_word,
-    "xdigit": lambda character: character in "0123456789abcdefABCDEF",
 }

@@ -2,7 +2,7 @@
 
 ::
 
-    from canal_server.client import CanalClient
+    from canal_server.client import CanalClient, EntryType
 
     with CanalClient("127.0.0.1", 11111, "example") as client:
         client.subscribe()

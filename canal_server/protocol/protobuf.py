@@ -170,7 +170,7 @@ class _Plan(Generic[T]):
         for attribute in dataclasses.fields(cast("Any", kind)):
             spec: _Field = attribute.metadata["wire"]
             # The slot's own setter: faster than __init__, whose assignments go
-            # through object.__setattr__ as the class is frozen (benchmark `entries`).
+            # through object.__setattr__ as the class is frozen.
             store = getattr(kind, attribute.name).__set__
             tag = spec.number << 3 | spec.wire
             self.defaults.append((store, attribute.default))
@@ -225,7 +225,7 @@ def decode(kind: type[T], data: bytes) -> T:
         raise ProtocolError(f"malformed {kind.__name__}: {error}") from None
 
 
-# One loop without calls for the common case, as it is faster (benchmark `entries`).
+# One loop without calls for the common case, as it is faster.
 def _decode(plan: _Plan[T], data: bytes) -> T:  # noqa: C901, PLR0912
     value: T = plan.kind.__new__(plan.kind)
     for store, default in plan.defaults:

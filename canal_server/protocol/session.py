@@ -178,7 +178,7 @@ class ServerSession:
         if body is None:
             return None
         # A client asks for the same again and again: its last get is kept, which
-        # is faster than reading it anew (benchmark `latency`).
+        # is faster than reading it anew.
         if self._last_get is not None and self._last_get[0] == body:
             return self._last_get[1]
 

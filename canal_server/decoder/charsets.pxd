@@ -33,7 +33,10 @@ cdef class Charset:
 
 cdef int put_text(Output* out, const uint8_t* p, size_t n,
                   const CharsetC* cs) noexcept nogil
+cdef int grow_heap(Output* out, size_t room) noexcept nogil
 cdef int put_utf8(Output* out, const uint8_t* p, size_t n) noexcept nogil
+# The length of the valid sequence at p (n >= 1 bytes), or minus what to skip as one.
+cdef int utf8_sequence(const uint8_t* p, size_t n) noexcept nogil
 cdef size_t valid_utf8(const uint8_t* p, size_t n) noexcept nogil
 
 

@@ -102,7 +102,7 @@ cdef bint is_continuation(uint8_t byte) noexcept nogil:
     return byte & 0xC0 == 0x80
 
 
-cdef int sequence(const uint8_t* p, size_t n) noexcept nogil:
+cdef int utf8_sequence(const uint8_t* p, size_t n) noexcept nogil:
     """Return the length of the valid sequence at p, or minus what to skip as one."""
     cdef uint8_t lead = p[0]
     if lead < 0x80:
@@ -140,7 +140,7 @@ cdef size_t valid_utf8(const uint8_t* p, size_t n) noexcept nogil:
                     continue
             i += 1
             continue
-        step = sequence(p + i, n - i)
+        step = utf8_sequence(p + i, n - i)
         if step < 0:
             return i
         i += step
@@ -161,7 +161,7 @@ cdef int put_utf8(Output* out, const uint8_t* p, size_t n) noexcept nogil:
         if n == 0:
             return 0
         out.p = put_char(out.p, 0xFFFD)
-        valid = -sequence(p, n)
+        valid = -utf8_sequence(p, n)
         p += valid
         n -= valid
         valid = valid_utf8(p, n)

@@ -43,7 +43,11 @@ cdef class Taken:
     cdef readonly uint64_t count
     cdef readonly uint64_t size  # bytes
     cdef Runs runs
-    cdef Block start_block, end_block, ack_block  # ack_block None: no such entry
+    # Of the first, the last and the last resumable entry: block and index in it.
+    # Borrowed, since the runs hold every block; ack_block NULL: no such entry.
+    cdef PyObject* start_block
+    cdef PyObject* end_block
+    cdef PyObject* ack_block
     cdef uint32_t start_index, end_index, ack_index
 
     def slices(self):
@@ -55,18 +59,21 @@ cdef class Taken:
 
         Each as `Block.position` gives it; the last is None when there is none.
         """
+        ack = None
+        if self.ack_block != NULL:
+            ack = (<Block>self.ack_block).position(self.ack_index)
         return (
-            self.start_block.position(self.start_index),
-            self.end_block.position(self.end_index),
-            None if self.ack_block is None else self.ack_block.position(self.ack_index),
+            (<Block>self.start_block).position(self.start_index),
+            (<Block>self.end_block).position(self.end_index),
+            ack,
         )
 
     cdef int add(self, PyObject* block, uint32_t index) except -1:
         cdef Record* record = &(<Block>block).records[index]
         self.runs.add(block, index)
         if self.count == 0:
-            self.start_block, self.start_index = <Block>block, index
-        self.end_block, self.end_index = <Block>block, index
+            self.start_block, self.start_index = block, index
+        self.end_block, self.end_index = block, index
         self.count += 1
         self.size += record.end - (<Block>block).begin_of(index)
         # From here a client may resume. A BEGIN with a GTID is no such place: its
@@ -76,7 +83,7 @@ cdef class Taken:
             or (record.kind == KIND_BEGIN and not record.flags & FLAG_GTID)
             or is_ddl(record)
         ):
-            self.ack_block, self.ack_index = <Block>block, index
+            self.ack_block, self.ack_index = block, index
         return 0
 
 
@@ -346,7 +353,10 @@ cdef class Cursor:
         self.ack_sequence = self.get_sequence
 
     cdef uint64_t skip_rejected(self, uint64_t sequence) noexcept:
-        cdef uint64_t bound = self.bound()
+        cdef uint64_t bound
+        if self.verdicts == NULL:
+            return sequence
+        bound = self.bound()
         while sequence < bound and not self.passes(sequence):
             sequence += 1
         return sequence

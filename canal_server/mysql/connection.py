@@ -91,7 +91,6 @@ class ControlConnection:
         session, self._session = self._session, None
         if session is not None:
             session.close()
-        self._breaker.release()
 
     def __enter__(self) -> Self:
         self.open()

@@ -17,6 +17,7 @@ from canal_server.errors import (
 ERROR_MARK = 0xFF  # first byte of an error packet
 
 READING_BINLOG_FAILED = 1236  # the one number for all that ends a dump
+_DENIED = 1045  # at login: by name or password; later: for want of a right
 
 # The connection is gone or about to go; the next one may work.
 _LOST = frozenset(
@@ -41,7 +42,7 @@ _ACCOUNT = "check the user name and password of the instance, and account {accou
 # The server refuses: number to remedy.
 _REFUSED = {
     1044: f"let an administrator run: {_GRANT}",
-    1045: _ACCOUNT,
+    _DENIED: _ACCOUNT,
     1095: f"let an administrator run: {_GRANT}",
     1129: "run FLUSH HOSTS on the server",
     1130: "let account {account} log in from this host",
@@ -72,7 +73,9 @@ _REFUSING_TEXTS = (
 )
 
 
-def source_error(errno: int, text: str, *, address: str, user: str = "") -> SourceError:
+def source_error(
+    errno: int, text: str, *, address: str, user: str = "", logged_in: bool = True
+) -> SourceError:
     """Return the error to raise for an error that a server reports.
 
     `errno` is the server's number or PyMySQL's, `address` and `user` are for the
@@ -84,7 +87,11 @@ def source_error(errno: int, text: str, *, address: str, user: str = "") -> Sour
     if errno in _LOST:
         return ConnectionLost(told, errno=errno)
     if errno in _REFUSED:
-        remedy = _REFUSED[errno].format(account=f"'{user or 'canal'}'@'%'")
+        # Registering as a replica without the right to is answered as a wrong
+        # password is.
+        remedy = _REFUSED[1227 if errno == _DENIED and logged_in else errno].format(
+            account=f"'{user or 'canal'}'@'%'"
+        )
         return SourceRefused(f"{told}; {remedy}", errno=errno)
     return SourceError(told, errno=errno)
 

@@ -50,14 +50,18 @@ class Session:
     def __init__(self, access: Access, breaker: Breaker, stop: Stop | None) -> None:
         """Connect and log in; raises SourceError in its kinds."""
         self._access = access
+        self._breaker = breaker
+        self._logged_in = False
         sock = connect_tcp(access, stop)
         try:
             breaker.hold(sock, access.address)
             self._pymysql = _unconnected(access)
+            self._guarded(self._pymysql.connect, sock)
         except BaseException:
             sock.close()
+            breaker.release()
             raise
-        self._guarded(self._pymysql.connect, sock)
+        self._logged_in = True
         self.server_version = str(self._pymysql.server_version)
         self.connection_id = int(self._pymysql.thread_id())
 
@@ -84,8 +88,8 @@ class Session:
     def command_and_part(self, number: int, payload: bytes) -> socket.socket:
         """Send a command and hand over the socket, from which its answer comes.
 
-        The socket (TLS or plain) is the caller's, in non-blocking mode; this session
-        is over.
+        The socket (TLS or plain) is the caller's, in non-blocking mode, and so is
+        the breaker; this session is over.
         """
         inner = self._pymysql
         sock: socket.socket = inner._sock  # noqa: SLF001
@@ -113,6 +117,7 @@ class Session:
         """Take leave of the server and close; idempotent."""
         if self._pymysql.open:
             self._pymysql.close()
+        self._breaker.release()
 
     def _guarded(self, call: Any, *arguments: Any) -> Any:
         """Call PyMySQL and turn its errors into ours."""
@@ -143,7 +148,9 @@ class Session:
             return ConnectionLost(f"{address}: the connection is closed")
         text = str(error.args[1]) if len(error.args) > 1 else ""
         user = self._access.credentials.user
-        return source_error(errno, text, address=address, user=user)
+        return source_error(
+            errno, text, address=address, user=user, logged_in=self._logged_in
+        )
 
 
 def _unconnected(access: Access) -> Any:  # the stubs leave out what we need

@@ -1,0 +1,134 @@
+"""Table images from the server, remembered until a DDL."""
+
+from __future__ import annotations
+
+import pytest
+from fix_source_access import access_of
+
+from canal_server.errors import ConnectionLost
+from canal_server.model.positions import EntryPosition
+from canal_server.mysql.cached_columns import CachedColumns
+from canal_server.mysql.connection import ControlConnection
+
+HERE = EntryPosition("binlog.000001", 4)
+
+
+@pytest.fixture
+def images(source_server):
+    """Give a cache whose connection is not open yet."""
+    cache = CachedColumns(ControlConnection(access_of(source_server)), tables_max=3)
+    yield cache
+    cache.close()
+
+
+def names(meta) -> list[str]:
+    """Return the columns' names."""
+    return [column.name for column in meta.columns]
+
+
+def alter(server, database: str) -> None:
+    """Change the table behind the cache's back."""
+    server.execute(f"ALTER TABLE {database}.t ADD b INT")
+
+
+def test_a_table_is_asked_for_once(source_server, database, images):
+    """The same image is given until somebody says that it changed."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    first = images.find(database, "t")
+    alter(source_server, database)
+
+    assert images.find(database, "t") is first
+    assert names(first) == ["a"]
+    assert names(images.refresh(database, "t")) == ["a", "b"]
+    assert names(images.find(database, "t")) == ["a", "b"]
+
+
+def test_an_unknown_table_is_remembered(source_server, database, images):
+    """That a table is not there is remembered until it is looked for again."""
+    assert images.find(database, "t") is None
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+
+    assert images.find(database, "t") is None
+    assert names(images.refresh(database, "t")) == ["a"]
+
+
+@pytest.mark.parametrize("spelling", [str, str.upper])
+def test_a_ddl_empties_its_schema(source_server, database, images, spelling):
+    """After a DDL the tables of its schema are asked for anew, others are not."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    other = images.find("mysql", "user")
+    images.find(database, "t")
+    alter(source_server, database)
+    images.apply(spelling(database), "ALTER TABLE t ADD b INT", HERE)
+
+    assert names(images.find(database, "t")) == ["a", "b"]
+    assert images.find("mysql", "user") is other
+
+
+def test_a_ddl_without_a_schema_empties_all(source_server, database, images):
+    """Which tables it names is not known here, so none is believed."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    images.find(database, "t")
+    alter(source_server, database)
+    images.apply("", f"ALTER TABLE {database}.t ADD b INT", HERE)
+
+    assert names(images.find(database, "t")) == ["a", "b"]
+
+
+def test_evicting_one_table(source_server, database, images):
+    """Only the named table is asked for anew, however it is spelt."""
+    source_server.execute(
+        f"CREATE TABLE {database}.t (a INT)", f"CREATE TABLE {database}.u (a INT)"
+    )
+    images.find(database, "t")
+    kept = images.find(database, "u")
+    alter(source_server, database)
+    images.evict(database, "T")
+
+    assert names(images.find(database, "t")) == ["a", "b"]
+    assert images.find(database, "u") is kept
+
+
+def test_the_number_of_tables_is_limited(source_server, database, images):
+    """The table used longest ago makes room."""
+    source_server.execute(
+        *(f"CREATE TABLE {database}.{table} (a INT)" for table in "tuvw")
+    )
+    t, u = images.find(database, "t"), images.find(database, "u")
+    images.find(database, "v")
+    assert images.find(database, "t") is t
+    images.find(database, "w")
+
+    assert len(images) == 3
+    assert images.find(database, "t") is t
+    assert images.find(database, "u") is not u
+
+
+def test_a_lost_connection_is_replaced(source_server, database):
+    """A connection that the server has closed meanwhile is not noticed from outside."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    connection = ControlConnection(access_of(source_server))
+    images = CachedColumns(connection)
+    images.find("mysql", "user")
+    source_server.execute(f"KILL {connection.connection_id}")
+
+    assert names(images.find(database, "t")) == ["a"]
+    images.close()
+    assert not connection.is_open
+
+
+def test_a_server_that_is_gone(own_server):
+    """Without a server asking fails; what was remembered of the table is forgotten."""
+    server = own_server("mariadb", [])
+    images = CachedColumns(ControlConnection(access_of(server)))
+    known = images.find("mysql", "user")
+    server.kill()
+
+    assert images.find("mysql", "user") is known
+    with pytest.raises(ConnectionLost):
+        images.refresh("mysql", "user")
+    with pytest.raises(ConnectionLost):
+        images.find("mysql", "user")
+    server.restart()
+    assert images.find("mysql", "user") == known
+    images.close()

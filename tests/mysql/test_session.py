@@ -1,0 +1,260 @@
+"""Logging in with each kind of account and TLS, and what PyMySQL's errors become."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import closing, contextmanager
+
+import pytest
+from fix_source_access import access_of
+
+from canal_server.errors import ConnectionLost, SourceError, SourceRefused
+from canal_server.mysql.link import Breaker
+from canal_server.mysql.replication import COM_REGISTER_SLAVE
+from canal_server.mysql.session import Session
+from canal_server.mysql.settings import (
+    Access,
+    Address,
+    Credentials,
+    TlsMode,
+    TlsOptions,
+)
+
+CIPHER = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"
+
+
+def session(access: Access) -> Session:
+    """Log in."""
+    return Session(access, Breaker(), None)
+
+
+@contextmanager
+def account(server, name: str, identified: str, *grants: str):
+    """Have an account on a server."""
+    server.execute(f"CREATE USER '{name}'@'%' {identified}", *grants)
+    try:
+        yield
+    finally:
+        server.execute(f"DROP USER '{name}'@'%'")
+
+
+@contextmanager
+def fake_server(*answers: bytes):
+    """Give the port of a listener that sends these bytes, each after a packet."""
+
+    def serve() -> None:
+        with closing(listener.accept()[0]) as peer:
+            for answer in answers:
+                peer.sendall(answer)
+                if not peer.recv(1 << 16):
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            thread.join()
+
+
+def packet(number: int, payload: bytes) -> bytes:
+    """Return a packet with its header."""
+    return len(payload).to_bytes(3, "little") + bytes([number]) + payload
+
+
+def greeting() -> bytes:
+    """Return the first packet of a server without TLS."""
+    salt = b"01234567890123456789"
+    return packet(
+        0,
+        b"\x0a9.9.9\0\x01\0\0\0" + salt[:8] + b"\0" + b"\x00\xa2\x2d\x02\x00\x08\x00"
+        b"\x15" + bytes(10) + salt[8:] + b"\0mysql_native_password\0",
+    )  # fmt: skip
+
+
+def test_rows_and_parameters(source_server):
+    """Parameters come back as they went in, and a bare percent sign is one."""
+    text = "quote ' backslash \\ percent % ümlaut 日本 😀"
+    with closing(session(access_of(source_server))) as opened:
+        assert opened.query("SELECT %s, %s", (text, 7)) == [(text, 7)]
+        assert opened.query("SELECT '100%'") == [("100%",)]
+        assert opened.query("DO 1") == []
+        assert opened.is_mariadb == (source_server.flavour == "mariadb")
+        assert opened.query("SELECT CONNECTION_ID()") == [(opened.connection_id,)]
+
+
+def test_tls_is_not_taken_unasked(mysql_server):
+    """A server that offers TLS gets a plain connection by default."""
+    with closing(session(access_of(mysql_server))) as opened:
+        assert opened.query(CIPHER)[0][1] == ""
+
+
+@pytest.mark.parametrize("mode", [TlsMode.PREFERRED, TlsMode.REQUIRED])
+def test_tls_without_verifying(mysql_server, mode):
+    """PREFERRED and REQUIRED encrypt, whoever signed the server's certificate."""
+    access = access_of(mysql_server, tls=TlsOptions(mode))
+    with closing(session(access)) as opened:
+        assert opened.query(CIPHER)[0][1] != ""
+
+
+def test_tls_where_there_is_none(mariadb_server):
+    """Without TLS on the server PREFERRED goes on in plain, REQUIRED refuses."""
+    if mariadb_server.execute("SELECT @@have_ssl")[0][0] == "YES":
+        pytest.skip("this MariaDB has TLS")
+    preferred = access_of(mariadb_server, tls=TlsOptions(TlsMode.PREFERRED))
+    with closing(session(preferred)) as opened:
+        assert opened.query(CIPHER)[0][1] == ""
+    required = access_of(mariadb_server, tls=TlsOptions(TlsMode.REQUIRED))
+    with pytest.raises(SourceRefused, match="switch TLS on"):
+        session(required)
+
+
+def test_the_certificate_is_verified(own_server):
+    """VERIFY_CA takes the server's own CA and no other; VERIFY_IDENTITY the name."""
+    server = own_server("mysql", [])
+    ca = str(server.data_folder / "ca.pem")
+    with closing(
+        session(access_of(server, tls=TlsOptions(TlsMode.VERIFY_CA, ca=ca)))
+    ) as opened:
+        assert opened.query(CIPHER)[0][1] != ""
+    for options in (
+        TlsOptions(TlsMode.VERIFY_CA),  # of the operating system
+        TlsOptions(TlsMode.VERIFY_IDENTITY, ca=ca),  # made out to no name
+    ):
+        with pytest.raises(SourceRefused, match="certificate is not accepted"):
+            session(access_of(server, tls=options))
+
+
+def test_a_client_certificate(own_server):
+    """An account that requires a certificate lets in who shows one, and no others."""
+    server = own_server("mysql", [])
+    folder = server.data_folder
+    tls = TlsOptions(
+        TlsMode.REQUIRED,
+        cert=str(folder / "client-cert.pem"),
+        key=str(folder / "client-key.pem"),
+    )
+    with account(server, "certified", "IDENTIFIED BY 'x' REQUIRE X509"):
+        certified = {"user": "certified", "password": "x"}
+        with closing(session(access_of(server, tls=tls, **certified))) as opened:
+            assert opened.query("SELECT 1") == [(1,)]
+        with pytest.raises(SourceRefused, match="Access denied"):
+            session(access_of(server, tls=TlsOptions(TlsMode.REQUIRED), **certified))
+
+
+def test_caching_sha2_password_without_tls(mysql_server):
+    """A password that the server has not cached yet is sent encrypted, any text."""
+    name, password = "sha2", "пароль-ü-" + "x" * 40
+    with account(
+        mysql_server,
+        name,
+        f"IDENTIFIED WITH caching_sha2_password BY '{password}'",
+    ):
+        access = access_of(mysql_server, user=name, password=password)
+        for _ in range(2):  # not cached, cached
+            with closing(session(access)) as opened:
+                assert opened.query("SELECT 1") == [(1,)]
+
+
+def test_a_wrong_password_is_refused(source_server):
+    """The error names server and account, not the password."""
+    with pytest.raises(SourceRefused) as refused:
+        session(access_of(source_server, password="wr0ng"))
+
+    assert f"{source_server.host}:{source_server.port}" in str(refused.value)
+    assert f"'{source_server.user}'" in str(refused.value)
+    assert "wr0ng" not in str(refused.value)
+    assert refused.value.errno == 1045
+
+
+def test_missing_rights_are_refused(source_server, database):
+    """An account that may not replicate is told which grant it needs."""
+    name = f"u{database[-8:]}"
+    with account(source_server, name, "IDENTIFIED BY 'x'"):
+        access = access_of(source_server, user=name, password="x")
+        with closing(session(access)) as opened:
+            with pytest.raises(SourceRefused, match=f"GRANT .* TO '{name}'@'%'"):
+                opened.command(COM_REGISTER_SLAVE, bytes(18))
+            with pytest.raises(SourceRefused, match="REPLICATION CLIENT"):
+                opened.query("SHOW BINARY LOGS")
+
+
+def test_other_errors_keep_the_servers_number(source_server):
+    """A statement that is wrong raises neither of the special errors."""
+    with closing(session(access_of(source_server))) as opened:
+        with pytest.raises(SourceError) as failed:
+            opened.query("SELEKT 1")
+        assert type(failed.value) is SourceError
+        assert failed.value.errno == 1064
+        assert opened.query("SELECT 1") == [(1,)]
+
+
+def test_a_killed_connection_is_lost(source_server):
+    """After KILL the next statement tells that the connection is gone."""
+    with closing(session(access_of(source_server))) as opened:
+        source_server.execute(f"KILL {opened.connection_id}")
+        with pytest.raises(ConnectionLost):
+            opened.query("SELECT 1")
+        with pytest.raises(ConnectionLost, match="closed"):
+            opened.query("SELECT 1")
+        opened.close()
+
+
+def test_a_slow_answer_is_lost(source_server):
+    """A statement that takes longer than the I/O time-out ends as lost."""
+    access = access_of(source_server, io_timeout_s=0.2)
+    with (
+        closing(session(access)) as opened,
+        pytest.raises(ConnectionLost, match="timed out"),
+    ):
+        opened.query("SELECT SLEEP(20)")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        packet(0, b"\x0a"),
+        packet(0, b"\x0a9.9.9\0\x01"),
+        packet(0, bytes(40)),
+        packet(9, b"\x0a9.9.9\0" + bytes(60)),
+        b"",
+    ],
+)
+def test_another_protocol_is_an_error_of_the_source(answer):
+    """Whatever a stranger greets with ends in SourceError."""
+    with fake_server(answer, b"") as port:
+        access = Access(
+            address=Address("127.0.0.1", port),
+            credentials=Credentials("canal", "s3cret"),
+            io_timeout_s=0.5,
+        )
+        with pytest.raises(SourceError, match=f"127.0.0.1:{port}") as failed:
+            session(access)
+        assert "s3cret" not in str(failed.value)
+
+
+@pytest.mark.parametrize("plugin", [b"mysql_clear_password", b"dialog"])
+def test_the_password_is_not_sent_in_clear_text(plugin):
+    """A server without TLS that asks for the password itself does not get it."""
+    switch = packet(2, b"\xfe" + plugin + b"\0\x02Password: ")
+    with fake_server(greeting(), switch, b"") as port:
+        access = Access(
+            address=Address("127.0.0.1", port),
+            credentials=Credentials("canal", "s3cret"),
+        )
+        with pytest.raises(SourceRefused, match="clear text"):
+            session(access)
+
+
+def test_the_servers_own_refusal_before_the_greeting():
+    """A host that is blocked is refused with the remedy."""
+    refusal = packet(0, b"\xff\x69\x04Host 'h' is blocked")
+    with fake_server(refusal, b"") as port:
+        access = Access(
+            address=Address("127.0.0.1", port), credentials=Credentials("canal", "")
+        )
+        with pytest.raises(SourceRefused, match="FLUSH HOSTS"):
+            session(access)

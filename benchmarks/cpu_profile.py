@@ -1,0 +1,110 @@
+"""Where a process spends its time, by Linux's `perf`: per thread, the costly functions.
+
+Leaves out the running of the process; see `run.py --profile`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+RATE_HZ = 997  # no multiple of anything periodic
+SYMBOLS_MAX = 18
+THREADS_MAX = 4
+SHARE_MIN = 0.5  # per cent
+PUMP_MODULE = "engine."  # the compiled module that only the pump's thread runs in
+
+
+class CpuProfile:
+    """Records a process while the context is open; then `text` tells about it."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._folder = tempfile.TemporaryDirectory(prefix="canal-perf-")
+        self._data = Path(self._folder.name) / "perf.data"
+        self._recorder: subprocess.Popen[bytes] | None = None
+        self.text = ""
+
+    def __enter__(self) -> Self:
+        command = ["perf", "record", "--quiet", "--freq", str(RATE_HZ)]
+        self._recorder = subprocess.Popen(
+            [*command, "--pid", str(self._pid), "--output", str(self._data)]
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._recorder is not None
+        self._recorder.send_signal(signal.SIGINT)
+        self._recorder.wait()
+        command = ["perf", "report", "--stdio", "--percent-limit", str(SHARE_MIN)]
+        fields = ["--fields", "overhead,pid,dso,symbol", "--field-separator", "|"]
+        report = subprocess.run(
+            [*command, *fields, "--input", str(self._data)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.text = summary(report.stdout) or f"perf reports nothing: {report.stderr}"
+        self._folder.cleanup()
+
+
+def perf_missing() -> str:
+    """Return why there can be no profile; empty when there can."""
+    if shutil.which("perf"):
+        return ""
+    return "perf is not installed; Debian has it in the package linux-perf"
+
+
+def summary(report: str) -> str:
+    """Return a Markdown table per thread of perf's report, the busiest thread first.
+
+    A line of it reads `share%|tid:command|library|[.] function`.
+    """
+    threads: dict[str, list[tuple[float, str, str]]] = defaultdict(list)
+    for line in report.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if line.startswith("#") or len(fields) != 4:
+            continue
+        share, thread, library, symbol = fields
+        threads[thread.partition(":")[0]].append(
+            (float(share.rstrip("%")), symbol[4:], Path(library).name)
+        )
+    busiest = sorted(
+        threads.values(), key=lambda lines: -sum(share for share, _, _ in lines)
+    )
+    return "\n".join(_table(lines) for lines in busiest[:THREADS_MAX])
+
+
+def _table(lines: list[tuple[float, str, str]]) -> str:
+    total = sum(share for share, _, _ in lines)
+    is_pump = any(library.startswith(PUMP_MODULE) for _, _, library in lines)
+    rows = [
+        f"| {share:.1f} % | `{symbol[:70]}` | {library.partition('.cpython')[0]} |"
+        for share, symbol, library in lines[:SYMBOLS_MAX]
+    ]
+    return "\n".join(
+        [
+            f"The pump's thread, {total:.0f} % of all samples:"
+            if is_pump
+            else f"Another thread, {total:.0f} % of all samples:",
+            "",
+            "| share | function | in |",
+            "|---:|---|---|",
+            *rows,
+            "",
+        ]
+    )

@@ -1,0 +1,132 @@
+"""The Java original on the same loads, if CANAL_JAVA_HOME names a built deployer.
+
+That folder holds `lib/*.jar` and `conf/`, as the original's release or its
+`deployer/target/canal` does. Each run has a destination of its own, which begins with
+its first subscription; all are in one process, and the first one warms it up.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drain import DrainClient, DrainError, DrainRun, drain
+from loads import END_TABLE
+from server_process import Memory, end, free_port, write_conf, write_instance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from loads import Range
+    from servers import Server
+
+VARIABLE = "CANAL_JAVA_HOME"
+MAIN_CLASS = "com.alibaba.otter.canal.deployer.CanalLauncher"
+OPTIONS = (
+    "-Xms1g",
+    "-Xmx2g",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dfile.encoding=UTF-8",
+)
+START_SECONDS_MAX = 90.0
+LOG_TAIL_BYTES = 3000
+
+
+def java_home() -> Path | None:
+    """Return the deployer's folder. Raises SystemExit when it is none."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return None
+    home = Path(named)
+    if not list(home.glob("lib/canal.deployer-*.jar")) or not (home / "conf").is_dir():
+        raise SystemExit(
+            f"{VARIABLE}={named}: no built deployer, with "
+            "lib/canal.deployer-*.jar and conf/"
+        )
+    return home.resolve()
+
+
+def run_java(
+    home: Path, server: Server, load: Range, runs: int, *, gtid: bool = False
+) -> Iterator[tuple[DrainRun, Memory]]:
+    """Drain a load once to warm up and then `runs` times. Raises DrainError."""
+    with tempfile.TemporaryDirectory(prefix="canal-java-") as name:
+        folder = Path(name)
+        destinations = [f"run{number}" for number in range(runs + 1)]
+        port = free_port()
+        _write_folder(folder, home, port, destinations, (server, load), gtid=gtid)
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    "java",
+                    *OPTIONS,
+                    f"-Dcanal.conf={folder}/conf/canal.properties",
+                    f"-Dlogback.configurationFile={folder}/conf/logback.xml",
+                    "-cp",
+                    f"{folder}/conf:{home}/lib/*",
+                    MAIN_CLASS,
+                ],
+                cwd=folder / "bin",
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            for number, destination in enumerate(destinations):
+                address = ("127.0.0.1", port)
+                with DrainClient(address, destination, START_SECONDS_MAX) as client:
+                    client.subscribe()
+                    run = drain(client, END_TABLE.encode())
+                if number:
+                    yield run, Memory.of(process.pid)
+        except DrainError as error:
+            written = (folder / "log").read_bytes()[-LOG_TAIL_BYTES:]
+            error.add_note(f"the original says:\n{written.decode(errors='replace')}")
+            raise
+        finally:
+            end(process)
+
+
+def _write_folder(
+    folder: Path,
+    home: Path,
+    port: int,
+    destinations: list[str],
+    source: tuple[Server, Range],
+    *,
+    gtid: bool,
+) -> None:
+    """Write what the original wants to find around it: conf, bin, logs."""
+    conf = folder / "conf"
+    shutil.copytree(home / "conf", conf)
+    shutil.rmtree(conf / "example", ignore_errors=True)
+    for part in ("bin", "logs"):
+        (folder / part).mkdir()
+    write_conf(
+        conf,
+        port,
+        conf,
+        **{
+            "canal.destinations": ",".join(destinations),
+            "canal.conf.dir": "../conf",
+            "canal.auto.scan": "false",
+            "canal.instance.global.mode": "spring",
+            "canal.instance.global.lazy": "true",
+            "canal.serverMode": "tcp",
+            "canal.instance.tsdb.enable": "false",
+            "canal.instance.parser.parallel": "true",
+            "canal.instance.memory.rawEntry": "true",
+        },
+    )
+    server, load = source
+    for number, destination in enumerate(destinations):
+        write_instance(
+            conf / destination,
+            server,
+            load,
+            gtid=gtid,
+            **{"canal.instance.mysql.slaveId": str(4000 + number)},
+        )

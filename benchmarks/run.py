@@ -1,0 +1,270 @@
+"""Measures canal-server on a private MySQL, beside an upper bound and alternatives.
+
+    python benchmarks/run.py [--quick] [--runs N] [--loads NAME,…] [--json FILE]
+                             [--profile]
+
+`docs/performance.md` says what is measured and how. MYSQL_URL names a server to use
+instead of a private one, CANAL_JAVA_HOME a built Java original to measure too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import cpu_profile
+from decode_only import run_decode
+from drain import BATCH_SIZE, DrainClient, drain
+from java_original import java_home, run_java
+from latency import PER_SECOND, POLLING_MS, WAITING_MS, Latency, measure
+from limit import Limit
+from loads import END_TABLE, LOADS, SERVER_OPTIONS, Load, Range, Writer
+from replication_library import run_library
+from results import LoadResult, ServerRun, table, verdicts
+from server_process import DESTINATION, ServerProcess, require_package
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+from servers import PrivateServer, Server, named_or_private
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+END = END_TABLE.encode()
+GTID = "single-gtid"  # the load `single`, once more in GTID mode
+LATENCY = "latency"
+NAMES = ("inserts", "single", GTID, "updates", "big", LATENCY)
+LATENCY_SECONDS, LATENCY_QUICK_SECONDS = 20, 4
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for; returns 0 whether targets were reached or not."""
+    wanted = _parse(arguments)
+    home = java_home()
+    tell(f"canal_server: {require_package()}")
+    with (
+        named_or_private("mysql", SERVER_OPTIONS) as server,
+        Writer(server) as writer,
+        Limit() as limit,
+    ):
+        about = machine(server)
+        tell(about)
+        bench = Bench(server, writer, limit, home, wanted)
+        for load in LOADS:
+            bench.run_load(load)
+        if LATENCY in wanted.loads:
+            bench.run_latency()
+    print(f"\n{about}\n\n{table(bench.results)}\n")
+    for verdict in verdicts(bench.results, bench.latencies):
+        print(verdict)
+    for title, text in bench.profiles.items():
+        print(f"\n### {title}\n\n{text}")
+    if wanted.json:
+        wanted.json.write_text(bench.as_json(about))
+    return 0
+
+
+class Bench:
+    """The measurements on one server, one load after the other."""
+
+    def __init__(
+        self,
+        server: Server,
+        writer: Writer,
+        limit: Limit,
+        java: Path | None,
+        wanted: argparse.Namespace,
+    ) -> None:
+        self._server = server
+        self._writer = writer
+        self._limit = limit
+        self._java = java
+        self._wanted = wanted
+        self.results: list[LoadResult] = []
+        self.latencies: dict[str, Latency] = {}
+        self.profiles: dict[str, str] = {}
+
+    def run_load(self, load: Load) -> None:
+        """Write a load if it was asked for, and measure everybody on it in turn."""
+        names = [load.name] + ([GTID] if load.name == "single" else [])
+        names = [name for name in names if name in self._wanted.loads]
+        if not names:
+            return
+        written = self._writer.write(load, quick=self._wanted.quick)
+        tell(
+            f"{load.title}: {written.rows:,} rows from {written.file}:"
+            f"{written.position}, {written.bytes or 0:,} bytes"
+        )
+        if GTID in names and not written.gtids:
+            tell("the server has no GTIDs: nothing is measured in GTID mode")
+            names.remove(GTID)
+        results = [
+            LoadResult(
+                name,
+                load.title + (", GTID mode" if name == GTID else ""),
+                written.rows,
+            )
+            for name in names
+        ]
+        self.results += results
+
+        for _ in range(self._wanted.runs):
+            limit = self._limit.run(self._server, written)
+            tell(f"  limit {limit.rows / limit.seconds:,.0f} rows/s")
+            for result in results:
+                result.limit.append(limit)
+                result.ours.append(self._run_ours(written, result))
+        for result in results:
+            self._run_others(written, result)
+            if self._wanted.profile:
+                self._profile(written, result)
+
+    def run_latency(self) -> None:
+        """Measure a waiting and a polling client."""
+        seconds = LATENCY_QUICK_SECONDS if self._wanted.quick else LATENCY_SECONDS
+        count = seconds * PER_SECOND
+        clients = {"waiting 100 ms": WAITING_MS, "polling": POLLING_MS}
+        self._writer.recreate_table()
+        for number, (name, timeout_ms) in enumerate(clients.items()):
+            with (
+                ServerProcess(self._server, self._here()) as ours,
+                DrainClient(ours.address, DESTINATION) as client,
+            ):
+                client.subscribe()
+                # Once this row came, the server stands at the end of the binlog.
+                self._writer.write_end()
+                drain(client, END)
+                first = 1 + number * count
+                keys = range(first, first + count)
+                self.latencies[name] = measure(self._server, client, timeout_ms, keys)
+            tell(f"latency, {name}: {self.latencies[name]}")
+
+    def as_json(self, about: str) -> str:
+        """Return all runs."""
+        return json.dumps(
+            {
+                "machine": about,
+                "loads": [dataclasses.asdict(result) for result in self.results],
+                "latency": {
+                    name: dataclasses.asdict(latency)
+                    for name, latency in self.latencies.items()
+                },
+                "verdicts": [
+                    dataclasses.asdict(verdict)
+                    for verdict in verdicts(self.results, self.latencies)
+                ],
+            },
+            indent=2,
+        )
+
+    def _run_ours(self, written: Range, result: LoadResult) -> ServerRun:
+        gtid = result.name == GTID
+        with (
+            ServerProcess(self._server, written, gtid=gtid) as ours,
+            DrainClient(ours.address, DESTINATION) as client,
+        ):
+            client.subscribe()
+            run = drain(client, END, BATCH_SIZE)
+            memory = ours.memory()
+        tell(
+            f"  canal-server{' in GTID mode' if gtid else ''} "
+            f"{written.rows / run.seconds:,.0f} rows/s, "
+            f"{run.bytes / 1e6:.0f} MB in {run.batches} batches, "
+            f"memory {memory.now / 1e6:.0f} MB, highest {memory.highest / 1e6:.0f} MB"
+        )
+        return ServerRun(
+            seconds=run.seconds,
+            bytes=run.bytes,
+            batches=run.batches,
+            memory=memory,
+            first_byte_s=run.first_byte_at - ours.started_at,
+        )
+
+    def _run_others(self, written: Range, result: LoadResult) -> None:
+        gtid = result.name == GTID
+        if isinstance(self._server, PrivateServer) and written.bytes and not gtid:
+            result.decode = run_decode(self._server, written, self._wanted.runs)
+        if not gtid and (library := run_library(self._server, written)):
+            result.library.append(library)
+        if self._java:
+            runs = run_java(
+                self._java, self._server, written, self._wanted.runs, gtid=gtid
+            )
+            for run, memory in runs:
+                result.java.append(
+                    ServerRun(run.seconds, run.bytes, run.batches, memory)
+                )
+                tell(f"  Java {written.rows / run.seconds:,.0f} rows/s")
+
+    def _profile(self, written: Range, result: LoadResult) -> None:
+        with (
+            ServerProcess(self._server, written, gtid=result.name == GTID) as ours,
+            DrainClient(ours.address, DESTINATION) as client,
+        ):
+            with cpu_profile.CpuProfile(ours.pid) as profile:
+                client.subscribe()
+                drain(client, END)
+            self.profiles[result.title] = profile.text
+
+    def _here(self) -> Range:
+        """Return an empty range at the end of the binlog."""
+        file, position = self._server.binlog_position()
+        return Range(LOADS[0], 0, file, position, "", file, position)
+
+
+def machine(server: Server) -> str:
+    """Return on what is measured, in a line."""
+    names = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    version = server.execute("SELECT VERSION()")[0][0]
+    return (
+        f"{len(names)} x {names[0] if names else platform.machine()}, "
+        f"{platform.system()} {platform.release()}, Python "
+        f"{platform.python_version()}, MySQL {version}, load {os.getloadavg()[0]:.2f}"
+    )
+
+
+def tell(text: str) -> None:
+    """Say what is going on, beside the results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--loads",
+        default=",".join(NAMES),
+        help="names separated by commas (default: %(default)s)",
+    )
+    parser.add_argument("--runs", type=int, default=3, help="default: %(default)s")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the rows, to try it out"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs")
+    parser.add_argument(
+        "--profile", action="store_true", help="one more run of each load under perf"
+    )
+    wanted = parser.parse_args(arguments)
+    wanted.loads = wanted.loads.split(",")
+    if unknown := set(wanted.loads) - set(NAMES):
+        parser.error(
+            f"no such load: {', '.join(unknown)}; there are {', '.join(NAMES)}"
+        )
+    if wanted.runs < 1:
+        parser.error(f"--runs {wanted.runs}: at least 1")
+    if wanted.profile and (missing := cpu_profile.perf_missing()):
+        parser.error(missing)
+    return wanted
+
+
+if __name__ == "__main__":
+    sys.exit(main())

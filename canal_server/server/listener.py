@@ -43,7 +43,10 @@ class Server:
         self._listener: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._connections: dict[Connection, threading.Thread] = {}
+        self._connections: set[Connection] = set()
+        # Their threads; one outlives its connection by a moment. Ended ones are
+        # forgotten when the next client comes.
+        self._threads: list[threading.Thread] = []
         self._refusing = False  # whether the last client was one too many
         self.port = config.port  # the real one once started
 
@@ -71,7 +74,7 @@ class Server:
         if self._acceptor.is_alive():
             return False
         with self._lock:
-            threads = list(self._connections.values())
+            threads = list(self._threads)
         for thread in threads:
             thread.join(deadline.remaining_s())
         return not any(thread.is_alive() for thread in threads)
@@ -135,13 +138,16 @@ class Server:
             target=connection.run, name=f"client-{peer}", daemon=True
         )
         with self._lock:
-            self._connections[connection] = thread
+            self._connections.add(connection)
         try:
             thread.start()
         except RuntimeError:
             with self._lock:
-                del self._connections[connection]
+                self._connections.remove(connection)
             raise
+        with self._lock:
+            self._threads = [each for each in self._threads if each.is_alive()]
+            self._threads.append(thread)
 
     def _turn_away(self, sock: socket.socket, peer: str) -> None:
         """Tell a client that is one too many so, and close; never waits for it."""
@@ -156,7 +162,7 @@ class Server:
     def _end(self, connection: Connection) -> None:
         """Let go of a connection; called last by its thread."""
         with self._lock:
-            del self._connections[connection]
+            self._connections.remove(connection)
         connection.close()
 
 

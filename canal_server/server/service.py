@@ -12,7 +12,8 @@ there, and why nothing is lost or confused:
   *turn* of the identity is held from before the store is asked until the batch is
   registered, also while the store waits for entries. Whoever comes second waits for
   the turn, but not longer than its own timeout; then it is told that there is
-  nothing, and that is true: what comes first belongs to the one who waited first.
+  nothing: what comes first belongs to the one who waited first. (When that one is
+  just leaving there may be something after all; the next get brings it.)
 * Ack, rollback and subscription take the identity's *lock*, which is never held
   while anything waits. A pending get holds none of them up.
 * A rollback while a get is in the store. The get may have taken its entries before

@@ -248,6 +248,11 @@ cdef class Cursor:
             record = self.ring.record(self.scan_sequence)
             if record.subject >= <uint64_t>len(self.mask):
                 self.grow_mask()
+                if record.subject >= <uint64_t>len(self.mask):
+                    raise IndexError(
+                        f"subject {record.subject} of {len(self.mask)} at "
+                        f"{self.ring.position(self.scan_sequence)[0]}:{record.offset}"
+                    )
             self.verdicts[self.scan_sequence & mask] = 0
             if self.judge(record):
                 self.pass_entry(self.scan_sequence)

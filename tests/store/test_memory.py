@@ -402,6 +402,16 @@ def test_a_compressed_transaction_at_the_position_is_given():
     assert got(t.store.get(CLIENT, 9, 0)) == [0, 1, 2, 3]
 
 
+def test_later_entries_of_the_event_at_the_position_are_given():
+    """Of an event with several entries only the first is known to be acked."""
+    t = StoreUnderTest()
+    for ordinal in range(3):
+        t.entries.add(OTHER, event_type=ALTER, offset=500, ordinal=ordinal)
+    t.put()
+    t.store.subscribe(CLIENT, None, after(5))
+    assert got(t.store.get(CLIENT, 9, 0)) == [1, 2]
+
+
 def test_files_are_ordered_by_number():
     """A position in a later file skips earlier files whole."""
     t = StoreUnderTest()

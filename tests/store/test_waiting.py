@@ -35,7 +35,7 @@ def waits(t, count: int = 1) -> None:
 
 def lingers(t) -> None:
     """Wait until the waiting get knows of entries and still waits."""
-    eventually(lambda: any(getter.lingers for getter in t.store._getters))
+    eventually(lambda: any(getter.lingers for getter in list(t.store._getters)))
 
 
 def numbers(future) -> list[int] | None:
@@ -106,8 +106,11 @@ def test_answers_with_a_full_batch_of_bytes():
     t.store.subscribe(CLIENT, None, None)
     get = in_thread(t.store.get, CLIENT, 3, None)
     waits(t)
-    for _ in range(3):
+    for _ in range(2):
         t.entries.add(ROWS)
+    t.put()
+    lingers(t)
+    t.entries.add(ROWS)
     t.put()
     assert numbers(get) == [0, 1, 2]
 

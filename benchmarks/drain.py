@@ -85,9 +85,13 @@ class DrainClient:
         self._socket = _connect(address, timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(SILENCE_SECONDS_MAX)
-        self._receive_whole()  # the handshake
-        self._send(PacketType.CLIENTAUTHENTICATION, ClientAuth())
-        self._receive_ack()
+        try:
+            self._receive_whole()  # the handshake
+            self._send(PacketType.CLIENTAUTHENTICATION, ClientAuth())
+            self._receive_ack()
+        except BaseException:
+            self._socket.close()
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,8 @@
 /* An upper bound for a server that turns a binlog into entries for a client.
 
    Reads a dump from one descriptor, writes to another what has the size and the texts
-   of the entries, and stops after a number of rows:
+   of the entries, and stops at the end of the transaction in which a number of rows is
+   reached:
 
        limit SOURCE_FD CLIENT_FD ROWS
 
@@ -45,7 +46,8 @@ typedef struct {
 
 static column_t columns[COLUMNS];
 static int known; /* the last table map was that of our table */
-static long rows, transactions, events;
+static long rows, transactions, events, wanted;
+static int done; /* a transaction ended, and the wanted rows were there */
 
 static uint8_t *put_varint(uint8_t *out, uint64_t value)
 {
@@ -308,6 +310,7 @@ static uint8_t *put_event(uint8_t *out, const uint8_t *event, const uint8_t *end
         break;
     case XID:
         transactions++;
+        done = rows >= wanted;
         /* fall through */
     case QUERY:
         out = put_marker(out);
@@ -339,7 +342,7 @@ int main(int count, char **arguments)
     if (count != 4)
         return 2;
     int source = atoi(arguments[1]), client = atoi(arguments[2]);
-    long wanted = atol(arguments[3]);
+    wanted = atol(arguments[3]);
     /* An event of 8 KB makes about 45 KB of entries; twice 16 MB hold any here. */
     uint8_t *input = malloc(READ_BYTES + (16 << 20));
     uint8_t *output = malloc(FLUSH_BYTES + (16 << 20)), *out = output;
@@ -348,7 +351,7 @@ int main(int count, char **arguments)
     long written = 0;
 
     make_columns();
-    while (rows < wanted) {
+    while (!done) {
         ssize_t size = read(source, input + held, READ_BYTES);
         if (size <= 0) {
             fprintf(stderr, "the source ended after %ld rows\n", rows);
@@ -359,13 +362,13 @@ int main(int count, char **arguments)
         held += size;
         /* packets: length (3 bytes), number, status, event, checksum */
         const uint8_t *p = input, *end = input + held;
-        while (end - p >= 4) {
+        while (!done && end - p >= 4) {
             size_t length = p[0] | p[1] << 8 | (size_t)p[2] << 16;
             if ((size_t)(end - p) < 4 + length)
                 break;
             out = put_event(out, p + 5, p + 4 + length - CHECKSUM_BYTES);
             p += 4 + length;
-            if (out - output > FLUSH_BYTES || rows >= wanted) {
+            if (out - output > FLUSH_BYTES) {
                 write_all(client, output, out);
                 written += out - output;
                 out = output;

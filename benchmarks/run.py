@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tell(f"canal_server: {require_package()}")
     with (
         named_or_private("mysql", SERVER_OPTIONS) as server,
-        Writer(server) as writer,
+        Writer(server, ours=isinstance(server, PrivateServer)) as writer,
         Limit() as limit,
     ):
         about = machine(server)

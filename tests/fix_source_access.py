@@ -128,7 +128,7 @@ def dump() -> Iterator[Callable[..., RawDump]]:
 
     It starts at the end of the binlog unless told otherwise.
     """
-    opened = []
+    opened: list[DumpStream] = []
 
     def open_dump(
         server: Server,

@@ -62,9 +62,12 @@ class TableColumns:
     information_schema (`row_start`, `row_end`, `DB_ROW_HASH_n`).
     """
 
-    def __init__(self, connection: ControlConnection) -> None:
+    def __init__(
+        self, connection: ControlConnection, tables_per_query: int = TABLES_PER_QUERY
+    ) -> None:
         """Take a connection, which its owner opens and reopens."""
         self._connection = connection
+        self._tables_per_query = tables_per_query
         self._prepared_for = 0  # connection id
         self._folds_case = False  # the server, in names of schemas and tables
         self._is_mariadb = False
@@ -85,8 +88,8 @@ class TableColumns:
             by_schema[schema].append(table)
         found: dict[TableName, TableMeta] = {}
         for schema, tables in by_schema.items():
-            for start in range(0, len(tables), TABLES_PER_QUERY):
-                part = tables[start : start + TABLES_PER_QUERY]
+            for start in range(0, len(tables), self._tables_per_query):
+                part = tables[start : start + self._tables_per_query]
                 found.update(self._fetch_part(schema, part))
         return found
 

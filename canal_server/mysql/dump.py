@@ -68,6 +68,8 @@ class DumpStream:
         self.replica = replica
         self.start = start
         self.options = options or DumpOptions()
+        assert self.options.heartbeat_s > 0
+        assert self.options.allowance >= 1
         self.received_bytes = 0
         self.server_version = ""
         self.connection_id = 0  # at the server; what KILL takes
@@ -103,7 +105,8 @@ class DumpStream:
             self.replica, self.options.heartbeat_s, self.start
         ):
             session.query(sql, parameters)
-        self.checksum = str(session.query("SELECT @master_binlog_checksum")[0][0])
+        checksum = session.query("SELECT @master_binlog_checksum")[0][0]
+        self.checksum = str(checksum or "NONE").upper()
         self.server_version = session.server_version
         self.connection_id = session.connection_id
         session.command(COM_REGISTER_SLAVE, register_payload(self.replica))

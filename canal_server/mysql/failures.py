@@ -66,7 +66,7 @@ _REFUSED = {
 _REFUSING_TEXTS = (
     ("binary log is not open", "set log_bin on the server and restart it"),
     ("gtid_mode", "set gtid_mode=ON on the server, or do not start by GTID"),
-    ("checksum", "the server does not let this replica have its checksums"),
+    ("events with the checksum", "upgrade: the server's checksums are unknown here"),
     ("max_allowed_packet", "raise max_allowed_packet on the server"),
     ("server id was not set", "set server_id on the server"),
     ("misconfigured", "see the error log of the server"),

@@ -6,7 +6,7 @@ import pytest
 from fix_source_access import RawEvent, access_of
 
 from canal_server.model.table import ColumnMeta
-from canal_server.mysql.columns import TABLES_PER_QUERY, TableColumns
+from canal_server.mysql.columns import TableColumns
 from canal_server.mysql.connection import ControlConnection
 
 TABLE_MAP = 19
@@ -145,6 +145,7 @@ def test_functional_indexes_add_nothing(mysql_server, database, dump):
         dump, mysql_server, f"INSERT INTO {database}.t VALUES (1, '{{}}')"
     )
 
+    assert meta is not None
     assert len(meta.columns) == len(types) == 2
 
 
@@ -162,6 +163,7 @@ def test_generated_primary_keys(own_server, dump):
         meta = TableColumns(connection).fetch("d", "t")
     types = types_in_binlog(dump, server, "INSERT INTO d.t VALUES (1)")
 
+    assert meta is not None
     assert names_of(meta) == ["my_row_id", "a"]
     assert types == [LONGLONG, LONG]
     assert [column.is_key for column in meta.columns] == [True, False]
@@ -195,6 +197,7 @@ def test_what_mariadb_hides(mariadb_server, database, dump, table, names):
         dump, mariadb_server, f"INSERT INTO {database}.t (a) VALUES (1)"
     )
 
+    assert meta is not None
     assert names_of(meta) == names
     assert len(types) == len(names)
     for column, binlog_type in zip(meta.columns, types, strict=True):
@@ -220,13 +223,13 @@ def test_a_column_added_to_a_versioned_table(mariadb_server, database):
 
 def test_many_tables_at_once(source_server, source, database):
     """Tables of several schemas come by their names, in as many queries as needed."""
-    count = TABLES_PER_QUERY + 3
+    count = 7
     source_server.execute(
         *(f"CREATE TABLE {database}.t{i} (c{i} INT)" for i in range(count))
     )
     asked = [(database, f"t{i}") for i in range(count)] + [("mysql", "user")]
     asked += [(database, "none"), asked[0]]
-    found = TableColumns(source).fetch_many(asked)
+    found = TableColumns(source, tables_per_query=3).fetch_many(asked)
 
     assert set(found) == {*asked} - {(database, "none")}
     assert all(names_of(found[database, f"t{i}"]) == [f"c{i}"] for i in range(count))

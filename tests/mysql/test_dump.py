@@ -20,6 +20,7 @@ from fix_source_access import (
     PATIENCE_S,
     ROTATE,
     XID,
+    RawDump,
     access_of,
 )
 
@@ -290,16 +291,24 @@ def test_a_dead_server_ends_the_stream(own_server, dump, flavour):
         assert "broke" in str(error)  # noqa: PT017  # ending is as good
 
 
-def drain(stream: DumpStream, timeout_s: float = 0.2) -> None:
+def drain(stream: DumpStream, timeout_s: float) -> None:
     """Take what comes, up to the first wait that is too long."""
     while stream.receive_into(SPACE, timeout_s):
         pass
 
 
+def quiet(raw: RawDump, server, database: str) -> DumpStream:
+    """Read up to the end of a transaction that nothing follows."""
+    (value,) = marks(1)
+    insert(server, database, value)
+    raw.until_text(value)
+    raw.until(lambda event: event.type == XID)
+    return raw.stream
+
+
 def test_nothing_at_hand(source_server, database, dump):
     """Without waiting nothing is None, and bytes are handed out when they are there."""
-    stream = dump(source_server).stream
-    drain(stream)
+    stream = quiet(dump(source_server), source_server, database)
     assert stream.try_receive_into(SPACE) is None
     assert stream.receive_into(SPACE, 0) is None
     assert stream.receive_into(SPACE, 0.01) is None
@@ -310,11 +319,10 @@ def test_nothing_at_hand(source_server, database, dump):
     assert stream.try_receive_into(SPACE)
 
 
-def test_a_stop_ends_the_wait(source_server, dump):
+def test_a_stop_ends_the_wait(source_server, database, dump):
     """A receive without a limit returns None once a stop is asked for."""
     stop = Stop()
-    stream = dump(source_server, stop=stop).stream
-    drain(stream)
+    stream = quiet(dump(source_server, stop=stop), source_server, database)
     asker = threading.Timer(0.05, stop.request)
     asker.start()
 
@@ -324,11 +332,10 @@ def test_a_stop_ends_the_wait(source_server, dump):
 
 
 @pytest.mark.parametrize("mode", [TlsMode.DISABLED, TlsMode.REQUIRED])
-def test_closing_ends_a_receive(mysql_server, dump, mode):
+def test_closing_ends_a_receive(mysql_server, database, dump, mode):
     """Closed by another thread, a receive that waits sees the end of the stream."""
     access = access_of(mysql_server, tls=TlsOptions(mode))
-    stream = dump(mysql_server, access=access).stream
-    drain(stream)
+    stream = quiet(dump(mysql_server, access=access), mysql_server, database)
     closer = threading.Timer(0.05, stream.close)
     closer.start()
 

@@ -137,11 +137,16 @@ def test_a_client_certificate(own_server):
         key=str(folder / "client-key.pem"),
     )
     with account(server, "certified", "IDENTIFIED BY 'x' REQUIRE X509"):
-        certified = {"user": "certified", "password": "x"}
-        with closing(session(access_of(server, tls=tls, **certified))) as opened:
+
+        def log_in(options: TlsOptions) -> Session:
+            return session(
+                access_of(server, user="certified", password="x", tls=options)
+            )
+
+        with closing(log_in(tls)) as opened:
             assert opened.query("SELECT 1") == [(1,)]
         with pytest.raises(SourceRefused, match="Access denied"):
-            session(access_of(server, tls=TlsOptions(TlsMode.REQUIRED), **certified))
+            log_in(TlsOptions(TlsMode.REQUIRED))
 
 
 def test_caching_sha2_password_without_tls(mysql_server):

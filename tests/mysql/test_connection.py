@@ -19,7 +19,6 @@ def test_open_and_close(source_server):
         number = connection.connection_id
         connection.open()
 
-        assert connection.is_open
         assert connection.query("SELECT CONNECTION_ID()") == [(number,)]
         assert connection.is_mariadb == (source_server.flavour == "mariadb")
         assert connection.server_version

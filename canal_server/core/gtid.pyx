@@ -206,13 +206,16 @@ cdef class GtidSet:
             tagged = head >> 56 == _TAGGED
             groups = head >> 8 & 0xFFFFFFFFFFFF if tagged else head
             for _ in range(groups):
-                sid, tag = body[at:at + SID_BYTES], b""
+                (sid,) = struct.unpack_from("16s", body, at)
                 at += SID_BYTES
+                tag = b""
                 if tagged:
-                    size = body[at] >> 1
-                    if body[at] & 1 or size > TAG_BYTES_MAX:
+                    # The length is a number of 7 bits; the lowest one says so.
+                    (size,) = struct.unpack_from("B", body, at)
+                    if size & 1:
                         raise ValueError(f"a tag of {size} bytes in a GTID set")
-                    tag = body[at + 1:at + 1 + size]
+                    size >>= 1
+                    (tag,) = struct.unpack_from(f"{size}s", body, at + 1)
                     if tag and not _TAG.match(tag.decode("latin-1")):
                         raise ValueError(f"a tag {tag!r} in a GTID set")
                     at += 1 + size
@@ -224,7 +227,7 @@ cdef class GtidSet:
                     if not 0 < first < stop <= GNO_MAX + 1:
                         raise ValueError(f"numbers {first}-{stop} in a GTID set")
                     found.add_range(sid, tag, len(tag), first, stop)
-        except (struct.error, IndexError):
+        except struct.error:
             raise ValueError(f"a GTID set that ends after {len(body)} bytes") from None
         return found
 

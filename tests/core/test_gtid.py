@@ -229,3 +229,18 @@ def test_agrees_with_mysql(mysql_server, rng):
         assert str(one.subtract(two)) == difference.replace("\n", "")
         assert one.contains(two) == bool(subset)
         assert str(one.union(two)) == normal.replace("\n", "")
+
+
+def test_damaged_bytes(rng):
+    """Whatever becomes of the bytes, there is a set or ValueError."""
+    for _ in range(2000):
+        body = bytearray(TAGGED_BODY if rng.random() < 0.5 else TAGGED_BODY[:80])
+        for _ in range(rng.randrange(4)):
+            body[rng.randrange(len(body))] = rng.choice(
+                (0, 1, 2, 66, rng.randrange(256))
+            )
+        try:
+            found = GtidSet.decode_previous_gtids(bytes(body[: rng.randrange(1, 400)]))
+        except ValueError:
+            continue
+        assert GtidSet.parse(str(found)) == found

@@ -63,7 +63,7 @@ class Instance:
         self._sink = EntrySink(
             self.store, thin_markers=config.filter.transaction_entry
         )
-        self._default = TableFilter(config.filter.regex, config.filter.black_regex)
+        self._default = _default_filter(config)
         self._filters: dict[int, TableFilter] = {}
         self._filters_lock = threading.Lock()
         self._buffer = TransactionBuffer(
@@ -200,6 +200,18 @@ class Instance:
         }
 
 
+def _default_filter(config: InstanceConfig) -> TableFilter:
+    try:
+        return TableFilter(config.filter.regex, config.filter.black_regex)
+    except ValueError as error:
+        raise ConfigError(
+            [
+                f"{config.destination}/instance.properties: canal.instance.filter.regex "
+                f"or canal.instance.filter.black.regex: {error}"
+            ]
+        ) from error
+
+
 def _meta_manager(config: InstanceConfig) -> MetaManager:
     if config.position.wiring is Wiring.MEMORY:
         return MemoryMetaManager()
@@ -229,9 +241,9 @@ def _access(source: SourceConfig, destination: str) -> Access:
             key=str(master.ssl_key or ""),
         )
     return Access(
-        Address(master.address.host, master.address.port),
-        Credentials(source.user, source.password),
-        tls,
+        address=Address(master.address.host, master.address.port),
+        credentials=Credentials(source.user, source.password),
+        tls=tls,
         connect_timeout_s=source.so_timeout_s,
         io_timeout_s=source.so_timeout_s,
         receive_buffer=source.receive_buffer_bytes,

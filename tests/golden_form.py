@@ -7,7 +7,8 @@ from pathlib import Path
 
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.gtid import GtidSet, MariaGtidSet
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.core.subjects import Subjects
 from canal_server.dump.files import FileSource
 from canal_server.dump.reader import Reader
@@ -32,7 +33,8 @@ class RecordedImages:
                         column["column_name"],
                         column["column_type"],
                         column.get("character_set_name"),
-                        column.get("column_key") == "PRI",
+                        column.get("column_key") == "PRI"
+                        and "PRIMARY KEY" in table["create"],
                         column["is_nullable"] == "YES",
                     )
                     for column in table["columns"]
@@ -40,6 +42,10 @@ class RecordedImages:
             )
             for table in tables
         }
+
+        # The table that every workload ends with is not in its list.
+        done = (ColumnMeta("id", "int", None, is_key=True, nullable=False),)
+        self.tables["zz_end", "done"] = TableMeta("zz_end", "done", done)
 
     def find(self, schema, table):
         return self.tables.get((schema, table))

@@ -3,7 +3,8 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from canal_server.core.gtid cimport GtidSet, MariaGtidSet
+from canal_server.core.gtid cimport GtidSet
+from canal_server.core.maria_gtid cimport MariaGtidSet
 from canal_server.core.wire cimport Input
 from canal_server.decoder.feed cimport Feed
 from canal_server.decoder.image cimport Image, Piece, TableImage

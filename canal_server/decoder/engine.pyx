@@ -20,7 +20,8 @@ from libc.string cimport memcmp, memcpy, memmove
 from canal_server.core.blocks cimport BlockPool
 from canal_server.core.blocks cimport KIND_BEGIN, KIND_END, KIND_OTHER, KIND_ROWS
 from canal_server.core.crc32 cimport crc32
-from canal_server.core.gtid cimport GtidSet, MariaGtidSet
+from canal_server.core.gtid cimport GtidSet
+from canal_server.core.maria_gtid cimport MariaGtidSet
 from canal_server.core.wire cimport Input, ensure, need, put_bytes, put_varint
 from canal_server.core.wire cimport take_be, take_le, take_packed, varint_size
 from canal_server.decoder.feed cimport Feed
@@ -90,6 +91,7 @@ cdef class Decoder:
     cdef Event event                  # the current one
     cdef Event outer                  # the payload event while in its inner events
     cdef size_t event_bytes           # that it takes in its feed, framing included
+    cdef size_t outer_bytes
     cdef uint32_t ordinal
     cdef uint64_t limit               # where to end in the file, offset
     cdef const char* reason
@@ -129,12 +131,7 @@ cdef class Decoder:
         self.limit = <uint64_t>-1
         self.file = ""
         self.server_version = ""
-        if isinstance(gtids, GtidSet):
-            self.mysql_gtids = gtids
-        elif isinstance(gtids, MariaGtidSet):
-            self.maria_gtids = gtids
-        elif gtids is not None:
-            raise TypeError(f"gtids: {gtids!r} is no GTID set")
+        self.set_gtids(gtids)
 
     def __dealloc__(self):
         self.free_tables()
@@ -168,6 +165,13 @@ cdef class Decoder:
             raise DecodeError(f"event type {self.event.type}: {reason}",
                               file=self.file, position=self.event.offset)
         return halt
+
+    def set_gtids(self, gtids):
+        """Go on with this executed set (GtidSet, MariaGtidSet; None: no GTID mode)."""
+        if gtids is not None and not isinstance(gtids, (GtidSet, MariaGtidSet)):
+            raise TypeError(f"gtids: {gtids!r} is no GTID set")
+        self.mysql_gtids = gtids if isinstance(gtids, GtidSet) else None
+        self.maria_gtids = gtids if isinstance(gtids, MariaGtidSet) else None
 
     def set_limit(self, uint64_t position):
         """Halt with HALT_LIMIT when the file is decoded up to this offset."""
@@ -244,6 +248,7 @@ cdef class Decoder:
         self.inner.clear()
         self.in_payload = False
         self.event = self.outer
+        self.event_bytes = self.outer_bytes
         self.answered = True
         if left:
             raise DecodeError(f"{left} bytes left behind the last inner event",
@@ -252,6 +257,8 @@ cdef class Decoder:
     def begin_payload(self):
         """Say that inner events of the current event will be fed to `inner`."""
         self.outer = self.event
+        self.outer_bytes = self.event_bytes
+        self.event_bytes = 0
         self.in_payload = True
         self.ordinal = 0
         self.inner.clear()

@@ -382,8 +382,8 @@ cdef int inflate(RowContext* context, const uint8_t* p, size_t n,
                  Output* scratch) noexcept with gil:
     """Undo MariaDB's column compression into the scratch memory.
 
-    One byte: algorithm (8: zlib) in the high half; low half: bit 3 says that a zlib
-    wrapper is there, bits 0-2 how many bytes (big-endian) hold the length. A first
+    One byte: algorithm (8: zlib) in the high half; low half: bit 3 says that there
+    is no zlib wrapper, bits 0-2 how many bytes (big-endian) hold the length. A first
     byte of 0: the rest is the value itself.
     """
     cdef bytes data
@@ -396,7 +396,7 @@ cdef int inflate(RowContext* context, const uint8_t* p, size_t n,
     else:
         try:
             limit = int.from_bytes(p[1:1 + (p[0] & 7)], "big")
-            inflater = zlib.decompressobj(15 if p[0] & 8 else -15)
+            inflater = zlib.decompressobj(-15 if p[0] & 8 else 15)
             data = inflater.decompress(p[1 + (p[0] & 7):n], limit + 1)
         except Exception:
             return ROW_VALUE
@@ -453,7 +453,13 @@ cdef int put_bytes_column(RowContext* context, const ColumnPlan* column,
         return write_text(context, column, out, tag, role, before, raw, n, True)
     scratch.p = scratch.start
     if column.op == OP_JSON:
-        if n == 0:
+        if n == 0 and diff and before.size >= 0:
+            # An update that left the document alone: it is what it was.
+            status = ensure(scratch, before.text_n + SLACK)
+            if status == 0:
+                memcpy(scratch.p, out.start + before.text_at, before.text_n)
+                scratch.p += before.text_n
+        elif n == 0:
             status = 0
         elif diff:
             status = put_json_diff(scratch, raw, n, column.name.p, column.name.n)

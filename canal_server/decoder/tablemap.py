@@ -185,7 +185,8 @@ def _with_optional(
 def is_text(kind: int) -> bool:
     """Tell whether the charset lists of the metadata count a type."""
     return (
-        kind in (VARCHAR, VAR_STRING, STRING, BLOB_COMPRESSED, VARCHAR_COMPRESSED)
+        kind
+        in (VARCHAR, VAR_STRING, STRING, BLOB_COMPRESSED, VARCHAR_COMPRESSED, VECTOR)
         or kind in BLOBS
     )
 

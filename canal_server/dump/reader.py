@@ -8,12 +8,12 @@ connecting again, and what becomes of the records.
 from __future__ import annotations
 
 import logging
-import struct
 from typing import TYPE_CHECKING, Final, Protocol
 
 import zstandard
 
-from canal_server.core.gtid import GtidSet, MariaGtidSet
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.decoder import engine
 from canal_server.decoder.image_plan import compile_image, mismatch
 from canal_server.decoder.tablemap import TableMap, parse_table_map
@@ -22,7 +22,10 @@ from canal_server.errors import ConnectionLost, DecodeError, TableMetaError
 from canal_server.model.entry import DDL_TYPES, EventType
 from canal_server.model.positions import EntryPosition
 from canal_server.protocol.entries import Header, RowChange, encode
-from canal_server.tablemeta.ddl import classify, table_of_statement
+from canal_server.sqltext import Dialect
+from canal_server.tablemeta.ddl import examine, table_of_statement
+
+from canal_server.tablemeta.statement import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,12 +111,12 @@ class Reader:
         )
         if until is not None:
             self.decoder.set_limit(until)
+        self.gtids = gtids  # the executed set as of the last event, in GTID mode
         self.ddl_count = 0
         self._subjects = subjects
         self._images = images
         self._wants = wants
         self._wants_changed = False
-        self._gtids = gtids
         self._columns = columns
         self._filters = filters
         self._error_of_packet = error_of_packet
@@ -247,21 +250,24 @@ class Reader:
 
     def _on_query(self, *, load: bool = False) -> None:
         statement = query.parse_query(self.decoder.body, load=load)
-        results = classify(
-            statement.sql,
-            statement.schema,
-            ansi_quotes=statement.ansi_quotes,
-            no_backslash_escapes=statement.no_backslash_escapes,
-            mariadb="maria" in self.decoder.server_version.lower(),
-        )
+        examined = examine(statement.sql, statement.schema, self._dialect(statement))
+        results = examined.statements
         is_dml = bool(results) and results[0].event_type in _DML
-        if not is_dml:
+        if examined.stale:
             self._note_ddl(statement, results)
         kept = any(self._passes(result) for result in results)
         if not kept or self._filters.query_ddl:
             self.decoder.skip()
             return
         self._emit_statement(statement, results, is_dml=is_dml)
+
+    def _dialect(self, statement: query.Query) -> Dialect:
+        """Return how the server read a statement's text."""
+        return Dialect(
+            statement.ansi_quotes,
+            statement.no_backslash_escapes,
+            "maria" in self.decoder.server_version.lower(),
+        )
 
     def _note_ddl(self, statement: query.Query, results: list[Statement]) -> None:
         """Let the table images follow a statement that may change tables."""
@@ -281,18 +287,12 @@ class Reader:
             return not self._filters.query_dml
         if result.event_type not in DDL_TYPES:
             return not self._filters.query_dcl
-        return self._wants(_names_of(result))
+        return self._wants(names_of([result]))
 
     def _emit_statement(
         self, statement: query.Query, results: list[Statement], *, is_dml: bool
     ) -> None:
         first = results[0]
-        names: Names = tuple(
-            name
-            for result in results
-            if result.event_type in DDL_TYPES
-            for name in _names_of(result)
-        )
         change = RowChange(
             event_type=first.event_type,
             is_ddl=not is_dml,
@@ -304,7 +304,7 @@ class Reader:
             first.event_type,
             first.schema or "",
             first.table or "",
-            self._subjects.ordinal_of(names),
+            self._subjects.ordinal_of(names_of(results)),
         )
 
     def _emit(
@@ -362,16 +362,13 @@ class Reader:
 
     def _enter_gtids(self, kind: int) -> None:
         """Add what was executed before a file to the set, in GTID mode."""
-        gtids = self._gtids
-        if isinstance(gtids, GtidSet) and kind == _PREVIOUS_GTIDS:
-            gtids.update(GtidSet.decode(self.decoder.body))
-        elif isinstance(gtids, MariaGtidSet) and kind == _GTID_LIST:
-            body = self.decoder.body
-            count = int.from_bytes(body[:4], "little") & 0x0FFFFFFF
-            for domain, server, sequence in struct.iter_unpack(
-                "<IIQ", body[4 : 4 + 16 * count]
-            ):
-                gtids.update_domain(domain, server, sequence)
+        if isinstance(self.gtids, GtidSet) and kind == _PREVIOUS_GTIDS:
+            known = GtidSet.decode_previous_gtids(self.decoder.body)
+            self.gtids = self.gtids.union(known)
+        elif isinstance(self.gtids, MariaGtidSet) and kind == _GTID_LIST:
+            listed = MariaGtidSet.decode_gtid_list(self.decoder.body)
+            self.gtids = self.gtids.union(listed)
+        self.decoder.set_gtids(self.gtids)
 
     def _on_compressed_rows(self, kind: int) -> None:
         plain = _PLAIN_ROWS[kind]
@@ -448,15 +445,6 @@ class Reader:
 
     def _at(self) -> str:
         return f"{self.decoder.file}:{self.decoder.event_offset}"
-
-
-def _names_of(result: Statement) -> Names:
-    if result.table is None:
-        return ()
-    names: list[tuple[str | None, str]] = [(result.schema, result.table)]
-    if result.old_table is not None:
-        names.append((result.old_schema, result.old_table))
-    return tuple(names)
 
 
 def _payload(body: bytes) -> tuple[int, bytes]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.gtid import GtidSet, MariaGtidSet
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.core.subjects import Subjects
 from canal_server.dump.reader import Reader, StreamEnd
 from canal_server.errors import ConnectionLost
@@ -92,8 +93,9 @@ class Scanner:
         offset.
         """
         gtids: GtidSet | MariaGtidSet = MariaGtidSet() if mariadb else GtidSet()
-        self._scan(file, gtids, until=offset)
-        return gtids
+        found = self._scan(file, gtids, until=offset).gtids
+        assert found is not None
+        return found
 
     def _scan(
         self,

@@ -10,7 +10,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.core.gtid import GtidSet, MariaGtidSet
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.errors import PositionError
 from canal_server.mysql.binlogs import binary_logs, current_end
 from canal_server.mysql.replication import (

@@ -56,15 +56,12 @@ class CachedColumns:
         return found
 
     def apply(self, schema: str, ddl: str, position: EntryPosition) -> None:
-        """Forget the schema's tables; all tables for a DDL without a schema.
+        """Forget all tables: a statement may name those of other schemas, too.
 
-        Tables of other schemas that the statement names are for `evict`.
+        Whoever knows which ones it changed uses `evict` instead.
         """
-        del ddl, position
-        if schema:
-            self.evict(schema)
-        else:
-            self._known.clear()
+        del schema, ddl, position
+        self._known.clear()
 
     def evict(self, schema: str, table: str | None = None) -> None:
         """Forget a table, or all of a schema; names are compared without case."""

@@ -154,7 +154,9 @@ def _columns(facts: _Facts) -> Iterator[ColumnMeta]:
         # MariaDB adds a row end that has been named to the primary key; one that has
         # not, and SHOW CREATE TABLE, say nothing of it.
         is_key = name in keys and not row_time
-        yield ColumnMeta(str(name), str(mysql_type), charset, is_key, nullable == "YES")
+        # MariaDB adds a comment to the temporal types that have its old format.
+        kind = str(mysql_type).removesuffix(" /* mariadb-5.3 */")
+        yield ColumnMeta(str(name), kind, charset, is_key, nullable == "YES")
     kind, engine = facts.table
     if kind == "SYSTEM VERSIONED" and not shows_row_time:
         yield ColumnMeta("row_start", "timestamp(6)", nullable=False)

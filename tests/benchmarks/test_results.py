@@ -17,7 +17,9 @@ def limit_run(rows: int, seconds: float) -> LimitRun:
 
 def server_run(seconds: float, memory: int = 10**8) -> ServerRun:
     """Return a run of the server."""
-    return ServerRun(seconds, 1000, 1, Memory(memory // 2, memory), first_byte_s=0.5)
+    return ServerRun(
+        seconds, 0.01, 1000, 1, Memory(memory // 2, memory), first_byte_s=0.5
+    )
 
 
 def reached(loads, latencies=None) -> dict[str, bool]:

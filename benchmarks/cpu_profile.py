@@ -5,6 +5,8 @@ Leaves out the running of the process; see `run.py --profile`.
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-RATE_HZ = 997  # no multiple of anything periodic
+RATE_HZ = 3989  # no multiple of anything periodic
 SYMBOLS_MAX = 18
 THREADS_MAX = 4
 SHARE_MIN = 0.5  # per cent
+SYMBOL_CHARS_MAX = 70
+_CYTHON = re.compile(r"__pyx_[a-z]+_")
+_LENGTH = re.compile(r"\d+")
 PUMP_MODULE = "engine."  # the compiled module that only the pump's thread runs in
 
 
@@ -35,10 +40,23 @@ class CpuProfile:
         self.text = ""
 
     def __enter__(self) -> Self:
-        command = ["perf", "record", "--quiet", "--freq", str(RATE_HZ)]
+        # It begins when it is told to, and says when it has: `--delay -1`, `--control`.
+        told, tell = os.pipe()
+        answer, answered = os.pipe()
+        what = ["--freq", str(RATE_HZ), "--pid", str(self._pid)]
+        when = ["--delay", "-1", "--control", f"fd:{told},{answered}"]
         self._recorder = subprocess.Popen(
-            [*command, "--pid", str(self._pid), "--output", str(self._data)]
+            ["perf", "record", "--quiet", *what, *when, "--output", str(self._data)],
+            pass_fds=(told, answered),
         )
+        os.close(told)
+        os.close(answered)
+        try:
+            os.write(tell, b"enable\n")
+            os.read(answer, len(b"ack\n"))  # nothing when it has died
+        finally:
+            os.close(tell)
+            os.close(answer)
         return self
 
     def __exit__(
@@ -89,11 +107,28 @@ def summary(report: str) -> str:
     return "\n".join(_table(lines) for lines in busiest[:THREADS_MAX])
 
 
+def readable(symbol: str) -> str:
+    """Return a function's name without what compilers put around it.
+
+    Cython's `__pyx_f_4pack_6module_3Class_function` has a length before each part.
+    """
+    found = _CYTHON.match(symbol)
+    if not found:
+        return symbol[:SYMBOL_CHARS_MAX]
+    rest = symbol[found.end() :]
+    parts = []
+    while length := _LENGTH.match(rest):
+        end = length.end() + int(length[0])
+        parts.append(rest[length.end() : end])
+        rest = rest[end + 1 :]
+    return ".".join([*parts[1:], rest.partition(".")[0]])[:SYMBOL_CHARS_MAX]
+
+
 def _table(lines: list[tuple[float, str, str]]) -> str:
     total = sum(share for share, _, _ in lines)
     is_pump = any(library.startswith(PUMP_MODULE) for _, _, library in lines)
     rows = [
-        f"| {share:.1f} % | `{symbol[:70]}` | {library.partition('.cpython')[0]} |"
+        f"| {share:.1f} % | `{readable(symbol)}` | {library.partition('.cpython')[0]} |"
         for share, symbol, library in lines[:SYMBOLS_MAX]
     ]
     return "\n".join(

@@ -22,6 +22,7 @@ from canal_server.protocol.packets import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
@@ -33,7 +34,7 @@ HEAD_BYTES = 64  # the fields before the first entry
 TAIL_BYTES = 4096  # what ends a load is within; at least HEAD_BYTES
 RECEIVE_BYTES = 256 * 1024  # stays in the processor's cache
 CONNECT_PAUSE_S = 0.005
-SILENCE_SECONDS_MAX = 60.0
+SILENCE_SECONDS_MAX = 30.0
 
 _TYPE_TAG, _BODY_TAG, _BATCH_ID_TAG = 0x18, 0x2A, 0x08
 _NO_BATCH = (1 << 64) - 1  # -1 as a varint
@@ -56,12 +57,21 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class DrainRun:
-    """A drained load; times are of the monotonic clock, in seconds."""
+    """A drained load; times are of the monotonic clock, in seconds.
 
+    Who waited no time for the first byte found work that was done before it came.
+    """
+
+    asked_at: float
     first_byte_at: float
     last_ack_at: float
     bytes: int
     batches: int
+
+    @property
+    def waited_s(self) -> float:
+        """Return the time from the first request to the first byte."""
+        return self.first_byte_at - self.asked_at
 
     @property
     def seconds(self) -> float:
@@ -72,17 +82,22 @@ class DrainRun:
 class DrainClient:
     """One connection to one destination; a context manager.
 
-    Connects until the server listens, `timeout_s` at the longest, and subscribes with
-    the filter that the instance is configured with.
+    Tries to connect until the server listens, as long as it is `alive` and `timeout_s`
+    at the longest. It subscribes with the filter that the instance is configured with.
     """
 
     def __init__(
-        self, address: tuple[str, int], destination: str, timeout_s: float = 30.0
+        self,
+        address: tuple[str, int],
+        destination: str,
+        *,
+        alive: Callable[[], bool] = lambda: True,
+        timeout_s: float = 30.0,
     ) -> None:
         self._destination = destination
         self._view = memoryview(bytearray(RECEIVE_BYTES))
         self._began_at = 0.0
-        self._socket = _connect(address, timeout_s)
+        self._socket = _connect(address, alive, timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(SILENCE_SECONDS_MAX)
         try:
@@ -206,7 +221,8 @@ def drain(client: DrainClient, end: bytes, batch_size: int = BATCH_SIZE) -> Drai
     """Take and acknowledge batches until one has `end` in its last bytes."""
     first_byte_at = 0.0
     size = batches = 0
-    give_up_at = time.monotonic() + SILENCE_SECONDS_MAX
+    asked_at = time.monotonic()
+    give_up_at = asked_at + SILENCE_SECONDS_MAX
     while True:
         frame = client.get(batch_size, WAIT_MS)
         if frame is None:
@@ -224,7 +240,7 @@ def drain(client: DrainClient, end: bytes, batch_size: int = BATCH_SIZE) -> Drai
         size += frame.size
         batches += 1
         if end in frame.tail:
-            return DrainRun(first_byte_at, last_ack_at, size, batches)
+            return DrainRun(asked_at, first_byte_at, last_ack_at, size, batches)
 
 
 def read_head(packet: bytes) -> tuple[int, int | None]:
@@ -260,12 +276,16 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _connect(address: tuple[str, int], timeout_s: float) -> socket.socket:
+def _connect(
+    address: tuple[str, int], alive: Callable[[], bool], timeout_s: float
+) -> socket.socket:
     give_up_at = time.monotonic() + timeout_s
     while True:
         try:
             return socket.create_connection(address, timeout_s)
         except ConnectionRefusedError:
+            if not alive():
+                raise DrainError("the server has ended") from None
             if time.monotonic() > give_up_at:
                 raise DrainError(
                     f"nobody listens on {address[0]}:{address[1]} after "

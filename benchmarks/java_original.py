@@ -76,8 +76,12 @@ def run_java(
             )
         try:
             for number, destination in enumerate(destinations):
-                address = ("127.0.0.1", port)
-                with DrainClient(address, destination, START_SECONDS_MAX) as client:
+                with DrainClient(
+                    ("127.0.0.1", port),
+                    destination,
+                    alive=lambda: process.poll() is None,
+                    timeout_s=START_SECONDS_MAX,
+                ) as client:
                     client.subscribe()
                     run = drain(client, END_TABLE.encode())
                 if number:

@@ -42,11 +42,13 @@ COLUMNS = (
 class ServerRun:
     """One drained load of canal-server or the original.
 
-    `seconds` from the first byte to the last ack; `first_byte_s` from the start of
-    the process to the first byte, None where the process was not started for the run.
+    `seconds` from the first byte to the last ack; `waited_s` from the client's first
+    request to the first byte; `first_byte_s` from the start of the process to it, None
+    where the process was not started for the run.
     """
 
     seconds: float
+    waited_s: float
     bytes: int
     batches: int
     memory: Memory

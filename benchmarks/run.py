@@ -10,17 +10,19 @@ instead of a private one, CANAL_JAVA_HOME a built Java original to measure too.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
 import platform
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import cpu_profile
 from decode_only import run_decode
-from drain import BATCH_SIZE, DrainClient, drain
+from drain import BATCH_SIZE, DrainClient, DrainError, drain
 from java_original import java_home, run_java
 from latency import PER_SECOND, POLLING_MS, WAITING_MS, Latency, measure
 from limit import Limit
@@ -34,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from servers import PrivateServer, Server, named_or_private
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 END = END_TABLE.encode()
 GTID = "single-gtid"  # the load `single`, once more in GTID mode
@@ -44,7 +46,7 @@ LATENCY_SECONDS, LATENCY_QUICK_SECONDS = 20, 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for; returns 0 whether targets were reached or not."""
+    """Run what was asked for; returns 0 when it ran, whether targets were reached."""
     wanted = _parse(arguments)
     home = java_home()
     tell(f"canal_server: {require_package()}")
@@ -65,9 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(verdict)
     for title, text in bench.profiles.items():
         print(f"\n### {title}\n\n{text}")
+    for failure in bench.failures:
+        print(f"FAIL  {failure}")
     if wanted.json:
         wanted.json.write_text(bench.as_json(about))
-    return 0
+    return 1 if bench.failures else 0
 
 
 class Bench:
@@ -89,6 +93,7 @@ class Bench:
         self.results: list[LoadResult] = []
         self.latencies: dict[str, Latency] = {}
         self.profiles: dict[str, str] = {}
+        self.failures: list[str] = []
 
     def run_load(self, load: Load) -> None:
         """Write a load if it was asked for, and measure everybody on it in turn."""
@@ -119,11 +124,14 @@ class Bench:
             tell(f"  limit {limit.rows / limit.seconds:,.0f} rows/s")
             for result in results:
                 result.limit.append(limit)
-                result.ours.append(self._run_ours(written, result))
+                with self._going_on_after(result.title):
+                    result.ours.append(self._run_ours(written, result))
         for result in results:
-            self._run_others(written, result)
+            with self._going_on_after(f"{result.title}, others"):
+                self._run_others(written, result)
             if self._wanted.profile:
-                self._profile(written, result)
+                with self._going_on_after(f"{result.title}, profile"):
+                    self._profile(written, result)
 
     def run_latency(self) -> None:
         """Measure a waiting and a polling client."""
@@ -133,8 +141,9 @@ class Bench:
         self._writer.recreate_table()
         for number, (name, timeout_ms) in enumerate(clients.items()):
             with (
+                self._going_on_after(f"latency, {name}"),
                 ServerProcess(self._server, self._here()) as ours,
-                DrainClient(ours.address, DESTINATION) as client,
+                DrainClient(ours.address, DESTINATION, alive=ours.alive) as client,
             ):
                 client.subscribe()
                 # Once this row came, the server stands at the end of the binlog.
@@ -143,7 +152,17 @@ class Bench:
                 first = 1 + number * count
                 keys = range(first, first + count)
                 self.latencies[name] = measure(self._server, client, timeout_ms, keys)
-            tell(f"latency, {name}: {self.latencies[name]}")
+                tell(f"latency, {name}: {self.latencies[name]}")
+
+    @contextlib.contextmanager
+    def _going_on_after(self, what: str) -> Iterator[None]:
+        """Keep a failure for the end: what was measured before is worth showing."""
+        try:
+            yield
+        except (DrainError, subprocess.SubprocessError) as error:
+            notes = getattr(error, "__notes__", [])
+            tell("\n".join([f"{what}: {error}", *notes]))
+            self.failures.append(f"{what}: {error}")
 
     def as_json(self, about: str) -> str:
         """Return all runs."""
@@ -155,6 +174,7 @@ class Bench:
                     name: dataclasses.asdict(latency)
                     for name, latency in self.latencies.items()
                 },
+                "failures": self.failures,
                 "verdicts": [
                     dataclasses.asdict(verdict)
                     for verdict in verdicts(self.results, self.latencies)
@@ -167,7 +187,7 @@ class Bench:
         gtid = result.name == GTID
         with (
             ServerProcess(self._server, written, gtid=gtid) as ours,
-            DrainClient(ours.address, DESTINATION) as client,
+            DrainClient(ours.address, DESTINATION, alive=ours.alive) as client,
         ):
             client.subscribe()
             run = drain(client, END, BATCH_SIZE)
@@ -175,11 +195,13 @@ class Bench:
         tell(
             f"  canal-server{' in GTID mode' if gtid else ''} "
             f"{written.rows / run.seconds:,.0f} rows/s, "
-            f"{run.bytes / 1e6:.0f} MB in {run.batches} batches, "
+            f"{run.bytes / 1e6:.0f} MB in {run.batches} batches, waited for "
+            f"{run.waited_s * 1000:.0f} ms, "
             f"memory {memory.now / 1e6:.0f} MB, highest {memory.highest / 1e6:.0f} MB"
         )
         return ServerRun(
             seconds=run.seconds,
+            waited_s=run.waited_s,
             bytes=run.bytes,
             batches=run.batches,
             memory=memory,
@@ -198,14 +220,14 @@ class Bench:
             )
             for run, memory in runs:
                 result.java.append(
-                    ServerRun(run.seconds, run.bytes, run.batches, memory)
+                    ServerRun(run.seconds, run.waited_s, run.bytes, run.batches, memory)
                 )
                 tell(f"  Java {written.rows / run.seconds:,.0f} rows/s")
 
     def _profile(self, written: Range, result: LoadResult) -> None:
         with (
             ServerProcess(self._server, written, gtid=result.name == GTID) as ours,
-            DrainClient(ours.address, DESTINATION) as client,
+            DrainClient(ours.address, DESTINATION, alive=ours.alive) as client,
         ):
             with cpu_profile.CpuProfile(ours.pid) as profile:
                 client.subscribe()

@@ -70,6 +70,10 @@ class ServerProcess:
         assert self._process is not None
         return self._process.pid
 
+    def alive(self) -> bool:
+        """Tell whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
     def memory(self) -> Memory:
         """Return what the process holds."""
         return Memory.of(self.pid)

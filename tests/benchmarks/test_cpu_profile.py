@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cpu_profile import summary
+import pytest
+from cpu_profile import readable, summary
 
 REPORT = """\
 # Overhead|    Pid:Command|Shared Object       |Symbol
@@ -24,3 +25,19 @@ def test_summary() -> None:
 def test_nothing_recorded() -> None:
     """A report without samples gives no text."""
     assert summary("# Samples: 0\n") == ""
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("__pyx_f_12canal_server_7decoder_4rows_put_image", "decoder.rows.put_image"),
+        (
+            "__pyx_f_12canal_server_5store_4ring_4Ring_release.constprop.0",
+            "store.ring.Ring.release",
+        ),
+        ("tcp_sendmsg_locked", "tcp_sendmsg_locked"),
+    ],
+)
+def test_readable(symbol, name) -> None:
+    """Names of compiled functions read as they do in the source."""
+    assert readable(symbol) == name

@@ -1,5 +1,7 @@
 """One destination, wired: the only place where its stages meet.
 
+::
+
     pump ─► transaction buffer ─► sink ─► store ─► (server, per client)
      ▲                              │
      └── log positions ◄── flushed ─┘            meta manager ◄── acks
@@ -60,9 +62,7 @@ class Instance:
         self._pool = BlockPool(spare_max=_SPARE_BYTES_MAX)
         self._subjects = Subjects()
         self.store = MemoryEventStore(config.store, self._subjects, self._pool)
-        self._sink = EntrySink(
-            self.store, thin_markers=config.filter.transaction_entry
-        )
+        self._sink = EntrySink(self.store, thin_markers=config.filter.transaction_entry)
         self._default = _default_filter(config)
         self._filters: dict[int, TableFilter] = {}
         self._filters_lock = threading.Lock()
@@ -124,7 +124,7 @@ class Instance:
         _log.info("destination %s stopped", self.destination)
         return ended
 
-    # --- what the server uses ---------------------------------------------------------
+    # --- what the server uses -------------------------------------------------------
 
     def log_position(self, position: EntryPosition) -> LogPosition:
         """Return the position with this source's identity."""
@@ -168,7 +168,7 @@ class Instance:
         except ValueError as error:
             raise ClientError(f"filter {expression!r}: {error}") from error
 
-    # --- what the pump's thread calls ---------------------------------------------------
+    # --- what the pump's thread calls -----------------------------------------------
 
     def _deliver(self, spans: list[Span]) -> bool:
         """Put what leaves the buffer into the store; then it counts as delivered."""
@@ -177,10 +177,15 @@ class Instance:
         self._pump.flushed(spans)
         return True
 
-    def _reset(self) -> None:
-        """Forget what is pending: it will be read again."""
+    def _reset(self, goes_on: bool) -> None:
+        """Forget what is pending: it will be read again.
+
+        The sink forgets an open transaction only when it is delivered anew from its
+        beginning; where it goes on, its END must not count as that of an empty one.
+        """
         self._buffer.reset()
-        self._sink.reset()
+        if not goes_on:
+            self._sink.reset()
 
     def status(self) -> dict[str, object]:
         """Return what an operator asks first, as plain values."""
@@ -206,8 +211,11 @@ def _default_filter(config: InstanceConfig) -> TableFilter:
     except ValueError as error:
         raise ConfigError(
             [
-                f"{config.destination}/instance.properties: canal.instance.filter.regex "
-                f"or canal.instance.filter.black.regex: {error}"
+                (
+                    f"{config.destination}/instance.properties: "
+                    "canal.instance.filter.regex or "
+                    f"canal.instance.filter.black.regex: {error}"
+                )
             ]
         ) from error
 
@@ -228,8 +236,10 @@ def _access(source: SourceConfig, destination: str) -> Access:
     if master.address is None:
         raise ConfigError(
             [
-                f"{destination}/instance.properties: canal.instance.master.address is "
-                "not set; give the MySQL server as host:port"
+                (
+                    f"{destination}/instance.properties: canal.instance.master.address "
+                    "is not set; give the MySQL server as host:port"
+                )
             ]
         )
     tls = TlsOptions()

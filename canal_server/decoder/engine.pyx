@@ -94,6 +94,7 @@ cdef class Decoder:
     cdef size_t outer_bytes
     cdef uint32_t ordinal
     cdef uint64_t limit               # where to end in the file, offset
+    cdef bint in_group                # behind a transaction's begin, before its end
     cdef const char* reason
     cdef int64_t reason_value
     cdef readonly str file
@@ -186,12 +187,15 @@ cdef class Decoder:
         self.answered = True
 
     def emit(self, bytes store_value, *, uint8_t event_type, bytes names,
-             uint32_t subject=0):
+             uint32_t subject=0, bint begins=False):
         """Answer: deliver a ROWDATA entry with this storeValue for the event.
 
-        `names`: header fields 8 and 9, serialized.
+        `names`: header fields 8 and 9, serialized. `begins`: the statement begins a
+        transaction, whose rows follow (CREATE TABLE … SELECT).
         """
         cdef Envelope e
+        if begins:
+            self.in_group = True
         self.envelope(&e, True)
         e.kind = KIND_OTHER
         e.entry_type = 2
@@ -270,7 +274,7 @@ cdef class Decoder:
         self.in_payload = False
         self.answered = False
         self.event_bytes = 0
-        self.gtid_props_n = self.gtid_field_n = 0
+        self.new_group(False)
         self.forget_tables()
 
     @property
@@ -607,6 +611,7 @@ cdef class Decoder:
         e.gtid_props.n = self.gtid_props_n if with_gtid else 0
         e.gtid.p = self.gtid_field
         e.gtid.n = self.gtid_field_n if with_gtid else 0
+        e.open = self.in_group
 
     cdef int query(self) noexcept nogil:
         """QUERY: 4 thread id, 4 seconds, 1 length of schema, 2 error code, 2 length
@@ -644,6 +649,7 @@ cdef class Decoder:
         cdef Envelope e
         cdef uint8_t[16] store
         cdef uint64_t n = 0
+        self.in_group = True
         self.envelope(&e, True)
         e.kind = KIND_BEGIN
         e.entry_type = 1
@@ -656,6 +662,7 @@ cdef class Decoder:
         cdef Envelope e
         cdef uint8_t[32] store
         cdef uint8_t* p
+        self.in_group = False
         self.envelope(&e, True)
         e.kind = KIND_END
         e.entry_type = 3
@@ -696,6 +703,7 @@ cdef class Decoder:
                            <const uint8_t*>word, word_n)
         p = put_pair_field(p, tag, <const uint8_t*>"XA_XID", 6, sql + n - xid_n, xid_n)
         props_n = p - props
+        self.in_group = kind == ST_XA_START
         self.envelope(&e, True)
         p = store
         if kind == ST_XA_START:
@@ -719,13 +727,18 @@ cdef class Decoder:
 
     # --- GTIDs ------------------------------------------------------------------------
 
+    cdef void new_group(self, bint begun) noexcept nogil:
+        """Forget the group before: it may have ended without an end, by ROLLBACK."""
+        self.gtid_props_n = self.gtid_field_n = 0
+        self.in_group = begun
+
     cdef int gtid(self, bint named) noexcept nogil:
         """GTID: 1 flags, 16 source uuid, 8 number, 1 kind of clock, 8 last committed,
         8 sequence number, …"""
         cdef const uint8_t* body = self.event.body
         cdef uint64_t committed = 0
         cdef uint64_t number = 0
-        self.gtid_props_n = self.gtid_field_n = 0
+        self.new_group(False)
         if self.mysql_gtids is None or not named:
             return RUNNING  # anonymous ones do not enter the set
         if self.event.body_n < 25:
@@ -736,7 +749,7 @@ cdef class Decoder:
 
     cdef int tagged_gtid(self) noexcept nogil:
         cdef TaggedGtid found
-        self.gtid_props_n = self.gtid_field_n = 0
+        self.new_group(False)
         if self.mysql_gtids is None:
             return RUNNING
         if read_tagged(self.event.body, self.event.body_n, &found) != 0:
@@ -771,12 +784,13 @@ cdef class Decoder:
         return self.set_gtid_field(self.mysql_gtids.text, self.mysql_gtids.text_n)
 
     cdef int maria_gtid(self) noexcept nogil:
-        """GTID of MariaDB: 8 sequence, 4 domain, 1 flags, …"""
-        self.gtid_props_n = self.gtid_field_n = 0
-        if self.maria_gtids is None:
-            return RUNNING
+        """GTID of MariaDB: 8 sequence, 4 domain, 1 flags (1: stands alone), …"""
         if self.event.body_n < 13:
             return self.fail("a body of %d bytes", self.event.body_n)
+        # It stands for BEGIN, too, unless a single statement follows.
+        self.new_group(self.event.body[12] & 1 == 0)
+        if self.maria_gtids is None:
+            return RUNNING
         if self.maria_gtids.update_c(read32(self.event.body + 8), self.event.server_id,
                                      read64(self.event.body)) != 0:
             return NO_MEMORY

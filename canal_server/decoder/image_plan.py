@@ -7,13 +7,15 @@ as, and whether the table map and what is known of the table agree.
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canal_server.decoder import tablemap as tm
 from canal_server.decoder.charset_names import charset_of_collation
 from canal_server.decoder.charsets import charset as charset_of
 from canal_server.decoder.image import OPS, TableImage
-from canal_server.model.table import ColumnMeta, TableMeta
+
+if TYPE_CHECKING:
+    from canal_server.model.table import ColumnMeta, TableMeta
 
 # java.sql.Types, as the clients know them.
 BIT: Final = -7
@@ -88,8 +90,10 @@ _BINLOG_TYPES: Final[dict[str, frozenset[int]]] = {
         ("json", {tm.JSON} | tm.BLOBS),
         ("vector", {tm.VECTOR} | tm.BLOBS | {tm.VARCHAR}),
         (
-            "geometry point linestring polygon multipoint multilinestring "
-            "multipolygon geomcollection geometrycollection",
+            (
+                "geometry point linestring polygon multipoint multilinestring "
+                "multipolygon geomcollection geometrycollection"
+            ),
             {tm.GEOMETRY},
         ),
     )
@@ -180,7 +184,9 @@ def compile_image(
     return TableImage(meta, _header_names(table_map), subject, plans)
 
 
-def _reading(mapped: tm.MappedColumn, column: ColumnMeta) -> _Reading:
+def _reading(  # noqa: PLR0911  # a table of types, one line each
+    mapped: tm.MappedColumn, column: ColumnMeta
+) -> _Reading:
     kind = mapped.type
     metadata = mapped.metadata
     if kind in _INTEGERS:
@@ -231,7 +237,7 @@ def _string_reading(mapped: tm.MappedColumn, column: ColumnMeta) -> _Reading:
     return _Reading(op, length_bytes, 0, sql_type, sql_type, sql_type, charset)
 
 
-def _string_kind(
+def _string_kind(  # noqa: PLR0911  # a table of rules, the first that fits
     mapped: tm.MappedColumn, column: ColumnMeta, base: str
 ) -> tuple[int, str]:
     """Return SQL type and character set of a column of bytes."""

@@ -191,9 +191,7 @@ def is_text(kind: int) -> bool:
     )
 
 
-def _signedness(
-    columns: list[MappedColumn], bits: bytes | None
-) -> dict[int, bool]:
+def _signedness(columns: list[MappedColumn], bits: bytes | None) -> dict[int, bool]:
     if bits is None:
         return {}
     numeric = [i for i, c in enumerate(columns) if c.type in NUMERIC]
@@ -209,9 +207,7 @@ def _collations(
 ) -> dict[int, int]:
     if each is not None:
         source = _Bytes(each)
-        return {
-            column: source.packed() for column in columns if source.at < source.end
-        }
+        return {column: source.packed() for column in columns if source.at < source.end}
     if default is None:
         return {}
     source = _Bytes(default)

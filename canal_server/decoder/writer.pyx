@@ -16,7 +16,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
 from libc.string cimport memcpy, memmove
 
-from canal_server.core.blocks cimport Block, BlockPool, Record, FLAG_GTID
+from canal_server.core.blocks cimport Block, BlockPool, Record, FLAG_GTID, FLAG_OPEN
 from canal_server.core.wire cimport Output, ensure, put_bytes, put_varint, varint_size
 
 from canal_server.model.positions import binlog_file_number
@@ -198,7 +198,7 @@ cdef class RecordWriter:
         r.event_length = <uint32_t>e.event_length
         r.kind = e.kind
         r.event_type = e.event_type
-        r.flags = FLAG_GTID if e.gtid.n else 0
+        r.flags = (FLAG_GTID if e.gtid.n else 0) | (FLAG_OPEN if e.open else 0)
         self.block.count += 1
         self.out.start = self.out.p
         return 0

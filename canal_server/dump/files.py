@@ -24,8 +24,11 @@ class FileSource:
         self._file = path.open("rb")
         if self._file.read(len(MAGIC)) != MAGIC:
             self._file.close()
-            raise DecodeError("no binlog file: it does not begin with fe 'bin'",
-                              file=str(path), position=0)
+            raise DecodeError(
+                "no binlog file: it does not begin with fe 'bin'",
+                file=str(path),
+                position=0,
+            )
         self._file.seek(max(position, len(MAGIC)))
 
     def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int:  # noqa: ARG002

@@ -35,7 +35,6 @@ from canal_server.mysql.dump import DumpOptions, DumpStream
 from canal_server.mysql.failures import error_of_packet
 from canal_server.mysql.flavour import ServerInfo, check_capture, read_server_info
 from canal_server.mysql.replication import replica_id
-from canal_server.mysql.settings import Access
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.blocks import BlockPool
     from canal_server.core.subjects import Subjects
+    from canal_server.mysql.settings import Access
     from canal_server.ports import Accepts, LogPositionManager, Span
     from canal_server.sink.columns import ColumnFilter
 
@@ -80,8 +80,8 @@ class Pump:
     """Keeps one destination's stream going; a Stage.
 
     `deliver` takes spans into the transaction buffer (false: stopped), `flushed`
-    tells the last span that left it for the store, `reset` forgets what it holds,
-    `idle` is told when the source has nothing more at hand. All are called on the
+    tells the last span that left it for the store, `reset` forgets what it holds (true:
+    what follows goes on behind the last span), `idle` is told when the source has nothing more at hand. All are called on the
     pump's thread.
     """
 
@@ -96,7 +96,7 @@ class Pump:
         columns: ColumnFilter,
         wants: Accepts,
         deliver: Callable[[list[Span]], bool],
-        reset: Callable[[], None],
+        reset: Callable[[bool], None],
         idle: Callable[[], None],
     ) -> None:
         self.status = PumpStatus()
@@ -172,7 +172,7 @@ class Pump:
                 if self._stop.requested():
                     break
                 delay_s = self._failed(error, backoff)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001
                 # The outermost frame of the thread: a fault of ours must be seen and
                 # must not end the stream for good.
                 _log.exception("destination %s failed", self._config.destination)
@@ -243,9 +243,7 @@ class Pump:
         self._purged = False
         return finder.find(stored, at_end=at_end)
 
-    def _read(
-        self, control: ControlConnection, info: ServerInfo, place: Place
-    ) -> None:
+    def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
         address = str(self._access.address)
         reader = Reader(
             self._pool,
@@ -257,9 +255,10 @@ class Pump:
             gtids=place.gtids,
             error_of_packet=lambda body: error_of_packet(body, address=address),
         )
-        self._reset()
         # What was delivered from this very server is not delivered again.
-        self._skip_to = self._last if self._last_server == self._server else None
+        same = self._last_server == self._server
+        self._skip_to = self._last if same else None
+        self._reset(same)
         self._reader = reader
         # A wish that came while the reader was made.
         reader.change_wants(self._wants)

@@ -1,6 +1,6 @@
 """Events that Python reads: statements, and what statement format logs beside them.
 
-Bytes in, values out; leaves out what is delivered for them (`canal_server.dump.reader`).
+Bytes in, values out; leaves out what is delivered for them (`dump.reader`).
 """
 
 from __future__ import annotations
@@ -113,10 +113,14 @@ def decode_sql(text: bytes, charset: str | None) -> str:
             return text.decode("latin-1")
     if codec == "cp1252":
         # MySQL's latin1 maps the five holes of cp1252 to control characters.
-        return "".join(
-            chr(byte) if byte in _CP1252_HOLES else bytes((byte,)).decode("cp1252")
-            for byte in text
-        ) if any(byte in _CP1252_HOLES for byte in text) else text.decode("cp1252")
+        return (
+            "".join(
+                chr(byte) if byte in _CP1252_HOLES else bytes((byte,)).decode("cp1252")
+                for byte in text
+            )
+            if any(byte in _CP1252_HOLES for byte in text)
+            else text.decode("cp1252")
+        )
     return text.decode(codec, "replace")
 
 
@@ -205,7 +209,7 @@ def inflate(data: bytes, *, bytes_max: int = 1 << 30) -> bytes:
     First byte: bit 7 set, bits 4-6 the algorithm (0: zlib), bits 0-2 how many bytes
     hold the length, big-endian; then zlib data. Raises DecodeError.
     """
-    if not data or data[0] & 0xF0 != 0x80:
+    if not data or data[0] & 0xF0 != 0x80:  # noqa: PLR2004  # bit 7, zlib
         raise DecodeError(f"compressed with an unknown algorithm ({data[:1].hex()})")
     length_n = data[0] & 7
     length = int.from_bytes(data[1 : 1 + length_n], "big")

@@ -8,6 +8,7 @@ connecting again, and what becomes of the records.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import zstandard
@@ -24,12 +25,9 @@ from canal_server.model.positions import EntryPosition
 from canal_server.protocol.entries import Header, RowChange, encode
 from canal_server.sqltext import Dialect
 from canal_server.tablemeta.ddl import examine, table_of_statement
-
 from canal_server.tablemeta.statement import names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from canal_server.config.schema import FilterConfig
     from canal_server.core.blocks import BlockPool
     from canal_server.core.subjects import Names, Subjects
@@ -59,6 +57,16 @@ _QUERY_COMPRESSED: Final = 165
 _ROWS_COMPRESSED: Final = range(166, 172)
 # MariaDB's compressed row events and the plain ones they stand for.
 _PLAIN_ROWS: Final = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
+_SECOND_VERSION: Final = (30, 31, 32)
+_UPDATES: Final = (24, 31)
+
+# Events of which a statement's text is made, with the function that makes it.
+_LOGGED: Final[dict[int, Callable[[bytes], str]]] = {
+    _INTVAR: query.intvar_sql,
+    _RAND: query.rand_sql,
+    _USER_VAR: query.user_var_sql,
+    _ANNOTATE_ROWS: lambda body: query.decode_sql(body, None),
+}
 
 _PAYLOAD_PIECE_BYTES: Final = 128 * 1024
 _ZSTD: Final = 0
@@ -68,7 +76,7 @@ _NAMED_TWICE: Final = 2
 _DML: Final = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 
 
-class StreamEnd(ConnectionLost):  # noqa: N818  # the server's own word
+class StreamEnd(ConnectionLost):  # the server's own word
     """The server ended the stream: it has no more, or it shuts down."""
 
 
@@ -305,6 +313,7 @@ class Reader:
             first.schema or "",
             first.table or "",
             self._subjects.ordinal_of(names_of(results)),
+            begins=statement.sql.rstrip().upper().endswith("START TRANSACTION"),
         )
 
     def _emit(
@@ -314,10 +323,16 @@ class Reader:
         schema: str = "",
         table: str = "",
         subject: int = 0,
+        *,
+        begins: bool = False,
     ) -> None:
         names = Header(schema_name=schema, table_name=table)
         self.decoder.emit(
-            encode(change), event_type=event_type, names=encode(names), subject=subject
+            encode(change),
+            event_type=event_type,
+            names=encode(names),
+            subject=subject,
+            begins=begins,
         )
 
     def _emit_query_log(self, sql: str, table: str = "") -> None:
@@ -330,18 +345,12 @@ class Reader:
     def _on_event(self) -> None:
         decoder = self.decoder
         kind = decoder.event_type
-        if kind == _INTVAR:
-            self._emit_query_log(query.intvar_sql(decoder.body))
-        elif kind == _RAND:
-            self._emit_query_log(query.rand_sql(decoder.body))
-        elif kind == _USER_VAR:
-            self._emit_query_log(query.user_var_sql(decoder.body))
+        if kind in _LOGGED:
+            self._emit_query_log(_LOGGED[kind](decoder.body))
         elif kind == _ROWS_QUERY:
             # Its first byte is a length that no longer fits.
             sql = query.decode_sql(decoder.body[1:], None)
             self._emit_query_log(sql, table_of_statement(sql) or "")
-        elif kind == _ANNOTATE_ROWS:
-            self._emit_query_log(query.decode_sql(decoder.body, None))
         elif kind == _EXECUTE_LOAD_QUERY:
             self._on_query(load=True)
         elif kind == _QUERY_COMPRESSED:
@@ -373,7 +382,9 @@ class Reader:
     def _on_compressed_rows(self, kind: int) -> None:
         plain = _PLAIN_ROWS[kind]
         body = query.inflated_rows(
-            self.decoder.body, second_version=plain >= 30, update=plain in (24, 31)
+            self.decoder.body,
+            second_version=plain in _SECOND_VERSION,
+            update=plain in _UPDATES,
         )
         self._feed_plain(plain, body)
 

@@ -90,7 +90,7 @@ class StartFinder:
         _log.info("begins at %s: %s", place, why)
         return place
 
-    def _decide(
+    def _decide(  # noqa: PLR0911  # one branch per case, in their order
         self, stored: LogPosition | None, *, at_end: bool
     ) -> tuple[Place, str]:
         # 1. The operator wants the end when the stored place is gone.

@@ -157,8 +157,8 @@ def _columns(facts: _Facts) -> Iterator[ColumnMeta]:
         # MariaDB adds a comment to the temporal types that have its old format.
         kind = str(mysql_type).removesuffix(" /* mariadb-5.3 */")
         yield ColumnMeta(str(name), kind, charset, is_key, nullable == "YES")
-    kind, engine = facts.table
-    if kind == "SYSTEM VERSIONED" and not shows_row_time:
+    table_kind, engine = facts.table
+    if table_kind == "SYSTEM VERSIONED" and not shows_row_time:
         yield ColumnMeta("row_start", "timestamp(6)", nullable=False)
         yield ColumnMeta("row_end", "timestamp(6)", nullable=False)
     # A unique key that is too long for a tree is one over a hidden column with a hash.

@@ -1,0 +1,1 @@
+"""Receiving and decoding as one engine, and the search for where it begins."""

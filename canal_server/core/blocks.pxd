@@ -12,6 +12,7 @@ cdef enum Kind:
 
 cdef enum Flag:
     FLAG_GTID = 1       # the entry carries a gtid (a BEGIN then is no ack point)
+    FLAG_OPEN = 2       # inside of a transaction that goes on behind it
 
 cdef struct Record:
     # One finished Entry, wrapped as field 2 of Messages. It begins where the record

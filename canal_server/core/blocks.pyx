@@ -68,12 +68,15 @@ cdef class Block:
     def last_boundary(self, uint32_t first, uint32_t stop):
         """Return the last record first <= i < stop that ends a transaction or is one.
 
-        -1 when there is none. Such a record is an END, a DDL or the like.
+        -1 when there is none. Such a record is an END, a DDL or the like; a place
+        inside of a transaction is none, as its GTID is in the executed set already.
         """
         cdef uint32_t i = min(stop, self.count)
         while i > first:
             i -= 1
-            if self.records[i].kind == KIND_END or self.records[i].kind == KIND_OTHER:
+            if self.records[i].kind == KIND_END or (
+                    self.records[i].kind == KIND_OTHER
+                    and not self.records[i].flags & FLAG_OPEN):
                 return <int64_t>i
         return -1
 

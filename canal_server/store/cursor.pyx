@@ -20,6 +20,7 @@ from libc.stdlib cimport calloc, free
 
 from canal_server.core.blocks cimport (
     FLAG_GTID,
+    FLAG_OPEN,
     KIND_BEGIN,
     KIND_END,
     KIND_HEARTBEAT,
@@ -81,7 +82,7 @@ cdef class Taken:
         if (
             record.kind == KIND_END
             or (record.kind == KIND_BEGIN and not record.flags & FLAG_GTID)
-            or is_ddl(record)
+            or (is_ddl(record) and not record.flags & FLAG_OPEN)
         ):
             self.ack_block, self.ack_index = block, index
         return 0

@@ -12,7 +12,7 @@ CHECKED := canal_server tests tools benchmarks
 help:
 	@echo 'make demo    show changes of a private MySQL arriving at a client'
 	@echo 'make test    build the package, run the tests on it; T=path runs some'
-	@echo 'make bench   measure speed and memory'
+	@echo 'make bench   measure speed and memory; B=--quick tries it out'
 	@echo 'make lint    check format, style and types; make format mends the first two'
 	@echo 'make dev     install an editable build for working on the code'
 
@@ -24,7 +24,7 @@ test: $(VENV)/installed servers
 	CANAL_TEST_INSTALLED=1 $(BIN)/pytest $(T)
 
 bench: $(VENV)/installed
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py $(B)
 
 # `make --keep-going lint` tells everything at once.
 lint: lint-format lint-style lint-types
@@ -38,7 +38,7 @@ lint-style: $(VENV)/installed
 # Test functions may be untyped; everything else is as strict as the package.
 lint-types: $(VENV)/installed
 	$(BIN)/mypy
-	MYPYPATH=tools:tests $(BIN)/mypy --explicit-package-bases --allow-untyped-defs \
+	MYPYPATH=tools:tests:benchmarks $(BIN)/mypy --explicit-package-bases --allow-untyped-defs \
 		--allow-incomplete-defs --allow-untyped-calls --allow-untyped-decorators \
 		$(wildcard tools tests benchmarks)
 

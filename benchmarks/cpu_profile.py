@@ -26,7 +26,7 @@ SHARE_MIN = 0.5  # per cent
 SYMBOL_CHARS_MAX = 70
 _CYTHON = re.compile(r"__pyx_[a-z]+_")
 _LENGTH = re.compile(r"\d+")
-PUMP_MODULE = "engine."  # the compiled module that only the pump's thread runs in
+PUMP_MODULES = ("engine.", "rows.")  # compiled; only the pump's thread runs in them
 
 
 class CpuProfile:
@@ -37,6 +37,7 @@ class CpuProfile:
         self._folder = tempfile.TemporaryDirectory(prefix="canal-perf-")
         self._data = Path(self._folder.name) / "perf.data"
         self._recorder: subprocess.Popen[bytes] | None = None
+        self._pipes: tuple[int, ...] = ()
         self.text = ""
 
     def __enter__(self) -> Self:
@@ -51,12 +52,9 @@ class CpuProfile:
         )
         os.close(told)
         os.close(answered)
-        try:
-            os.write(tell, b"enable\n")
-            os.read(answer, len(b"ack\n"))  # nothing when it has died
-        finally:
-            os.close(tell)
-            os.close(answer)
+        self._pipes = (tell, answer)  # it ends badly when they close before it
+        os.write(tell, b"enable\n")
+        os.read(answer, len(b"ack\n"))  # nothing when it has died
         return self
 
     def __exit__(
@@ -68,6 +66,8 @@ class CpuProfile:
         assert self._recorder is not None
         self._recorder.send_signal(signal.SIGINT)
         self._recorder.wait()
+        for pipe in self._pipes:
+            os.close(pipe)
         command = ["perf", "report", "--stdio", "--percent-limit", str(SHARE_MIN)]
         fields = ["--fields", "overhead,pid,dso,symbol", "--field-separator", "|"]
         report = subprocess.run(
@@ -126,7 +126,7 @@ def readable(symbol: str) -> str:
 
 def _table(lines: list[tuple[float, str, str]]) -> str:
     total = sum(share for share, _, _ in lines)
-    is_pump = any(library.startswith(PUMP_MODULE) for _, _, library in lines)
+    is_pump = any(library.startswith(PUMP_MODULES) for _, _, library in lines)
     rows = [
         f"| {share:.1f} % | `{readable(symbol)}` | {library.partition('.cpython')[0]} |"
         for share, symbol, library in lines[:SYMBOLS_MAX]

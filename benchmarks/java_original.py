@@ -103,12 +103,17 @@ def _write_folder(
     *,
     gtid: bool,
 ) -> None:
-    """Write what the original wants to find around it: conf, bin, logs."""
+    """Write what the original wants to find around it: conf, bin, logs.
+
+    Our settings stand behind the shipped ones: of a key that is there twice, the last
+    value counts.
+    """
     conf = folder / "conf"
     shutil.copytree(home / "conf", conf)
     shutil.rmtree(conf / "example", ignore_errors=True)
     for part in ("bin", "logs"):
         (folder / part).mkdir()
+    shipped = (conf / "canal.properties").read_text(encoding="latin-1")
     write_conf(
         conf,
         port,
@@ -123,8 +128,13 @@ def _write_folder(
             "canal.instance.tsdb.enable": "false",
             "canal.instance.parser.parallel": "true",
             "canal.instance.memory.rawEntry": "true",
+            "canal.user": "",
+            "canal.passwd": "",
+            "canal.zkServers": "",
         },
     )
+    ours = (conf / "canal.properties").read_text(encoding="latin-1")
+    (conf / "canal.properties").write_text(f"{shipped}\n{ours}", encoding="latin-1")
     server, load = source
     for number, destination in enumerate(destinations):
         write_instance(

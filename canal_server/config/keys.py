@@ -179,6 +179,12 @@ FILTER_KEYS = (
             ("dml.delete", "dml_delete"),
         )
     ),
+    Key(
+        "canal.instance.filter.unknown.events",
+        "filter.unknown_events",
+        values.boolean,
+        ours=True,
+    ),
 )
 
 STORE_KEYS = (

@@ -134,6 +134,7 @@ class FilterConfig:
     query_dml: bool = False
     query_ddl: bool = False
     table_error: bool = False  # drop rows of unknown tables instead of stopping
+    unknown_events: bool = False  # leave them out instead of stopping
     rows: bool = False
     transaction_entry: bool = False
     dml_insert: bool = False

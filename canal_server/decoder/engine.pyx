@@ -58,7 +58,9 @@ cdef enum:
     PACKET_MAX = 0xFFFFFF
     IGNORABLE_FLAG = 0x80
     IN_USE_FLAG = 1
-    TABLE_SLOTS = 4096       # a power of two; more tables start the cache anew
+    TABLE_SLOTS = 4096       # a power of two
+    TABLES_KEPT = 2048       # with more, a transaction's end empties the cache
+    TABLES_MAX = 4000        # with more, a table map does
     ENTRY_BYTES_MAX = 0x7FFFFFFF - 64
     PAUSE_BYTES = 512 * 1024  # written between two returns to Python
 
@@ -104,7 +106,10 @@ cdef class Decoder:
     cdef readonly uint64_t events
     cdef readonly uint64_t heartbeats
     cdef readonly uint32_t last_event_time
-    cdef bint skip_inserts, skip_updates, skip_deletes, skip_rows
+    cdef bint skip_inserts, skip_updates, skip_deletes, skip_rows, skip_unknown
+    cdef readonly uint64_t unknown_events     # that were left out
+    cdef TableSlot* slot                      # of the row event that failed
+    cdef uint32_t row                         # and which of its rows, from 1
     cdef uint8_t[128] gtid_text       # the transaction's own gtid
     cdef uint8_t[320] gtid_props
     cdef uint32_t gtid_props_n
@@ -114,7 +119,8 @@ cdef class Decoder:
 
     def __init__(self, BlockPool pool, *, bint packets=True, bint checksum=True,
                  gtids=None, bint skip_inserts=False, bint skip_updates=False,
-                 bint skip_deletes=False, bint skip_rows=False):
+                 bint skip_deletes=False, bint skip_rows=False,
+                 bint skip_unknown=False):
         init_context(&self.rows)
         self.tables = <TableSlot*>calloc(TABLE_SLOTS, sizeof(TableSlot))
         if self.tables == NULL:
@@ -129,6 +135,7 @@ cdef class Decoder:
         self.skip_updates = skip_updates
         self.skip_deletes = skip_deletes
         self.skip_rows = skip_rows
+        self.skip_unknown = skip_unknown
         self.limit = <uint64_t>-1
         self.file = ""
         self.server_version = ""
@@ -155,6 +162,7 @@ cdef class Decoder:
         what came before it can still be taken.
         """
         cdef int halt
+        self.slot = NULL
         with nogil:
             halt = self.run()
         if halt == NO_MEMORY:
@@ -163,6 +171,9 @@ cdef class Decoder:
             reason = self.reason.decode() if self.reason != NULL else "broken event"
             if "%d" in reason:
                 reason = reason % self.reason_value
+            if self.slot != NULL:
+                table = self.images[self.slot - self.tables].meta
+                reason = f"row {self.row} of table {table}: {reason}"
             raise DecodeError(f"event type {self.event.type}: {reason}",
                               file=self.file, position=self.event.offset)
         return halt
@@ -207,41 +218,41 @@ cdef class Decoder:
             raise MemoryError(f"no memory for the entry of the event at {self.where()}")
         self.answered = True
 
-    def emit_end(self):
-        """Answer: deliver the end of a transaction for the event (a COMMIT)."""
-        if self.put_end(0) != RUNNING:
-            raise MemoryError(f"no memory for the entry of the event at {self.where()}")
-        self.answered = True
-
     def install_table(self, TableImage image):
         """Answer a TABLE halt: rows of this table map are read so, or not at all."""
         cdef uint64_t table_id
         cdef TableSlot* slot
-        cdef Input source
-        source.p = self.event.body
-        source.end = self.event.body + self.event.body_n
-        table_id = take_le(&source, 6)
-        if self.table_n > TABLE_SLOTS // 2:
-            self.forget_tables()
+        cdef uint8_t* body
+        if self.event.type != EV_TABLE_MAP or self.event.body_n < 6:
+            raise ValueError(f"no table map is asked for at {self.where()}")
+        table_id = read48(self.event.body)
+        if self.table_n >= TABLES_MAX:
+            self.free_tables()
+        body = <uint8_t*>malloc(self.event.body_n + 1)
+        if body == NULL:
+            raise MemoryError("no memory for a table map")
+        memcpy(body, self.event.body, self.event.body_n)
         slot = self.slot_of(table_id)
         if not slot.used:
             self.table_n += 1
         free(slot.body)
-        slot.body = <uint8_t*>malloc(self.event.body_n + 1)
-        if slot.body == NULL:
-            raise MemoryError("no memory for a table map")
-        memcpy(slot.body, self.event.body, self.event.body_n)
+        slot.body = body
         slot.body_n = self.event.body_n
         slot.table_id = table_id
         slot.used = True
+        slot.stale = False
         slot.image = NULL if image is None else &image.image
         self.images[slot - self.tables] = image
         self.answered = True
 
     def forget_tables(self):
-        """Drop all images: every table map asks again. After DDL or a new filter."""
-        self.free_tables()
-        self.images.clear()
+        """Let every table map ask again. After DDL or a new filter.
+
+        Rows whose table map was seen already are still read with its image.
+        """
+        cdef uint32_t i
+        for i in range(TABLE_SLOTS):
+            self.tables[i].stale = True
 
     def finish_payload(self):
         """Say that all inner events of the current payload were fed.
@@ -267,26 +278,11 @@ cdef class Decoder:
         self.ordinal = 0
         self.inner.clear()
 
-    def reset(self):
-        """Forget what waits and all tables; for a new connection."""
-        self.feed.clear()
-        self.inner.clear()
-        self.in_payload = False
-        self.answered = False
-        self.event_bytes = 0
-        self.new_group(False)
-        self.forget_tables()
-
     @property
     def body(self):
         """Return the current event's body as bytes."""
         return PyBytes_FromStringAndSize(<const char*>self.event.body,
                                          self.event.body_n)
-
-    @property
-    def body_view(self):
-        """Return the current event's body as a memoryview, valid until answered."""
-        return memoryview(<uint8_t[:self.event.body_n]><uint8_t*>self.event.body)
 
     @property
     def event_type(self):
@@ -307,11 +303,6 @@ cdef class Decoder:
     def event_offset(self):
         """Return the offset of the current event's start in its file."""
         return self.event.offset
-
-    @property
-    def checksummed(self):
-        """Tell whether events carry a checksum."""
-        return self.checksum
 
     @property
     def missing(self):
@@ -548,6 +539,11 @@ cdef class Decoder:
         cdef Event* e = &self.event
         cdef uint8_t kind = e.type
         cdef int halt = RUNNING
+        if self.in_payload and (
+                kind == EV_FORMAT_DESCRIPTION or kind == EV_ROTATE
+                or kind == EV_TRANSACTION_PAYLOAD
+                or EV_QUERY_COMPRESSED <= kind <= EV_ROWS_COMPRESSED_LAST):
+            return self.fail("inside of a compressed event, where none can be", 0)
         if kind == EV_TABLE_MAP:
             halt = self.table_map()
         elif EV_WRITE_ROWS <= kind <= EV_DELETE_ROWS or kind == EV_PARTIAL_UPDATE_ROWS:
@@ -587,7 +583,11 @@ cdef class Decoder:
             return self.fail("row events of before MySQL 5.1.16 are not read", 0)
         elif kind > EV_GTID_TAGGED and not (EV_ANNOTATE_ROWS <= kind <= 164):
             if e.flags & IGNORABLE_FLAG == 0:
-                return self.fail("unknown; it may carry rows", 0)
+                if not self.skip_unknown:
+                    return self.fail("unknown; it may carry rows. "
+                                     "canal.instance.filter.unknown.events = true "
+                                     "leaves such events out", 0)
+                self.unknown_events += 1
         return halt
 
     cdef void note_version(self) noexcept with gil:
@@ -840,7 +840,7 @@ cdef class Decoder:
         if self.skip_rows:
             return RUNNING
         slot = self.slot_of(read48(self.event.body))
-        if (slot.used and slot.body_n == self.event.body_n
+        if (slot.used and not slot.stale and slot.body_n == self.event.body_n
                 and memcmp(slot.body, self.event.body, slot.body_n) == 0):
             return RUNNING
         return TABLE
@@ -927,6 +927,7 @@ cdef class Decoder:
                 continue
             if status == ROW_MEMORY:
                 return NO_MEMORY
+            self.slot, self.row = slot, rows + 1
             if status == ROW_SHORT:
                 return self.fail("its rows end early, in column %d",
                                  self.rows.column + 1)
@@ -937,6 +938,7 @@ cdef class Decoder:
         e.rows = rows
         front = self.writer.front_size(&e, change_n + rows_n)
         if front + change_n + rows_n > ENTRY_BYTES_MAX:
+            self.slot, self.row = slot, rows
             return self.fail("an entry of %d bytes is larger than a frame can be",
                              front + change_n + rows_n)
         if front + change_n != guess:

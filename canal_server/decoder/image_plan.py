@@ -99,6 +99,7 @@ _BINLOG_TYPES: Final[dict[str, frozenset[int]]] = {
     )
     for name in names.split()
 }
+_FRACTION_DIGITS_MAX: Final = 6
 _BASE: Final = re.compile(r"[a-z0-9_]+", re.IGNORECASE)
 _DIGITS: Final = re.compile(r"\((\d+)\)")
 
@@ -150,8 +151,6 @@ def _column_mismatch(mapped: tm.MappedColumn, column: ColumnMeta) -> str | None:
     ):
         sign = "unsigned" if mapped.unsigned else "signed"
         return f"{sign} in the binlog vs known type {column.mysql_type}"
-    if mapped.name is not None and mapped.name.lower() != column.name.lower():
-        return f"named {mapped.name} in the binlog"
     if mapped.collation is not None and column.charset is not None:
         charset = charset_of_collation(mapped.collation)
         if charset is not None and charset != _charset_name(column.charset):
@@ -201,7 +200,7 @@ def _reading(  # noqa: PLR0911  # a table of types, one line each
     if kind in _OLD_TEMPORAL:
         op, sql_type = _OLD_TEMPORAL[kind]
         found = _DIGITS.search(column.mysql_type)
-        digits = int(found[1]) if found else 0
+        digits = min(int(found[1]), _FRACTION_DIGITS_MAX) if found else 0
         return _simple(op + "_HIRES" if digits else op, sql_type, digits)
     if kind == tm.NEWDECIMAL:
         return _simple("DECIMAL", DECIMAL, metadata[0], metadata[1])

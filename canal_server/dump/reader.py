@@ -8,7 +8,6 @@ connecting again, and what becomes of the records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import zstandard
@@ -28,6 +27,8 @@ from canal_server.tablemeta.ddl import examine, table_of_statement
 from canal_server.tablemeta.statement import names_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canal_server.config.schema import FilterConfig
     from canal_server.core.blocks import BlockPool
     from canal_server.core.subjects import Names, Subjects
@@ -69,9 +70,6 @@ _LOGGED: Final[dict[int, Callable[[bytes], str]]] = {
 }
 
 _PAYLOAD_PIECE_BYTES: Final = 128 * 1024
-_ZSTD: Final = 0
-_UNCOMPRESSED: Final = 255
-_NAMED_TWICE: Final = 2
 
 _DML: Final = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 
@@ -116,6 +114,7 @@ class Reader:
             skip_updates=filters.dml_update,
             skip_deletes=filters.dml_delete,
             skip_rows=filters.rows,
+            skip_unknown=filters.unknown_events,
         )
         if until is not None:
             self.decoder.set_limit(until)
@@ -198,7 +197,15 @@ class Reader:
             if halt == engine.HALT_NEED_INPUT:
                 return True
             if halt != engine.HALT_PAUSE:
-                self._halts[halt]()
+                self._answer(halt)
+
+    def _answer(self, halt: int) -> None:
+        try:
+            self._halts[halt]()
+        except DecodeError as error:
+            if error.file:
+                raise
+            raise self._broken(str(error)) from error
 
     # --- what the engine asks for -------------------------------------------------
 
@@ -371,12 +378,16 @@ class Reader:
 
     def _enter_gtids(self, kind: int) -> None:
         """Add what was executed before a file to the set, in GTID mode."""
-        if isinstance(self.gtids, GtidSet) and kind == _PREVIOUS_GTIDS:
-            known = GtidSet.decode_previous_gtids(self.decoder.body)
-            self.gtids = self.gtids.union(known)
-        elif isinstance(self.gtids, MariaGtidSet) and kind == _GTID_LIST:
-            listed = MariaGtidSet.decode_gtid_list(self.decoder.body)
-            self.gtids = self.gtids.union(listed)
+        body = self.decoder.body
+        try:
+            if isinstance(self.gtids, GtidSet) and kind == _PREVIOUS_GTIDS:
+                known = GtidSet.decode_previous_gtids(body)
+                self.gtids = self.gtids.union(known)
+            elif isinstance(self.gtids, MariaGtidSet) and kind == _GTID_LIST:
+                listed = MariaGtidSet.decode_gtid_list(body)
+                self.gtids = self.gtids.union(listed)
+        except ValueError as error:
+            raise self._broken(str(error)) from error
         self.decoder.set_gtids(self.gtids)
 
     def _on_compressed_rows(self, kind: int) -> None:
@@ -405,11 +416,11 @@ class Reader:
     def _on_payload(self) -> None:
         """Feed the events of a compressed transaction, piece by piece."""
         decoder = self.decoder
-        kind, data = _payload(decoder.body)
+        kind, data = query.payload_of(decoder.body)
         decoder.begin_payload()
-        if kind == _UNCOMPRESSED:
+        if kind == query.UNCOMPRESSED:
             self._feed_inner(data)
-        elif kind == _ZSTD:
+        elif kind == query.ZSTD:
             self._inflate_payload(data)
         else:
             raise self._broken(f"a payload compressed with algorithm {kind}")
@@ -456,23 +467,3 @@ class Reader:
 
     def _at(self) -> str:
         return f"{self.decoder.file}:{self.decoder.event_offset}"
-
-
-def _payload(body: bytes) -> tuple[int, bytes]:
-    """Return algorithm and data of a TRANSACTION_PAYLOAD event.
-
-    Fields: type, length, value, all numbers length-encoded; 0 ends them (no length),
-    1 size of the data, 2 algorithm, 3 size when inflated.
-    """
-    at = 0
-    kind = _ZSTD
-    while True:
-        field, n = query._packed(body, at)  # noqa: SLF001
-        at += n
-        if field == 0:
-            return kind, body[at:]
-        length, n = query._packed(body, at)  # noqa: SLF001
-        at += n
-        if field == _NAMED_TWICE:
-            kind, _ = query._packed(body, at)  # noqa: SLF001
-        at += length

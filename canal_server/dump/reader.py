@@ -446,7 +446,7 @@ class Reader:
         body = self.decoder.body
         if self._error_of_packet is None:
             raise self._broken(f"an error packet: {body[:200]!r}")
-        raise self._error_of_packet(body)
+        raise self._error_of_packet(b"\xff" + body)  # the mark is part of the packet
 
     def _on_source_end(self) -> None:
         raise StreamEnd(

@@ -61,10 +61,14 @@ class SourceRefused(SourceError):  # noqa: N818
 
 
 class DecodeError(CanalError):
-    """An event that cannot be decoded; `file` and `position` say where it begins."""
+    """An event that cannot be decoded; `file` and `position` say where it begins.
+
+    What reads an event without knowing its place leaves them out; the reader of the
+    stream adds them.
+    """
 
     def __init__(self, message: str, *, file: str = "", position: int = 0) -> None:
-        super().__init__(f"{message} (event at {file}:{position})")
+        super().__init__(f"{message} (event at {file}:{position})" if file else message)
         self.file = file
         self.position = position
 

@@ -89,3 +89,4 @@ cdef struct TableSlot:
     size_t body_n
     Image* image           # NULL: its rows are not wanted
     bint used
+    bint stale             # the next table map asks again, whatever its body

@@ -662,6 +662,8 @@ cdef class Decoder:
         cdef Envelope e
         cdef uint8_t[32] store
         cdef uint8_t* p
+        if self.table_n > TABLES_KEPT:
+            self.free_tables()
         self.in_group = False
         self.envelope(&e, True)
         e.kind = KIND_END

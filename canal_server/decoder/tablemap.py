@@ -5,9 +5,10 @@ Leaves out what follows from it for the row loop (`image_plan`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
+from canal_server.decoder.checked import CheckedBytes
 from canal_server.errors import DecodeError
 
 # Column types of the binlog (MySQL's field_types.h, MariaDB's compressed ones).
@@ -50,6 +51,12 @@ NUMERIC: Final = frozenset(
 # Which of them have an entry in the signedness bitmap: MySQL leaves YEAR out of its
 # test for numeric fields only where it is no number in SQL; the server counts it.
 BLOBS: Final = frozenset({TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB})
+_WHAT: Final = "table map"
+_FRACTION_DIGITS_MAX: Final = 6
+_BIT_BYTES_MAX: Final = 8
+_DECIMAL_DIGITS_MAX: Final = 65
+_LENGTH_BYTES_MAX: Final = 4
+_MEMBER_BYTES_MAX: Final = 8  # a SET of 64 members
 _METADATA_BYTES: Final = {
     FLOAT: 1, DOUBLE: 1, TIMESTAMP2: 1, DATETIME2: 1, TIME2: 1,
     TINY_BLOB: 1, MEDIUM_BLOB: 1, LONG_BLOB: 1, BLOB: 1, BLOB_COMPRESSED: 1,
@@ -94,66 +101,56 @@ class TableMap:
         return f"{self.schema}.{self.table}"
 
 
-@dataclass(slots=True)
-class _Bytes:
-    """Checked reading of the event's body."""
-
-    data: bytes
-    at: int = 0
-    end: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.end = len(self.data)
-
-    def take(self, n: int) -> bytes:
-        if n > self.end - self.at:
-            raise DecodeError(f"table map ends early: {n} bytes wanted at {self.at}")
-        self.at += n
-        return self.data[self.at - n : self.at]
-
-    def number(self, n: int) -> int:
-        return int.from_bytes(self.take(n), "little")
-
-    def packed(self) -> int:
-        first = self.number(1)
-        if first < 251:  # noqa: PLR2004  # length-encoded integer of the protocol
-            return first
-        return self.number({252: 2, 253: 3, 254: 8}.get(first, 0))
-
-
 def parse_table_map(body: bytes) -> TableMap:
     """Read the body of a TABLE_MAP event (without header and checksum).
 
     Raises DecodeError when it contradicts itself.
     """
-    source = _Bytes(body)
+    source = CheckedBytes(body, _WHAT)
     table_id = source.number(6)
     source.take(2)  # flags
-    schema = source.take(source.number(1)).decode("utf-8", "replace")
+    schema = source.text(source.number(1))
     source.take(1)
-    table = source.take(source.number(1)).decode("utf-8", "replace")
+    table = source.text(source.number(1))
     source.take(1)
     width = source.packed()
     types = source.take(width)
-    metadata = _Bytes(source.take(source.packed()))
+    metadata = CheckedBytes(source.take(source.packed()), _WHAT)
     source.take((width + 7) // 8)  # which columns may be NULL
     columns = [_column(kind, metadata) for kind in types]
     optional = _optional(source)
     return TableMap(table_id, schema, table, _with_optional(columns, optional))
 
 
-def _column(kind: int, metadata: _Bytes) -> MappedColumn:
+def _column(kind: int, metadata: CheckedBytes) -> MappedColumn:
     if kind == TYPED_ARRAY:
         raise DecodeError("a typed array as a column of its own")
     raw = metadata.take(_METADATA_BYTES.get(kind, 0))
     if kind == STRING and raw[0] in (ENUM, SET):
-        return MappedColumn(raw[0], raw)
+        kind = raw[0]
+    if not _is_possible(kind, raw):
+        raise DecodeError(f"a column of type {kind} with the metadata {raw.hex()}")
     return MappedColumn(kind, raw)
 
 
-def _optional(source: _Bytes) -> dict[int, bytes]:
+def _is_possible(kind: int, metadata: bytes) -> bool:
+    """Tell whether a type has such metadata; the row loop relies on it."""
+    if kind in (TIMESTAMP2, DATETIME2, TIME2):
+        return metadata[0] <= _FRACTION_DIGITS_MAX
+    if kind == BIT:
+        return 0 < metadata[1] + (metadata[0] > 0) <= _BIT_BYTES_MAX
+    if kind in (ENUM, SET):
+        return 0 < metadata[1] <= _MEMBER_BYTES_MAX
+    if kind == NEWDECIMAL:
+        return metadata[0] <= _DECIMAL_DIGITS_MAX and metadata[1] <= metadata[0]
+    if kind in BLOBS or kind in (BLOB_COMPRESSED, GEOMETRY, JSON, VECTOR):
+        return 0 < metadata[0] <= _LENGTH_BYTES_MAX
+    return True
+
+
+def _optional(source: CheckedBytes) -> dict[int, bytes]:
     fields: dict[int, bytes] = {}
-    while source.at < source.end:
+    while source:
         kind = source.number(1)
         fields[kind] = source.take(source.packed())
     return fields
@@ -206,14 +203,14 @@ def _collations(
     columns: list[int], default: bytes | None, each: bytes | None
 ) -> dict[int, int]:
     if each is not None:
-        source = _Bytes(each)
-        return {column: source.packed() for column in columns if source.at < source.end}
+        source = CheckedBytes(each, _WHAT)
+        return {column: source.packed() for column in columns if source}
     if default is None:
         return {}
-    source = _Bytes(default)
+    source = CheckedBytes(default, _WHAT)
     common = source.packed()
     found = dict.fromkeys(columns, common)
-    while source.at < source.end:
+    while source:
         n = source.packed()
         collation = source.packed()
         if n < len(columns):
@@ -223,23 +220,23 @@ def _collations(
 
 def _names(data: bytes | None) -> list[str]:
     names: list[str] = []
-    source = _Bytes(data or b"")
-    while source.at < source.end:
-        names.append(source.take(source.packed()).decode("utf-8", "replace"))
+    source = CheckedBytes(data or b"", _WHAT)
+    while source:
+        names.append(source.text(source.packed()))
     return names
 
 
 def _keys(simple: bytes | None, prefixed: bytes | None) -> set[int] | None:
     if simple is not None:
-        source = _Bytes(simple)
+        source = CheckedBytes(simple, _WHAT)
         keys = set()
-        while source.at < source.end:
+        while source:
             keys.add(source.packed())
         return keys
     if prefixed is not None:
-        source = _Bytes(prefixed)
+        source = CheckedBytes(prefixed, _WHAT)
         keys = set()
-        while source.at < source.end:
+        while source:
             keys.add(source.packed())
             source.packed()  # the prefix's length
         return keys

@@ -81,8 +81,8 @@ class Pump:
 
     `deliver` takes spans into the transaction buffer (false: stopped), `flushed`
     tells the last span that left it for the store, `reset` forgets what it holds (true:
-    what follows goes on behind the last span), `idle` is told when the source has nothing more at hand. All are called on the
-    pump's thread.
+    what follows goes on behind the last span), `idle` is told when the source has
+    nothing more at hand. All are called on the pump's thread.
     """
 
     def __init__(

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from canal_server.decoder.charset_names import charset_of_collation
+from canal_server.decoder.checked import CheckedBytes
 from canal_server.errors import DecodeError
 
 _POST_HEADER: Final = struct.Struct("<IIBHH")
+_LOAD_BYTES: Final = 13  # of an EXECUTE_LOAD_QUERY, behind the post-header
 _SQL_MODE_ANSI_QUOTES: Final = 1 << 2
 _SQL_MODE_NO_BACKSLASH: Final = 1 << 20
 
@@ -27,6 +29,17 @@ _VARIABLE_BYTES: Final = {
 }  # fmt: skip
 _SHORT_TEXTS: Final = {2: 1, 5: 0, 6: 0}  # code -> bytes behind the text
 _Q_INVOKER: Final = 11
+
+# Kinds of values of user variables: the server's Item_result.
+_REAL_RESULT: Final = 1
+_INT_RESULT: Final = 2
+_DECIMAL_RESULT: Final = 4
+_DECIMAL_DIGITS_MAX: Final = 65
+_GROUP_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # by decimal digits
+
+ZSTD: Final = 0
+UNCOMPRESSED: Final = 255
+_ALGORITHM: Final = 2  # field of a TRANSACTION_PAYLOAD event
 
 # Python's codecs for the character sets in which clients send statements.
 _CODECS: Final = {
@@ -67,17 +80,18 @@ def parse_query(body: bytes, *, load: bool = False) -> Query:
 
     Raises DecodeError when it ends early.
     """
-    if len(body) < _POST_HEADER.size:
-        raise DecodeError(f"a statement's event of {len(body)} bytes")
-    thread_id, _, schema_n, _, status_n = _POST_HEADER.unpack_from(body)
-    at = _POST_HEADER.size + (13 if load else 0)
-    status = body[at : at + status_n]
-    schema = body[at + status_n : at + status_n + schema_n]
-    text = body[at + status_n + schema_n + 1 :]
-    sql_mode, collation = _variables(status)
+    source = CheckedBytes(body, "a statement's event")
+    thread_id, _, schema_n, _, status_n = _POST_HEADER.unpack(
+        source.take(_POST_HEADER.size)
+    )
+    if load:
+        source.take(_LOAD_BYTES)
+    sql_mode, collation = _variables(source.take(status_n))
+    schema = source.text(schema_n)  # names are UTF-8 in the binlog
+    source.take(1)
     charset = charset_of_collation(collation) if collation else None
     return Query(
-        thread_id, decode_name(schema), decode_sql(text, charset), sql_mode, charset
+        thread_id, schema, decode_sql(source.rest(), charset), sql_mode, charset
     )
 
 
@@ -127,24 +141,17 @@ def decode_sql(text: bytes, charset: str | None) -> str:
 _CP1252_HOLES: Final = frozenset(b"\x81\x8d\x8f\x90\x9d")
 
 
-def decode_name(name: bytes) -> str:
-    """Return the text of a schema's or table's name: names are UTF-8 in the binlog."""
-    return name.decode("utf-8", "replace")
-
-
 def intvar_sql(body: bytes) -> str:
     """Return the statement that stands for an INTVAR event."""
-    if len(body) < 9:  # noqa: PLR2004  # kind and value
-        raise DecodeError(f"an INTVAR event of {len(body)} bytes")
-    name = "LAST_INSERT_ID" if body[0] == 1 else "INSERT_ID"
-    return f"SET {name} = {int.from_bytes(body[1:9], 'little')}"
+    source = CheckedBytes(body, "an INTVAR event")
+    name = "LAST_INSERT_ID" if source.number(1) == 1 else "INSERT_ID"
+    return f"SET {name} = {source.number(8)}"
 
 
 def rand_sql(body: bytes) -> str:
     """Return the statement that stands for a RAND event."""
-    if len(body) < 16:  # noqa: PLR2004  # two seeds
-        raise DecodeError(f"a RAND event of {len(body)} bytes")
-    first, second = struct.unpack_from("<QQ", body)
+    source = CheckedBytes(body, "a RAND event")
+    first, second = source.number(8), source.number(8)
     return f"SET SESSION rand_seed1 = {first} , rand_seed2 = {second}"
 
 
@@ -154,27 +161,23 @@ def user_var_sql(body: bytes) -> str:
     Body: length of name u32, name, is null u8; unless null: type u8, collation u32,
     length u32, value, flags u8.
     """
-    try:
-        (name_n,) = struct.unpack_from("<I", body)
-        name = body[4 : 4 + name_n].decode("utf-8", "replace")
-        at = 4 + name_n
-        if body[at]:
-            return f"SET @{name} := NULL"
-        kind, collation, size = struct.unpack_from("<BII", body, at + 1)
-        value = body[at + 10 : at + 10 + size]
-        unsigned = body[at + 10 + size : at + 11 + size] == b"\x01"
-    except (struct.error, IndexError) as error:
-        raise DecodeError(f"a USER_VAR event of {len(body)} bytes") from error
+    source = CheckedBytes(body, "a USER_VAR event")
+    name = source.text(source.number(4))
+    if source.number(1):
+        return f"SET @{name} := NULL"
+    kind, collation = source.number(1), source.number(4)
+    value = source.take(source.number(4))
+    unsigned = source.rest()[:1] == b"\x01"
     return f"SET @{name} := {_user_value(kind, collation, value, unsigned=unsigned)}"
 
 
 def _user_value(kind: int, collation: int, value: bytes, *, unsigned: bool) -> str:
-    if kind == 1:
-        (number,) = struct.unpack("<d", value)
+    if kind == _REAL_RESULT:
+        (number,) = struct.unpack("<d", CheckedBytes(value, "a user variable").take(8))
         return repr(number)
-    if kind == 2:  # noqa: PLR2004  # INT_RESULT of the server's Item_result
+    if kind == _INT_RESULT:
         return str(int.from_bytes(value, "little", signed=not unsigned))
-    if kind == 4:  # noqa: PLR2004  # DECIMAL_RESULT
+    if kind == _DECIMAL_RESULT:
         return _user_decimal(value)
     text = decode_sql(value, charset_of_collation(collation))
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
@@ -182,24 +185,26 @@ def _user_value(kind: int, collation: int, value: bytes, *, unsigned: bool) -> s
 
 def _user_decimal(value: bytes) -> str:
     """Return the number of a packed decimal with precision and scale in front."""
-    precision, scale = value[0], value[1]
-    sizes = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-    raw = bytearray(value[2:])
+    source = CheckedBytes(value, "a user variable")
+    precision, scale = source.number(1), source.number(1)
+    if not 0 < precision <= _DECIMAL_DIGITS_MAX or scale > precision:
+        raise DecodeError(f"a user variable of type decimal({precision},{scale})")
+    raw = bytearray(source.rest())
+    if not raw:
+        raise DecodeError("a user variable without a value")
     negative = not raw[0] & 0x80
     raw[0] ^= 0x80
     if negative:
         raw = bytearray(byte ^ 0xFF for byte in raw)
+    groups = CheckedBytes(bytes(raw), "a user variable")
+    whole_n = precision - scale
+    widths = [whole_n % 9, *[9] * (whole_n // 9), *[9] * (scale // 9), scale % 9]
     digits = ""
-    at = 0
-    head, tail = (precision - scale) % 9, scale % 9
-    groups = [head] * bool(head) + [9] * ((precision - scale) // 9)
-    fraction = [9] * (scale // 9) + [tail] * bool(tail)
-    for width in groups + fraction:
-        size = sizes[width]
-        digits += f"{int.from_bytes(raw[at : at + size], 'big'):0{width}}"
-        at += size
-    whole = digits[: precision - scale].lstrip("0") or "0"
-    text = whole + ("." + digits[precision - scale :] if scale else "")
+    for width in filter(None, widths):
+        number = int.from_bytes(groups.take(_GROUP_BYTES[width]), "big")
+        digits += f"{number:0{width}}"
+    whole = digits[:whole_n].lstrip("0") or "0"
+    text = whole + ("." + digits[whole_n:] if scale else "")
     return "-" + text if negative else text
 
 
@@ -227,25 +232,35 @@ def inflate(data: bytes, *, bytes_max: int = 1 << 30) -> bytes:
 
 def inflated_query(body: bytes) -> bytes:
     """Return the body of the QUERY event that a QUERY_COMPRESSED one stands for."""
-    _, _, schema_n, _, status_n = _POST_HEADER.unpack_from(body)
-    at = _POST_HEADER.size + status_n + schema_n + 1
-    return body[:at] + inflate(body[at:])
+    source = CheckedBytes(body, "a compressed statement's event")
+    _, _, schema_n, _, status_n = _POST_HEADER.unpack(source.take(_POST_HEADER.size))
+    source.take(status_n + schema_n + 1)
+    return body[: source.at] + inflate(source.rest())
 
 
 def inflated_rows(body: bytes, *, second_version: bool, update: bool) -> bytes:
     """Return the body of the row event that a compressed one stands for."""
-    at = 8
+    source = CheckedBytes(body, "a compressed row event")
+    source.take(8)
     if second_version:
-        at += int.from_bytes(body[8:10], "little")
-    width, size = _packed(body, at)
-    at += size + (width + 7) // 8 * (2 if update else 1)
-    return body[:at] + inflate(body[at:])
+        source.take(max(source.number(2), 2) - 2)
+    width = source.packed()
+    source.take((width + 7) // 8 * (2 if update else 1))
+    return body[: source.at] + inflate(source.rest())
 
 
-def _packed(data: bytes, at: int) -> tuple[int, int]:
-    """Return a length-encoded integer and the bytes it takes."""
-    first = data[at]
-    if first < 251:  # noqa: PLR2004  # the integer itself
-        return first, 1
-    size = {252: 2, 253: 3, 254: 8}.get(first, 0)
-    return int.from_bytes(data[at + 1 : at + 1 + size], "little"), 1 + size
+def payload_of(body: bytes) -> tuple[int, bytes]:
+    """Return algorithm and data of a TRANSACTION_PAYLOAD event.
+
+    Fields: type, length, value, all numbers length-encoded; 0 ends them (no length),
+    1 size of the data, 2 algorithm, 3 size when inflated.
+    """
+    source = CheckedBytes(body, "a transaction's payload")
+    kind = ZSTD
+    while True:
+        field = source.packed()
+        if field == 0:
+            return kind, source.rest()
+        value = CheckedBytes(source.take(source.packed()), "a payload's field")
+        if field == _ALGORITHM:
+            kind = value.packed()

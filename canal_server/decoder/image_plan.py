@@ -240,6 +240,8 @@ def _string_kind(  # noqa: PLR0911  # a table of rules, the first that fits
     mapped: tm.MappedColumn, column: ColumnMeta, base: str
 ) -> tuple[int, str]:
     """Return SQL type and character set of a column of bytes."""
+    if base in _MARIADB_FIXED:
+        return CHAR, "binary"  # its text is made of the bytes, not decoded from them
     if mapped.type in (tm.GEOMETRY, tm.VECTOR):
         return BLOB, "binary"
     if "binary" in base or "blob" in base or base == "vector":

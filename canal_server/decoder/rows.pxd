@@ -23,12 +23,6 @@ cdef enum RowError:
     ROW_MEMORY = -2
     ROW_VALUE = -3    # a value contradicts its type
 
-cdef struct Zone:
-    # Offset of the local zone for one quarter of an hour: no zone changes within.
-    int64_t quarter
-    int64_t offset
-    bint known
-
 cdef struct Before:
     # A column of the before image: its raw bytes, or its text in the output.
     const uint8_t* raw
@@ -40,7 +34,6 @@ cdef struct RowContext:
     Before* before
     uint32_t before_n
     Output scratch
-    Zone zone
     uint32_t column       # where an error happened
     bint inflate_failed
 

@@ -23,24 +23,21 @@ from canal_server.decoder.charsets cimport CHARSET_UTF8, CharsetC, is_plain_asci
 from canal_server.decoder.charsets cimport put_text, valid_utf8
 from canal_server.decoder.image cimport *
 from canal_server.decoder.json_text cimport put_json, put_json_diff
+from canal_server.decoder.address_text cimport put_inet4, put_inet6, put_uuid
 from canal_server.decoder.number_text cimport decimal_size, put_decimal, put_double
 from canal_server.decoder.number_text cimport put_float, put_i64, put_u64
 
+from canal_server.decoder.temporal_text cimport (
+    put_date, put_fraction, put_hires_datetime, put_hires_time, put_old_datetime,
+    put_old_time, put_packed_datetime, put_time2, put_timestamp, put_year,
+)
+
 import zlib
 
-cdef extern from "time.h" nogil:
-    ctypedef long time_t
-    struct tm:
-        long tm_gmtoff
-    tm* localtime_r(const time_t* when, tm* result)
-
-cdef uint64_t[7] POWERS = [1, 10, 100, 1000, 10000, 100000, 1000000]
 # Bytes of MariaDB's old types with fraction, by digits.
 cdef int[7] HIRES_DATETIME_BYTES = [5, 6, 6, 7, 7, 7, 8]
 cdef int[7] HIRES_TIME_BYTES = [3, 4, 4, 5, 5, 5, 6]
 cdef int[7] HIRES_SECOND_BYTES = [0, 1, 1, 2, 2, 3, 3]
-cdef int64_t TIME_SECONDS_MAX = 838 * 3600 + 59 * 60 + 59
-cdef const char* HEX = b"0123456789abcdef"
 
 
 # --- memory -----------------------------------------------------------------------
@@ -82,258 +79,6 @@ cdef inline void copy_piece(uint8_t* to, const uint8_t* data, size_t n) noexcept
     memcpy(to, data, 32)
     if n > 32:
         memcpy(to + 32, data + 32, n - 32)
-
-
-# --- temporal text ----------------------------------------------------------------
-
-cdef inline uint8_t* put_two(uint8_t* p, uint32_t v) noexcept nogil:
-    p[0] = <uint8_t>(48 + v // 10 % 10)
-    p[1] = <uint8_t>(48 + v % 10)
-    return p + 2
-
-
-cdef inline uint8_t* put_date(uint8_t* p, uint32_t year, uint32_t month,
-                              uint32_t day) noexcept nogil:
-    p = put_two(p, year // 100)
-    p = put_two(p, year % 100)
-    p[0] = 45
-    p = put_two(p + 1, month)
-    p[0] = 45
-    return put_two(p + 1, day)
-
-
-cdef inline uint8_t* put_clock(uint8_t* p, uint32_t hour, uint32_t minute,
-                               uint32_t second) noexcept nogil:
-    if hour > 99:
-        p[0] = <uint8_t>(48 + hour // 100)
-        p += 1
-    p = put_two(p, hour % 100)
-    p[0] = 58
-    p = put_two(p + 1, minute)
-    p[0] = 58
-    return put_two(p + 1, second)
-
-
-cdef inline uint8_t* put_fraction(uint8_t* p, uint64_t fraction, int stored,
-                                  int digits) noexcept nogil:
-    """Write `.` and the first `digits` of a fraction of `stored` digits."""
-    cdef int i
-    if digits == 0:
-        return p
-    if digits < stored:
-        fraction //= POWERS[stored - digits]
-    p[0] = 46
-    for i in range(digits, 0, -1):
-        p[i] = <uint8_t>(48 + fraction % 10)
-        fraction //= 10
-    return p + digits + 1
-
-
-cdef uint8_t* put_zero_datetime(uint8_t* p) noexcept nogil:
-    memcpy(p, b"0000-00-00 00:00:00", 19)
-    return p + 19
-
-
-cdef int64_t local_offset(int64_t when) noexcept nogil:
-    cdef tm parts
-    cdef time_t t = when
-    if localtime_r(&t, &parts) is NULL:
-        return 0
-    return parts.tm_gmtoff
-
-
-cdef uint8_t* put_timestamp(uint8_t* p, uint32_t when, Zone* zone) noexcept nogil:
-    """Write seconds since 1970 as date and time of this process's zone."""
-    cdef int64_t t = when
-    cdef int64_t quarter = t // 900
-    cdef int64_t offset, days, seconds, era, doe, yoe, doy, mp, year
-    if when == 0:
-        return put_zero_datetime(p)
-    if zone.known and zone.quarter == quarter:
-        offset = zone.offset
-    else:
-        offset = local_offset(t)
-        if (local_offset(quarter * 900) == offset
-                and local_offset(quarter * 900 + 899) == offset):
-            zone.quarter, zone.offset, zone.known = quarter, offset, True
-    t += offset
-    days = t // 86400
-    seconds = t - days * 86400
-    if seconds < 0:  # C division truncates; west of Greenwich on 1970-01-01
-        days -= 1
-        seconds += 86400
-    # Days since 1970 to a civil date of the Gregorian calendar, by eras of 400
-    # years that begin on March 1st.
-    days += 719468
-    era = days // 146097
-    doe = days - era * 146097
-    yoe = (doe - doe // 1460 + doe // 36524 - doe // 146096) // 365
-    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
-    mp = (5 * doy + 2) // 153
-    year = yoe + era * 400 + (1 if mp >= 10 else 0)
-    p = put_date(p, <uint32_t>year, <uint32_t>(mp + 3 if mp < 10 else mp - 9),
-                 <uint32_t>(doy - (153 * mp + 2) // 5 + 1))
-    p[0] = 32
-    return put_clock(p + 1, <uint32_t>(seconds // 3600),
-                     <uint32_t>(seconds // 60 % 60), <uint32_t>(seconds % 60))
-
-
-cdef uint8_t* put_packed_datetime(uint8_t* p, uint64_t v) noexcept nogil:
-    """Write year*13+month (17 bits), day 5, hour 5, minute 6, second 6 bits."""
-    cdef uint32_t ym = <uint32_t>(v >> 22 & 0x1FFFF)
-    p = put_date(p, ym // 13, ym % 13, v >> 17 & 31)
-    p[0] = 32
-    return put_clock(p + 1, v >> 12 & 31, v >> 6 & 63, v & 63)
-
-
-cdef uint8_t* put_hires_datetime(uint8_t* p, uint64_t v, int digits) noexcept nogil:
-    """Write MariaDB's mixed-radix number; its last radix is the fraction."""
-    cdef uint64_t fraction = v % POWERS[digits]
-    cdef uint32_t second, minute, hour, day, month
-    v //= POWERS[digits]
-    second = v % 60
-    v //= 60
-    minute = v % 60
-    v //= 60
-    hour = v % 24
-    v //= 24
-    day = v % 32
-    v //= 32
-    month = v % 13
-    p = put_date(p, <uint32_t>(v // 13), month, day)
-    p[0] = 32
-    p = put_clock(p + 1, hour, minute, second)
-    return put_fraction(p, fraction, digits, digits)
-
-
-cdef uint8_t* put_time2(uint8_t* p, Input* source, int digits) noexcept nogil:
-    """Write TIME2: 3 bytes and the fraction's, one number with an offset."""
-    cdef int extra = (digits + 1) // 2
-    cdef int64_t v = <int64_t>take_be(source, 3 + extra)
-    cdef uint64_t whole, fraction
-    v -= <int64_t>0x800000 << (8 * extra)
-    if v < 0:
-        p[0] = 45
-        p += 1
-        v = -v
-    whole = <uint64_t>v >> (8 * extra)
-    fraction = <uint64_t>v & ((<uint64_t>1 << (8 * extra)) - 1)
-    p = put_clock(p, whole >> 12 & 0x3FF, whole >> 6 & 63, whole & 63)
-    return put_fraction(p, fraction, 2 * extra, digits)
-
-
-cdef uint8_t* put_old_time(uint8_t* p, uint32_t raw) noexcept nogil:
-    """Write TIME of before 5.6: a signed decimal number hhmmss of 3 bytes."""
-    cdef int32_t v = <int32_t>(raw << 8) >> 8
-    if v < 0:
-        p[0] = 45
-        p += 1
-        v = -v
-    return put_clock(p, v // 10000, v // 100 % 100, v % 100)
-
-
-cdef uint8_t* put_hires_time(uint8_t* p, uint64_t raw, int digits) noexcept nogil:
-    cdef int64_t v = <int64_t>raw - (TIME_SECONDS_MAX + 1) * <int64_t>POWERS[digits]
-    cdef int64_t seconds
-    if v < 0:
-        p[0] = 45
-        p += 1
-        v = -v
-    seconds = v // <int64_t>POWERS[digits]
-    p = put_clock(p, <uint32_t>(seconds // 3600), <uint32_t>(seconds // 60 % 60),
-                  <uint32_t>(seconds % 60))
-    return put_fraction(p, v % <int64_t>POWERS[digits], digits, digits)
-
-
-cdef uint8_t* put_old_datetime(uint8_t* p, uint64_t v) noexcept nogil:
-    """Write DATETIME of before 5.6: the decimal number YYYYMMDDhhmmss."""
-    cdef uint64_t date = v // 1000000
-    cdef uint64_t clock = v % 1000000
-    p = put_date(p, <uint32_t>(date // 10000 % 10000), <uint32_t>(date // 100 % 100),
-                 <uint32_t>(date % 100))
-    p[0] = 32
-    return put_clock(p + 1, <uint32_t>(clock // 10000), <uint32_t>(clock // 100 % 100),
-                     <uint32_t>(clock % 100))
-
-
-# --- addresses --------------------------------------------------------------------
-
-cdef uint8_t* put_uuid(uint8_t* p, const uint8_t* raw) noexcept nogil:
-    """Write MariaDB's UUID; its groups are stored last first where versions 1-7 are.
-
-    MariaDB 10.10 and later store UUIDs of variant 1, versions 1 to 5, with the node
-    first so that they sort by time; others in the order of their text.
-    """
-    cdef uint8_t[16] b
-    cdef int i
-    if raw[6] & 0x80 and not raw[8] & 0x80:
-        # Segments in storage: node 6, clock 2, time high 2, middle 2, low 4.
-        memcpy(b, raw + 12, 4)
-        memcpy(b + 4, raw + 10, 2)
-        memcpy(b + 6, raw + 8, 2)
-        memcpy(b + 8, raw + 6, 2)
-        memcpy(b + 10, raw, 6)
-    else:
-        memcpy(b, raw, 16)
-    for i in range(16):
-        if i == 4 or i == 6 or i == 8 or i == 10:
-            p[0] = 45
-            p += 1
-        p[0] = <uint8_t>HEX[b[i] >> 4]
-        p[1] = <uint8_t>HEX[b[i] & 15]
-        p += 2
-    return p
-
-
-cdef uint8_t* put_inet4(uint8_t* p, const uint8_t* raw) noexcept nogil:
-    cdef int i
-    for i in range(4):
-        if i:
-            p[0] = 46
-            p += 1
-        p = put_u64(p, raw[i])
-    return p
-
-
-cdef uint8_t* put_inet6(uint8_t* p, const uint8_t* raw) noexcept nogil:
-    """Write the shortest form of RFC 5952, as MariaDB shows it."""
-    cdef uint32_t[8] group
-    cdef int i, k
-    cdef int best = -1
-    cdef int best_n = 1
-    cdef int run = 0
-    cdef int shift
-    cdef bint some
-    for i in range(8):
-        group[i] = raw[2 * i] << 8 | raw[2 * i + 1]
-        run = run + 1 if group[i] == 0 else 0
-        if run > best_n:
-            best, best_n = i - run + 1, run
-    if best == 0 and (best_n == 6 or (best_n == 5 and group[5] == 0xFFFF)):
-        memcpy(p, b"::ffff:", 7)
-        return put_inet4(p + (2 if best_n == 6 else 7), raw + 12)
-    i = 0
-    while i < 8:
-        if i == best:
-            p[0] = p[1] = 58
-            p += 2
-            i += best_n
-            continue
-        if i and i != best + best_n:
-            p[0] = 58
-            p += 1
-        elif i and best < 0:
-            p[0] = 58
-            p += 1
-        some = False
-        for k in range(4):
-            shift = 12 - 4 * k
-            if some or group[i] >> shift & 15 or k == 3:
-                p[0] = <uint8_t>HEX[group[i] >> shift & 15]
-                p += 1
-                some = True
-        i += 1
-    return p
 
 
 # --- columns ----------------------------------------------------------------------
@@ -632,7 +377,7 @@ cdef int encode_image(RowContext* context, Input* source, const Image* image,
         elif column.op == OP_TIMESTAMP2:
             v = take_be(source, 4)
             n = take_be(source, (column.a + 1) // 2)
-            p = put_timestamp(text, <uint32_t>v, &context.zone)
+            p = put_timestamp(text, <uint32_t>v)
             p = put_fraction(p, n, (column.a + 1) // 2 * 2, column.a)
         elif column.op == OP_DECIMAL:
             raw = need(source, decimal_size(column.a, column.b))
@@ -652,13 +397,11 @@ cdef int encode_image(RowContext* context, Input* source, const Image* image,
         elif column.op == OP_TIME2:
             p = put_time2(text, source, column.a)
         elif column.op == OP_YEAR:
-            v = take_le(source, 1)
-            v = v + 1900 if v else 0
-            p = put_two(put_two(text, v // 100), v % 100)
+            p = put_year(text, <uint32_t>take_le(source, 1))
         elif column.op == OP_ENUM or column.op == OP_SET:
             p = put_u64(text, take_le(source, column.a))
         elif column.op == OP_TIMESTAMP:
-            p = put_timestamp(text, <uint32_t>take_le(source, 4), &context.zone)
+            p = put_timestamp(text, <uint32_t>take_le(source, 4))
         elif column.op == OP_DATETIME:
             p = put_old_datetime(text, take_le(source, 8))
         elif column.op == OP_TIME:
@@ -666,7 +409,7 @@ cdef int encode_image(RowContext* context, Input* source, const Image* image,
         elif column.op == OP_TIMESTAMP_HIRES:
             v = take_be(source, 4)
             n = take_be(source, HIRES_SECOND_BYTES[column.a])
-            p = put_timestamp(text, <uint32_t>v, &context.zone)
+            p = put_timestamp(text, <uint32_t>v)
             p = put_fraction(p, n, column.a, column.a)
         elif column.op == OP_DATETIME_HIRES:
             p = put_hires_datetime(

@@ -36,7 +36,12 @@ from canal_server.position.logposition import (
 )
 from canal_server.position.memory import MemoryMetaManager
 from canal_server.sink.columns import ColumnFilter
-from canal_server.sink.filters import TableFilter, for_client, union
+from canal_server.sink.filters import (
+    TableFilter,
+    doubtful_pieces,
+    for_client,
+    union,
+)
 from canal_server.sink.sink import EntrySink
 from canal_server.store.memory import MemoryEventStore
 
@@ -64,7 +69,8 @@ class Instance:
         self.store = MemoryEventStore(config.store, self._subjects, self._pool)
         self._sink = EntrySink(self.store, thin_markers=config.filter.transaction_entry)
         self._default = _default_filter(config)
-        self._filters: dict[int, TableFilter] = {}
+        # Of each client: its expression and what became of it.
+        self._filters: dict[int, tuple[str, TableFilter]] = {}
         self._filters_lock = threading.Lock()
         self._buffer = TransactionBuffer(
             config.buffer.transaction_size,
@@ -136,15 +142,15 @@ class Instance:
 
     def subscribed(self, identity: ClientIdentity) -> None:
         """Give the client its cursor and filter, and let the pump read its tables."""
-        wanted = self._client_filter(identity.filter)
+        wanted = self._filter_for(identity)
         cursor = self.meta.cursor(identity)
         after: EntryPosition | None = None
         if cursor is not None and same_server(cursor.identity, self._pump.identity):
             after = cursor.position
         with self._filters_lock:
-            self._filters[identity.client_id] = wanted
-            self._change_wants()
-        # The client's own filter is a look at each entry; none when it takes all.
+            if self._filters.get(identity.client_id) != (identity.filter, wanted):
+                self._filters[identity.client_id] = (identity.filter, wanted)
+                self._change_wants()
         self.store.subscribe(identity.client_id, wanted.accepts, after)
 
     def unsubscribed(self, identity: ClientIdentity) -> None:
@@ -157,8 +163,33 @@ class Instance:
     def _change_wants(self) -> None:
         """Let through what some client wants; the configured filter without any."""
         assert self._filters_lock.locked()
-        filters = list(self._filters.values()) or [self._default]
+        filters = [wanted for _, wanted in self._filters.values()] or [self._default]
         self._pump.change_wants(union(filters))
+
+    def _filter_for(self, identity: ClientIdentity) -> TableFilter:
+        """Return the client's filter, the one it has when nothing changed.
+
+        To know that nothing changed spares the store to judge its entries anew.
+        """
+        with self._filters_lock:
+            known = self._filters.get(identity.client_id)
+        if known is not None and known[0] == identity.filter:
+            return known[1]
+        for hint in doubtful_pieces(identity.filter):
+            _log.warning(
+                "destination %s: filter of client %s: %s",
+                self.destination,
+                identity.client_id,
+                hint,
+            )
+        if identity.filter not in ("", self.config.filter.regex):
+            _log.info(
+                "destination %s: client %s uses its own filter instead of "
+                "canal.instance.filter.regex",
+                self.destination,
+                identity.client_id,
+            )
+        return self._client_filter(identity.filter)
 
     def _client_filter(self, expression: str) -> TableFilter:
         try:

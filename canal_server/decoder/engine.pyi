@@ -28,6 +28,7 @@ class Decoder:
         skip_updates: bool = ...,
         skip_deletes: bool = ...,
         skip_rows: bool = ...,
+        skip_unknown: bool = ...,
     ) -> None: ...
     @property
     def feed(self) -> Feed: ...

@@ -7,7 +7,7 @@ SOURCES := pyproject.toml setup.py $(shell find canal_server -name '*.py*' -not 
 CHECKED := canal_server tests tools benchmarks
 
 .PHONY: help demo test bench format dev servers clean
-.PHONY: lint lint-format lint-style lint-types
+.PHONY: demo-needs lint lint-format lint-style lint-types
 
 help:
 	@echo 'make demo    show changes of a private MySQL arriving at a client'
@@ -16,8 +16,11 @@ help:
 	@echo 'make lint    check format, style and types; make format mends the first two'
 	@echo 'make dev     install an editable build for working on the code'
 
-demo: $(VENV)/installed
-	$(BIN)/python tools/demo.py
+demo: demo-needs $(VENV)/installed
+	@$(BIN)/python tools/demo.py
+
+demo-needs:
+	@tools/demo_needs.sh '$(PYTHON)' '$(VENV)'
 
 # The tests see the installed package, not the checkout: what is tested is what ships.
 test: $(VENV)/installed servers

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Tells in one line what `make demo` misses on this machine. Arguments: the Python to
+# make the virtual environment with, and that environment's folder.
+set -u
+python=$1 venv=$2
+
+missing='' packages=''
+needs() {
+    missing="$missing${missing:+, }$1"
+    packages="$packages $2"
+}
+
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    needs "Python 3.11 or later (PYTHON=… names one)" "python3 python3-venv python3-dev"
+elif [ ! -e "$venv/installed" ]; then
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || needs venv python3-venv
+    "$python" -c 'import os, sysconfig as s
+os.stat(s.get_path("include") + "/Python.h")' 2>/dev/null ||
+        needs "the headers of Python" python3-dev
+fi
+[ -e "$venv/installed" ] || command -v cc >/dev/null ||
+    needs "a C compiler" build-essential
+command -v setpriv >/dev/null || needs setpriv util-linux
+
+if [ -n "$missing" ]; then
+    echo "demo: not here: $missing. Let root run: apt-get install$packages" >&2
+    exit 1
+fi
+[ -e "$venv/installed" ] ||
+    echo "The package is compiled into $venv first; that takes a minute or two."

@@ -1,0 +1,279 @@
+"""`canal-server decode`: what binlog files, or a server's binlog, hold."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import urllib.parse
+from dataclasses import fields
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canal_server.client.format import changes, json_line
+from canal_server.dump.file_columns import load_columns
+from canal_server.dump.part import Part, Place
+from canal_server.errors import CanalError, ConfigError
+from canal_server.lifecycle import Stop
+from canal_server.model.entry import EntryType
+from canal_server.mysql.binlogs import current_end
+from canal_server.mysql.cached_columns import CachedColumns
+from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.flavour import read_server_info
+from canal_server.mysql.settings import (
+    Access,
+    Address,
+    Credentials,
+    TlsMode,
+    TlsOptions,
+)
+from canal_server.sink.filters import TableFilter
+
+if TYPE_CHECKING:
+    from canal_server.ports import TableImages
+    from canal_server.protocol.entries import Entry
+
+DIFFERENT = 3  # exit status of a comparison that found something
+_DIFFERENCES_SHOWN = 100
+_PORT = 3306
+_PLACE = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
+_CONTENTS = {
+    EntryType.TRANSACTIONBEGIN: ("transactionBegin", "transaction_begin"),
+    EntryType.TRANSACTIONEND: ("transactionEnd", "transaction_end"),
+    EntryType.ROWDATA: ("rowChange", "row_change"),
+}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the options of this command."""
+    parser = subparsers.add_parser(
+        "decode",
+        help="print what binlog files or a server's binlog hold",
+        description="Print the changes in binlog files, or in a part of a server's "
+        "binlog, one JSON object a line.",
+        epilog="Exit status: 0 done, 1 failed, 2 wrong options, 3 --compare found "
+        "differences.",
+    )
+    add = parser.add_argument
+    add("files", metavar="FILE", nargs="*", type=Path, help="binlog files, in order")
+    add("--source", metavar="URL", type=_source, help="mysql://user@host:port of the "
+        "server that has the tables, and the binlog of --from")  # fmt: skip
+    add("--password-env", metavar="NAME", help="variable of the environment that holds "
+        "the password for --source")  # fmt: skip
+    add("--tls", metavar="MODE", type=_tls, default=TlsMode.PREFERRED,
+        help="TLS to --source: DISABLED, PREFERRED (default), REQUIRED")  # fmt: skip
+    add("--columns", metavar="FILE.json", type=Path, help="columns of the tables; "
+        "without it and --source they are what the table maps tell")  # fmt: skip
+    add("--from", metavar="FILE:POS", type=_place, dest="start", help="read the binlog "
+        "of --source from here, to its end unless told otherwise")  # fmt: skip
+    add("--until", metavar="FILE:POS", type=_place, help="end in front of the first "
+        "event that begins there or later")  # fmt: skip
+    add("--count", metavar="N", type=_count, help="end after N changes")
+    add("--follow", action="store_true", help="wait for more at the binlog's end")
+    add("--filter", default="", help="tables, as regular expressions for schema.table")
+    add("--transactions", action="store_true", help="print begin and end as well")
+    add("--entries", action="store_true", help="print whole entries, all their fields")
+    add("--compare", action="store_true", help="read with mysql-replication, too, and "
+        "print the differences instead")  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print or compare; returns the exit status."""
+    _check(args)
+    if args.compare:
+        return _compare(args)
+    printer = _Printer(args)
+    part = Part(
+        images=_images(args),
+        take=printer.take,
+        wants=_wants(args),
+        until=args.until,
+    )
+    try:
+        if args.start:
+            access = _access(args)
+            part.read_server(access, args.start, Stop(), follow=args.follow)
+        else:
+            _read_files(part, args.files)
+    finally:
+        sys.stdout.flush()
+    return 0
+
+
+def _read_files(part: Part, files: list[Path]) -> None:
+    for path in files:
+        try:
+            if not part.read_file(path):
+                return
+        except BrokenPipeError:
+            raise  # of what we print to
+        except OSError as error:
+            raise CanalError(f"{path}: {error.strerror}") from error
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from canal_server.dump.compare import Comparison  # noqa: PLC0415  # an extra
+
+    access = _access(args)
+    until = args.until
+    if until is None:
+        # Both have to end at the same place, and the binlog may grow between them.
+        with ControlConnection(access) as connection:
+            end = current_end(connection, read_server_info(connection))
+        until = Place(end.file, end.position)
+    images = _columns_of(access)
+    try:
+        comparison = Comparison(images, _wants(args))
+        found = comparison.run(access, args.start, until)
+    finally:
+        images.close()
+    for difference in found[:_DIFFERENCES_SHOWN]:
+        print(json_line(difference.as_json()))
+    print(f"{comparison.counts}\n{len(found)} differences", file=sys.stderr)
+    return DIFFERENT if found else 0
+
+
+class _Printer:
+    """Prints entries as they come; `take` is false when there were enough."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._left: int | None = args.count
+        self._marks: bool = args.transactions
+        self._entries: bool = args.entries
+
+    def take(self, entry: Entry) -> bool:
+        """Print an entry."""
+        if self._entries:
+            objects = [entry_object(entry)]
+        else:
+            objects = list(changes(entry, marks=self._marks))
+        if self._left is not None and entry.entry_type == EntryType.ROWDATA:
+            del objects[self._left :]
+            self._left -= len(objects)
+        sys.stdout.writelines(json_line(change) + "\n" for change in objects)
+        return self._left is None or self._left > 0
+
+
+def entry_object(entry: Entry) -> dict[str, Any]:
+    """Return an entry with all its fields, as JSON can hold it.
+
+    Names are those of the protocol's JSON form; what has its default is left out.
+    """
+    found = {
+        "header": _message_object(entry.header),
+        "entryType": _json_value(entry.entry_type),
+    }
+    if entry.entry_type in _CONTENTS:
+        name, method = _CONTENTS[EntryType(entry.entry_type or 0)]
+        found[name] = _message_object(getattr(entry, method)())
+    return found
+
+
+def _message_object(message: Any) -> dict[str, Any]:
+    found = {}
+    for field in fields(message):
+        value = getattr(message, field.name)
+        if value != field.default or (value is not None and field.default is None):
+            head, *words = field.name.split("_")
+            found[head + "".join(map(str.title, words))] = _json_value(value)
+    return found
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_message_object(item) for item in value]
+    return value.name if isinstance(value, IntEnum) else value
+
+
+# --- options ----------------------------------------------------------------------
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raise ConfigError for options that do not go together."""
+    problems = []
+    if args.files and args.start:
+        problems.append("decode: give files, or --from, not both")
+    if not args.files and not args.start:
+        problems.append("decode: give binlog files, or --source and --from FILE:POS")
+    if args.start and not args.source:
+        problems.append("decode: --from needs --source URL: whose binlog it is")
+    if args.columns and args.source and args.files:
+        problems.append("decode: --columns and --source both tell the columns")
+    if args.follow and not args.start:
+        problems.append("decode: --follow needs --source and --from")
+    if args.compare and not args.start:
+        problems.append("decode: --compare needs --source and --from")
+    if args.compare and (args.follow or args.count or args.columns):
+        problems.append("decode: --compare goes with --until only")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _images(args: argparse.Namespace) -> TableImages | None:
+    if args.columns:
+        return load_columns(args.columns)
+    return _columns_of(_access(args)) if args.source else None
+
+
+def _columns_of(access: Access) -> CachedColumns:
+    return CachedColumns(ControlConnection(access))
+
+
+def _wants(args: argparse.Namespace) -> Any:
+    try:
+        return TableFilter(args.filter, "").accepts
+    except ValueError as error:
+        raise ConfigError([f"decode: --filter {args.filter}: {error}"]) from error
+
+
+def _access(args: argparse.Namespace) -> Access:
+    """Return how to reach --source. Raises ConfigError without its password."""
+    address, user, password = args.source
+    name = args.password_env
+    if name is not None:
+        if name not in os.environ:
+            raise ConfigError([f"decode: --password-env {name}: there is no variable"])
+        password = os.environ[name]
+    return Access(
+        address=address,
+        credentials=Credentials(user, password),
+        tls=TlsOptions(args.tls),
+    )
+
+
+def _source(text: str) -> tuple[Address, str, str]:
+    """Return address, user and password of a URL."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        port = parts.port or _PORT
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"no URL: {error}") from error
+    if parts.scheme != "mysql" or not parts.hostname or not parts.username:
+        raise argparse.ArgumentTypeError("expected mysql://user@host:port")
+    unquote = urllib.parse.unquote
+    password = unquote(parts.password or "")
+    return Address(parts.hostname, port), unquote(parts.username), password
+
+
+def _tls(text: str) -> TlsMode:
+    modes = (TlsMode.DISABLED, TlsMode.PREFERRED, TlsMode.REQUIRED)
+    for mode in modes:
+        if text.upper() == mode.name:
+            return mode
+    names = ", ".join(mode.name for mode in modes)
+    raise argparse.ArgumentTypeError(f"expected one of {names}")
+
+
+def _place(text: str) -> Place:
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError("expected FILE:POS, as binlog.000001:4")
+    return Place(found["file"], int(found["offset"]))
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError("expected a number from 1 on")
+    return int(text)

@@ -1,0 +1,180 @@
+"""Several clients on one destination, slow ones, and those that go while they wait."""
+
+from __future__ import annotations
+
+import pytest
+from fix_pipeline import DESTINATION, UNIT_S
+
+from canal_server.client import EntryType, EventType
+from canal_server.protocol.packets import Get, PacketType
+
+RED, BLUE = 1001, 1002
+
+
+def received(entries):
+    """Return table and key of each inserted row."""
+    return [
+        (entry.header.table_name, row.after["a"])
+        for entry in entries
+        if entry.entry_type == EntryType.ROWDATA
+        and entry.header.event_type == EventType.INSERT
+        for row in entry.row_change().row_datas
+    ]
+
+
+def take(pipeline, client, count):
+    """Receive and ack so many inserted rows."""
+    found = []
+    for message in pipeline.messages(client):
+        found += received(message.entries)
+        client.ack(message.id)
+        if len(found) >= count:
+            return found
+    raise AssertionError("messages never end")
+
+
+@pytest.fixture
+def tables(pipeline):
+    """Give `insert(*keys)`, which inserts each key into both tables."""
+    schema = pipeline.schema
+    pipeline.source.execute(
+        *(f"CREATE TABLE {schema}.{name} (a INT)" for name in ("red", "blue"))
+    )
+
+    def insert(*keys):
+        for key in keys:
+            pipeline.source.execute(
+                "BEGIN",
+                f"INSERT INTO {schema}.red VALUES ({key})",
+                f"INSERT INTO {schema}.blue VALUES ({key})",
+                "COMMIT",
+            )
+
+    return insert
+
+
+def test_filters(pipeline, tables):
+    """Two clients get what their own filters say, and go on where each stood."""
+    red_filter, blue_filter = (rf"{pipeline.schema}\.{n}" for n in ("red", "blue"))
+    with (
+        pipeline.client(RED, red_filter) as red,
+        pipeline.client(BLUE, blue_filter) as blue,
+    ):
+        tables(1, 2, 3)
+        assert take(pipeline, red, 3) == [("red", "1"), ("red", "2"), ("red", "3")]
+        tables(4)
+        assert take(pipeline, red, 1) == [("red", "4")]
+        assert take(pipeline, blue, 4) == [("blue", str(n)) for n in (1, 2, 3, 4)]
+        # From here blue falls behind.
+        tables(5, 6)
+        assert take(pipeline, red, 2) == [("red", "5"), ("red", "6")]
+    pipeline.stop()
+    pipeline.start()
+    tables(7)
+    with (
+        pipeline.client(RED, red_filter) as red,
+        pipeline.client(BLUE, blue_filter) as blue,
+    ):
+        assert take(pipeline, red, 1) == [("red", "7")]
+        assert take(pipeline, blue, 3) == [("blue", str(n)) for n in (5, 6, 7)]
+
+
+def test_filter_changed(pipeline, tables):
+    """A client that subscribes with another filter goes on with that one."""
+    with pipeline.client(RED, rf"{pipeline.schema}\.red") as client:
+        tables(1)
+        assert take(pipeline, client, 1) == [("red", "1")]
+        client.subscribe(rf"{pipeline.schema}\.blue")
+        tables(2)
+        assert take(pipeline, client, 1) == [("blue", "2")]
+
+
+def test_black_list(make_pipeline, source_server, database):
+    """Whatever a client's filter says, it gets nothing of a black table."""
+    pipeline = make_pipeline(
+        source_server,
+        database,
+        {"canal.instance.filter.black.regex": rf"{database}\.secret"},
+    )
+    pipeline.start()
+    name = f"{database}.secret"
+    with pipeline.client(RED, rf"{database}\..*") as client:
+        source_server.execute(
+            f"CREATE TABLE {name} (a INT)",
+            f"INSERT INTO {name} VALUES (1)",
+            f"CREATE TABLE {database}.open (a INT)",
+            f"INSERT INTO {database}.open VALUES (2)",
+        )
+        assert take(pipeline, client, 1) == [("open", "2")]
+
+
+def test_slow_client(make_pipeline, source_server, database, rng):
+    """The ring holds a bounded part until its slow client takes all of it."""
+    size = 64
+    pipeline = make_pipeline(
+        source_server,
+        database,
+        {
+            "canal.instance.memory.buffer.size": size,
+            "canal.instance.memory.batch.mode": "ITEMSIZE",
+            "canal.instance.transaction.size": 16,
+        },
+    )
+    pipeline.start()
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    with pipeline.client() as client:
+        writer.write(500)
+        changes = sum(map(len, writer.transactions))
+        # A whole put does not fit any more when less than a buffer's worth is free.
+        pipeline.wait_for_status(lambda status: status["rows"] >= size // 8)
+        # Each entry of rows has at most four.
+        assert pipeline.status()["rows"] <= 4 * size < changes
+        pipeline.receive(client, checker, batch_size=10)
+        pipeline.wait_for_status(lambda status: status["rows"] == changes)
+    assert checker.repeated == 0
+
+
+def test_stop_under_back_pressure(make_pipeline, source_server, database, rng):
+    """A server whose ring is full stops at once, and goes on after that."""
+    pipeline = make_pipeline(
+        source_server,
+        database,
+        {
+            "canal.instance.memory.buffer.size": 16,
+            "canal.instance.memory.batch.mode": "ITEMSIZE",
+            "canal.instance.transaction.size": 16,
+        },
+    )
+    pipeline.start()
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    with pipeline.client() as client:
+        writer.write(100)
+        pipeline.receive(client, checker, count=5, batch_size=1)
+        acked = checker.done
+        pipeline.stop()
+    checker.resume(acked, acked)
+    pipeline.start()
+    with pipeline.client() as client:
+        pipeline.receive(client, checker)
+
+
+def test_closed_while_waiting(pipeline, rng):
+    """A get whose client goes takes no batch: the next get has the next batch's id."""
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    endless = Get(DESTINATION, str(RED), 1000, 0, 2, auto_ack=False)
+    last_id = 0
+    with pipeline.client(RED) as client:
+        for number in range(1, 4):
+            with pipeline.client(RED) as leaving:
+                leaving._tell(PacketType.GET, endless)
+            writer.write(1)
+            while checker.done < number:
+                message = client.get(1000, UNIT_S)
+                assert message.id == last_id + 1
+                last_id = message.id
+                checker.take(message.entries)
+                client.ack(message.id)
+    assert checker.repeated == 0

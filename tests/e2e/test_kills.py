@@ -1,0 +1,170 @@
+"""The server and its clients end in every way, and delivery goes on after it."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+from fix_pipeline import UNIT_S
+
+from canal_server.errors import ClientError
+
+
+def stored_place(pipeline):
+    """Return file and offset of the cursor in meta.dat, None without one."""
+    if not pipeline.meta_file.exists():
+        return None
+    (client,) = json.loads(pipeline.meta_file.read_text())["clientDatas"]
+    cursor = client.get("cursor")
+    return cursor and (cursor["postion"]["journalName"], cursor["postion"]["position"])
+
+
+def allow_from_stored(pipeline, checker):
+    """Tell the checker that the stream begins again, and exactly where."""
+    place = stored_place(pipeline)
+    if place in checker.resumes_at:
+        begin = checker.resumes_at[place]
+        checker.resume(begin, begin)
+    else:
+        # The place of a subscription from which nothing was delivered or acked.
+        checker.resume()
+
+
+class Load:
+    """Writes transactions in the background until it is told to end."""
+
+    def __init__(self, writer):
+        self.writer = writer
+        self._end = threading.Event()
+        self._error = None
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        try:
+            while not self._end.is_set():
+                self.writer.write(5)
+        except Exception as error:  # shown by the test's own thread
+            self._error = error
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join()
+        if self._error:
+            raise self._error
+
+
+def receive_until_broken(pipeline, checker, rng):
+    """Take and ack messages until the server goes."""
+    try:
+        with pipeline.client() as client:
+            while True:
+                message = client.get(rng.randint(1, 200), UNIT_S)
+                checker.take(message.entries)
+                if message:
+                    client.ack(message.id)
+    except (OSError, ClientError):
+        return  # a stopping server refuses, a killed one is gone
+
+
+@pytest.mark.parametrize(
+    "kills", [pytest.param(2, id="few"), pytest.param(7, marks=pytest.mark.slow)]
+)
+def test_server_killed(pipeline, rng, kills):
+    """Killed under load at any moment, the server goes on at the stored cursor."""
+    # From the second run on, so that kills also meet the writing of the cursors.
+    pipeline.configure({"canal.file.flush.period": 20})
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    with Load(writer):
+        for _ in range(kills):
+            before = checker.done
+            killer = threading.Timer(rng.uniform(0.05, 1.5), pipeline.kill)
+            killer.start()
+            receive_until_broken(pipeline, checker, rng)
+            killer.join()
+            print(
+                f"killed with {checker.done} done, {checker.done - before} in this run"
+            )
+            allow_from_stored(pipeline, checker)
+            pipeline.start()
+    with pipeline.client() as client:
+        pipeline.receive(client, checker)
+    assert checker.done == len(writer.transactions)
+    print(f"{checker.done} transactions, {checker.repeated} changes came again")
+
+
+@pytest.mark.parametrize("rounds", [3])
+def test_server_stopped(pipeline, rng, rounds):
+    """Stopped under load and started again, the server repeats nothing acked."""
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    with Load(writer):
+        for _ in range(rounds):
+            with pipeline.client() as client:
+                pipeline.receive_some(client, checker, rng.randint(1, 20))
+                acked = checker.done
+                # Got, but not acked.
+                checker.take(client.get(rng.randint(1, 50), UNIT_S).entries)
+                pipeline.stop()
+            checker.resume(acked, acked)
+            pipeline.start()
+    with pipeline.client() as client:
+        pipeline.receive(client, checker)
+    assert checker.done == len(writer.transactions)
+
+
+def test_client_gone(pipeline, rng):
+    """What a client took and did not ack comes again to its next connection."""
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    writer.write(60)
+    for _ in range(5):
+        with pipeline.client() as client:
+            pipeline.receive_some(client, checker, 2, batch_size=rng.randint(1, 9))
+            acked = checker.mark()
+            for _ in range(3):
+                checker.take(client.get(rng.randint(1, 9), UNIT_S).entries)
+        checker.rewind(acked)
+    with pipeline.client() as client:
+        pipeline.receive(client, checker)
+    assert checker.repeated > 0
+
+
+def test_rollback(pipeline, rng):
+    """A rollback brings all open batches again, on the same connection."""
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    writer.write(30)
+    with pipeline.client() as client:
+        first = client.get(20, UNIT_S)
+        second = client.get(20, UNIT_S)
+        client.rollback()
+        again = client.get(len(first.entries) and 40, UNIT_S)
+        assert again.id > second.id
+        entries = first.entries + second.entries
+        assert again.entries[: len(first.entries)] == first.entries
+        assert entries[: len(again.entries)] == again.entries[: len(entries)]
+        client.rollback(again.id)
+        pipeline.receive(client, checker)
+    assert checker.repeated == 0
+
+
+def test_ack_out_of_order(pipeline, rng):
+    """An ack of a batch that is not the oldest is refused, and loses nothing."""
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    writer.write(30)
+    with pipeline.client() as client:
+        client.get(1, UNIT_S)
+        second = client.get(1, UNIT_S)
+        client.ack(second.id)
+        with pytest.raises(ClientError, match=str(second.id)):
+            client.get(1, UNIT_S)
+    with pipeline.client() as client:
+        pipeline.receive(client, checker)
+    assert checker.repeated == 0

@@ -47,11 +47,11 @@ cdef uint8_t* put_inet4(uint8_t* p, const uint8_t* raw) noexcept nogil:
 
 
 cdef uint8_t* put_inet6(uint8_t* p, const uint8_t* raw) noexcept nogil:
-    """Write the shortest form of RFC 5952, as MariaDB shows it."""
+    """Write the shortest form; as MariaDB does it, one group of zeros is left out, too."""
     cdef uint32_t[8] group
     cdef int i, k
     cdef int best = -1
-    cdef int best_n = 1
+    cdef int best_n = 0
     cdef int run = 0
     cdef int shift
     cdef bint some
@@ -71,9 +71,6 @@ cdef uint8_t* put_inet6(uint8_t* p, const uint8_t* raw) noexcept nogil:
             i += best_n
             continue
         if i and i != best + best_n:
-            p[0] = 58
-            p += 1
-        elif i and best < 0:
             p[0] = 58
             p += 1
         some = False

@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 pytest_plugins = sorted(file.stem for file in Path(__file__).parent.glob("fix_*.py"))
+# At once, as they may import each other in any order.
+pytest.register_assert_rewrite(*pytest_plugins)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import tarfile
+from dataclasses import dataclass
 from pathlib import Path
 
+from canal_server.buffer.ring import TransactionBuffer
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
 from canal_server.core.gtid import GtidSet
@@ -14,120 +17,194 @@ from canal_server.dump.files import FileSource
 from canal_server.dump.reader import Reader
 from canal_server.lifecycle import Stop
 from canal_server.model.entry import EntryType
+from canal_server.model.positions import EntryPosition
 from canal_server.model.table import ColumnMeta, TableMeta
 from canal_server.protocol.entries import decode_entry
 from canal_server.sink.columns import ColumnFilter
 from canal_server.sink.filters import TableFilter
+from canal_server.sink.thinning import Thinner
+
+DATA = Path(__file__).parent / "golden" / "data"
+MiB = 1024 * 1024
 
 
 class RecordedImages:
-    """The port TableImages over the columns that tables had in the end."""
+    """The port TableImages over what tables were at each place of a recorded binlog.
 
-    def __init__(self, tables: list[dict]) -> None:
-        self.tables = {
-            (table["schema"], table["table"]): TableMeta(
-                table["schema"],
-                table["table"],
-                tuple(
-                    ColumnMeta(
-                        column["column_name"],
-                        column["column_type"],
-                        column.get("character_set_name"),
-                        column.get("column_key") == "PRI"
-                        and "PRIMARY KEY" in table["create"],
-                        column["is_nullable"] == "YES",
-                    )
-                    for column in table["columns"]
-                ),
-            )
-            for table in tables
-        }
+    `history` tells for each place whose tables changed there: "end", the offset behind
+    the statement, the changed tables, and those that are "gone".
+    """
 
-        # The table that every workload ends with is not in its list.
-        done = (ColumnMeta("id", "int", None, is_key=True, nullable=False),)
-        self.tables["zz_end", "done"] = TableMeta("zz_end", "done", done)
+    def __init__(self, history: list[dict]) -> None:
+        self._history = history
+        self._tables: dict[tuple[str, str], TableMeta] = {}
 
     def find(self, schema, table):
-        return self.tables.get((schema, table))
+        """Return the columns as of the last statement that was applied."""
+        return self._tables.get((schema, table))
 
     refresh = find
 
     def apply(self, schema, ddl, position):
-        """Tables keep the columns that they had in the end."""
+        """Go on to what the statement at the position made of the tables."""
+        at = (position.journal_name, position.position)
+        while self._history and self._begins_before(self._history[0], at):
+            self._take(self._history.pop(0))
+
+    def _begins_before(self, step, at):
+        return (step["file"], step["begin"]) <= at
+
+    def _take(self, step):
+        for schema, table in step["gone"]:
+            self._tables.pop((schema, table), None)
+        for table in step["tables"]:
+            key = table["schema"], table["table"]
+            columns = tuple(ColumnMeta(*column) for column in table["columns"])
+            self._tables[key] = TableMeta(*key, columns)
 
 
-def entries_of(field_bytes: bytes):
-    """Yield the entries of records laid end to end."""
+@dataclass
+class Workload:
+    """A recorded run: its binlogs, and what was right to deliver for them."""
+
+    name: str
+    sql: str
+    binlogs: dict[str, bytes]
+    golden: list[dict]
+    truth: list[dict]
+    faults: dict
+    history: list[dict]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the `-- @` lines of the workload say."""
+        found: dict[str, str] = {}
+        for line in self.sql.splitlines():
+            if line.startswith("-- @"):
+                key, _, value = line[4:].partition(" ")
+                if key == "canal":
+                    name, _, value = value.partition("=")
+                    found[name.strip()] = value.strip().replace("\\\\", "\\")
+                elif key == "server":
+                    found["server"] = value.strip()
+        return found
+
+    def last_columns(self) -> dict[tuple[str, str], dict[str, ColumnMeta]]:
+        """Return the columns in the end, by table and by name."""
+        images = RecordedImages(list(self.history))
+        images.apply("", "", EntryPosition("binlog.999999", 0))
+        return {
+            key: {column.name: column for column in table.columns}
+            for key, table in images._tables.items()
+        }
+
+
+def load_workload(name: str) -> Workload:
+    """Read a workload from its archive."""
+    with tarfile.open(DATA / f"{name}.tar.xz") as archive:
+        files = {
+            member.name: archive.extractfile(member).read()
+            for member in archive.getmembers()
+        }
+
+    def lines(name):
+        return [json.loads(line) for line in files[name].splitlines()]
+
+    return Workload(
+        name,
+        files["sql"].decode(),
+        {k: v for k, v in sorted(files.items()) if k.startswith("binlog.")},
+        lines("jsonl"),
+        lines("rows.jsonl"),
+        json.loads(files.get("faults.json", "{}")),
+        json.loads(files["history.json"]),
+    )
+
+
+class Delivery:
+    """Takes spans through transaction buffer and thinning, as an instance does."""
+
+    def __init__(self) -> None:
+        self.fields = bytearray()  # of Messages, one an entry
+        self._thinner = Thinner()
+        self._buffer = TransactionBuffer(1024, 8 * MiB, self._store)
+
+    def put(self, spans) -> bool:
+        """Take what a reader delivers."""
+        return self._buffer.put(spans)
+
+    def _store(self, spans) -> bool:
+        for block, first, stop in self._thinner.thin(spans):
+            self.fields += block.slice(first, stop)
+        return True
+
+
+def raw_entries_of(fields: bytes):
+    """Yield the serialized entries of records laid end to end."""
     at = 0
-    while at < len(field_bytes):
-        assert field_bytes[at] == 0x12
+    while at < len(fields):
+        assert fields[at] == 0x12
         at += 1
         n = shift = 0
         while True:
-            byte = field_bytes[at]
+            byte = fields[at]
             at += 1
             n |= (byte & 127) << shift
             shift += 7
             if byte < 128:
                 break
-        yield decode_entry(field_bytes[at : at + n])
+        yield bytes(fields[at : at + n])
         at += n
 
 
-def decode_files(paths, images, *, black="", gtids=None, filters=None):
-    """Return the entries of binlog files in their order."""
-    subjects = Subjects()
-    reader = Reader(
+def entries_of(fields: bytes):
+    """Yield the entries of records laid end to end."""
+    return map(decode_entry, raw_entries_of(fields))
+
+
+def make_reader(images, *, black="", **options):
+    """Return a reader of files that wants all tables but those of `black`."""
+    return Reader(
         BlockPool(),
-        subjects,
+        Subjects(),
         images,
-        wants=TableFilter(r".*\..*", black).accepts,
-        columns=ColumnFilter("", ""),
-        filters=filters or FilterConfig(),
-        packets=False,
-        gtids=gtids,
+        **{
+            "wants": TableFilter(r".*\..*", black).accepts,
+            "columns": ColumnFilter("", ""),
+            "filters": FilterConfig(),
+            "packets": False,
+            **options,
+        },
     )
-    found = []
-
-    def deliver(spans):
-        for block, first, stop in spans:
-            found.extend(entries_of(bytes(block.slice(first, stop))))
-        return True
-
-    for path in paths:
-        with FileSource(path) as source:
-            reader.start(path.name.partition(".")[2], 4)
-            assert reader.run(source, deliver, lambda: None, Stop())
-    return found
 
 
-def settings_of(sql_file: Path) -> dict[str, str]:
-    """Return what the workload's `-- @` lines say."""
-    found: dict[str, str] = {}
-    for line in sql_file.read_text("utf-8").splitlines():
-        if line.startswith("-- @"):
-            key, _, value = line[4:].partition(" ")
-            if key == "canal":
-                name, _, value = value.partition("=")
-                found[name.strip()] = value.strip()
-            elif key == "server":
-                found["server"] = value.strip()
-    return found
-
-
-def decode_workload(folder: Path, name: str):
-    """Return the entries of a recorded workload in JSON form."""
-    settings = settings_of(folder / f"{name}.sql")
-    tables = json.loads((folder / f"{name}.tables.json").read_text("utf-8"))
+def decode_fields(workload: Workload, folder: Path) -> bytes:
+    """Return what is delivered for a workload, as fields of Messages."""
+    settings = workload.settings
     gtids = None
     if settings.get("canal.instance.gtidon") == "true":
-        gtids = MariaGtidSet() if settings["server"] == "mariadb" else GtidSet()
-    black = settings.get("canal.instance.filter.black.regex", "")
-    paths = sorted(folder.glob(f"{name}.binlog.*"))
-    entries = decode_files(
-        paths, RecordedImages(tables), black=black.replace("\\\\", "\\"), gtids=gtids
+        start = settings.get("canal.instance.master.gtid", "")
+        kind = MariaGtidSet if settings["server"] == "mariadb" else GtidSet
+        gtids = kind.parse(start)
+    reader = make_reader(
+        RecordedImages(list(workload.history)),
+        black=settings.get("canal.instance.filter.black.regex", ""),
+        gtids=gtids,
     )
-    return [to_json(n, entry) for n, entry in enumerate(entries)]
+    delivery = Delivery()
+    for name, content in workload.binlogs.items():
+        path = folder / name
+        path.write_bytes(content)
+        with FileSource(path) as source:
+            reader.start(name, 4)
+            assert reader.run(source, delivery.put, lambda: None, Stop())
+    return bytes(delivery.fields)
+
+
+def decode_workload(workload: Workload, folder: Path) -> list[dict]:
+    """Return the entries of a recorded workload in JSON form."""
+    fields = decode_fields(workload, folder)
+    return [to_json(n, entry) for n, entry in enumerate(entries_of(fields))]
 
 
 def _name(value):

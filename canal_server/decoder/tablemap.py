@@ -101,10 +101,11 @@ class TableMap:
         return f"{self.schema}.{self.table}"
 
 
-def parse_table_map(body: bytes) -> TableMap:
+def parse_table_map(body: bytes, *, mariadb: bool = False) -> TableMap:
     """Read the body of a TABLE_MAP event (without header and checksum).
 
-    Raises DecodeError when it contradicts itself.
+    `mariadb`: its lists of character sets count geometries, too. Raises DecodeError
+    when it contradicts itself.
     """
     source = CheckedBytes(body, _WHAT)
     table_id = source.number(6)
@@ -119,7 +120,7 @@ def parse_table_map(body: bytes) -> TableMap:
     source.take((width + 7) // 8)  # which columns may be NULL
     columns = [_column(kind, metadata) for kind in types]
     optional = _optional(source)
-    return TableMap(table_id, schema, table, _with_optional(columns, optional))
+    return TableMap(table_id, schema, table, _with_optional(columns, optional, mariadb))
 
 
 def _column(kind: int, metadata: CheckedBytes) -> MappedColumn:
@@ -157,10 +158,14 @@ def _optional(source: CheckedBytes) -> dict[int, bytes]:
 
 
 def _with_optional(
-    columns: list[MappedColumn], fields: dict[int, bytes]
+    columns: list[MappedColumn], fields: dict[int, bytes], mariadb: bool
 ) -> tuple[MappedColumn, ...]:
     unsigned = _signedness(columns, fields.get(1))
-    text = [i for i, c in enumerate(columns) if is_text(c.type)]
+    text = [
+        i
+        for i, column in enumerate(columns)
+        if is_text(column.type) or (mariadb and column.type == GEOMETRY)
+    ]
     members = [i for i, c in enumerate(columns) if c.type in (ENUM, SET)]
     collations = _collations(text, fields.get(2), fields.get(3))
     collations |= _collations(members, fields.get(10), fields.get(11))

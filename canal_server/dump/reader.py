@@ -220,7 +220,7 @@ class Reader:
         self.decoder.start(file, int.from_bytes(body[:8], "little"))
 
     def _on_table(self) -> None:
-        table_map = parse_table_map(self.decoder.body)
+        table_map = parse_table_map(self.decoder.body, mariadb=self._from_mariadb)
         names: Names = ((table_map.schema, table_map.table),)
         if not self._wants(names):
             self.decoder.install_table(None)
@@ -281,8 +281,12 @@ class Reader:
         return Dialect(
             statement.ansi_quotes,
             statement.no_backslash_escapes,
-            "maria" in self.decoder.server_version.lower(),
+            self._from_mariadb,
         )
+
+    @property
+    def _from_mariadb(self) -> bool:
+        return "maria" in self.decoder.server_version.lower()
 
     def _note_ddl(self, statement: query.Query, results: list[Statement]) -> None:
         """Let the table images follow a statement that may change tables."""

@@ -211,7 +211,7 @@ class Pipeline:
             assert time.monotonic() < give_up_at, f"the status stays {status}"
             time.sleep(POLL_S)
 
-    # --- writing and reading ------------------------------------------------------------
+    # --- writing and reading ----------------------------------------------------------
 
     def writer(self, rng: random.Random, **options: Any) -> Writer:
         """Return a writer of transactions in this schema."""

@@ -66,7 +66,7 @@ class Writer:
         self.transactions: list[list[Change]] = []
         self._server = server
         self._rng = rng
-        self._session = tuple(session)
+        self.session = tuple(session)
         self._rows: dict[int, Values] = {}
         self._next_id = 1
         server.execute(
@@ -78,7 +78,7 @@ class Writer:
         """Write transactions, of so many rows each or of a random number."""
         with self._server.connect(autocommit=False) as connection:
             cursor = connection.cursor()
-            for statement in self._session:
+            for statement in self.session:
                 cursor.execute(statement)
             for _ in range(count):
                 changes: list[Change] = []
@@ -137,9 +137,9 @@ class Writer:
         before, after = self._rows[row_id], self._values(row_id, changes)
         self._rows[row_id] = after
         changes.append(Change("UPDATE", before, after))
+        columns = ", ".join(f"{column} = %s" for column in after)
         return (
-            f"UPDATE {self.name} SET id = %s, tx = %s, n = %s, text = %s"
-            f" WHERE id = {row_id}",
+            f"UPDATE {self.name} SET {columns} WHERE id = {row_id}",
             list(after.values()),
         )
 

@@ -28,12 +28,14 @@ def test_values(pipeline):
     name = f"{pipeline.schema}.item"
     create = (
         f"CREATE TABLE {name} (id BIGINT UNSIGNED PRIMARY KEY, name VARCHAR(50),"
-        " price DECIMAL(10,2), at DATETIME(3), kind ENUM('small','large'), flags BIT(9))"
+        " price DECIMAL(10,2), at DATETIME(3), kind ENUM('small','large'),"
+        " flags BIT(9))"
     )
     pipeline.source.execute(
         create,
         f"INSERT INTO {name} VALUES"
-        " (18446744073709551615, '中😀', -1.50, '2024-02-29 10:00:00.120', 'large', 257),"
+        " (18446744073709551615, '中😀', -1.50, '2024-02-29 10:00:00.120',"
+        " 'large', 257),"
         " (2, NULL, NULL, NULL, NULL, NULL)",
         f"UPDATE {name} SET name = '', price = 0 WHERE id = 2",
         f"DELETE FROM {name} WHERE id > 2",

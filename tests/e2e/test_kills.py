@@ -44,7 +44,7 @@ class Load:
         try:
             while not self._end.is_set():
                 self.writer.write(5)
-        except Exception as error:  # shown by the test's own thread
+        except Exception as error:  # noqa: BLE001  # shown by the test's own thread
             self._error = error
 
     def __enter__(self):

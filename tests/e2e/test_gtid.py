@@ -1,0 +1,168 @@
+"""GTID mode: the set in each header, restarts by it, and what the source purged."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pymysql
+import pytest
+from fix_pipeline import UNIT_S
+
+GTID_MODE = {"canal.instance.gtidon": "true"}
+FLAVOURS = ["mysql", "mariadb"]
+
+
+@pytest.fixture
+def by_gtid(make_pipeline, source_server, database):
+    """Give a running pipeline in GTID mode, on the shared servers."""
+    pipeline = make_pipeline(source_server, database, GTID_MODE)
+    pipeline.start()
+    return pipeline
+
+
+def executed(server):
+    """Return the set that a server has executed, as one line of text."""
+    variable = "gtid_executed" if server.flavour == "mysql" else "gtid_binlog_pos"
+    return server.execute(f"SELECT @@global.{variable}")[0][0].replace("\n", "")
+
+
+def purge(server):
+    """Begin another binlog file and remove those before it."""
+    server.execute("FLUSH BINARY LOGS")
+    file, _ = server.binlog_position()
+    give_up_at = time.monotonic() + UNIT_S
+    while server.execute("SHOW BINARY LOGS")[0][0] != file:
+        assert time.monotonic() < give_up_at, "the files are not purged"
+        # The thread of a dump that has ended may not have noticed, and hold a file.
+        dumps = server.execute(
+            "SELECT id FROM information_schema.processlist"
+            " WHERE command LIKE 'Binlog Dump%'"
+        )
+        for (number,) in dumps:
+            with contextlib.suppress(pymysql.err.MySQLError):  # it noticed just now
+                server.execute(f"KILL {number}")
+        server.execute(f"PURGE BINARY LOGS TO '{file}'")
+
+
+def test_headers(by_gtid, rng):
+    """Each transaction's entries carry the executed set with that transaction."""
+    writer = by_gtid.writer(rng)
+    checker = by_gtid.checker(writer)
+    sets = []
+    for _ in range(5):
+        writer.write(1)
+        sets.append(executed(by_gtid.source))
+    with by_gtid.client() as client:
+        by_gtid.receive(client, checker)
+    assert checker.gtids == sets
+
+
+def test_restart(by_gtid, rng):
+    """A restart goes on behind the acked set, and says so."""
+    writer = by_gtid.writer(rng)
+    checker = by_gtid.checker(writer)
+    for _ in range(3):
+        writer.write(20)
+        with by_gtid.client() as client:
+            by_gtid.receive_some(client, checker, 3, batch_size=rng.randint(1, 20))
+            acked = checker.done
+        by_gtid.stop()
+        checker.resume(acked, acked)
+        by_gtid.start()
+        by_gtid.process.wait_for_log("begins at GTID set .* stored GTID set")
+    with by_gtid.client() as client:
+        by_gtid.receive(client, checker)
+
+
+def test_killed(by_gtid, rng):
+    """A kill amid a large transaction brings all of it again, and nothing before."""
+    by_gtid.configure({"canal.file.flush.period": 10})
+    by_gtid.kill()
+    by_gtid.start()
+    writer = by_gtid.writer(rng)
+    checker = by_gtid.checker(writer)
+    writer.write(3)
+    with by_gtid.client() as client:
+        by_gtid.receive(client, checker)
+        writer.write(1, rows=200)
+        by_gtid.receive_some(client, checker, 2, batch_size=1)
+        assert checker.done == 3
+        by_gtid.kill()
+    checker.resume(0, 3)
+    by_gtid.start()
+    with by_gtid.client() as client:
+        by_gtid.receive(client, checker)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_purged(own_server, make_pipeline, rng, flavour):
+    """A stored set that the source has purged is a clear error; clients are served."""
+    source = own_server(flavour)
+    source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
+    pipeline = make_pipeline(source, "shop", GTID_MODE)
+    pipeline.start()
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    writer.write(5)
+    with pipeline.client() as client:
+        pipeline.receive(client, checker)
+    pipeline.stop()
+    writer.write(5)
+    purge(source)
+    pipeline.start()
+    line = pipeline.process.wait_for_log("ERROR .* BinlogPurged")
+    assert "1236" in line
+    pipeline.wait_for_status(lambda status: "1236" in status["error"])
+    with pipeline.client() as client:
+        assert not client.get(10, 0)
+    pipeline.stop()
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_purged_while_cut(own_server, make_pipeline, make_proxy, rng, flavour):
+    """A place purged while the link was down is an error; the process goes on."""
+    source = own_server(flavour)
+    proxy = make_proxy(source)
+    source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
+    pipeline = make_pipeline(source, "shop", proxy=proxy)
+    pipeline.start()
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    writer.write(5)
+    with pipeline.client() as client:
+        pipeline.receive(client, checker)
+        with proxy.refuse():
+            proxy.end_all()
+            pipeline.wait_for_status(lambda status: status["state"] == "waiting")
+            writer.write(5)
+            purge(source)
+        pipeline.process.wait_for_log("ERROR .* BinlogPurged")
+        assert not client.get(10, 0)
+    pipeline.stop()
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_reset_to_latest(own_server, make_pipeline, rng, flavour):
+    """With canal.auto.reset.latest.pos.mode a purged place becomes the current end."""
+    source = own_server(flavour)
+    source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
+    settings = GTID_MODE | {"canal.auto.reset.latest.pos.mode": "true"}
+    pipeline = make_pipeline(source, "shop", settings)
+    pipeline.start()
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    writer.write(5)
+    with pipeline.client() as client:
+        pipeline.receive(client, checker)
+    pipeline.stop()
+    writer.write(5)
+    purge(source)
+    pipeline.start()
+    pipeline.process.wait_for_log("ERROR .* BinlogPurged")
+    pipeline.process.wait_for_log("reads .* from")
+    writer.write(5)
+    checker.resume(10, 10)
+    with pipeline.client() as client:
+        pipeline.receive(client, checker)
+        assert not client.get(10, UNIT_S / 100)

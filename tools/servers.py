@@ -258,11 +258,15 @@ class PrivateServer(Server):
     def _launch(self) -> None:
         """Start the process on the data folder and wait until it answers."""
         assert self.folder is not None
+        # A MariaDB that starts removes the temporary tables of all others in /tmp.
+        temporary = self.folder / "tmp"
+        temporary.mkdir(exist_ok=True)
         command = [
             *self.programs.command(),
             *OPTIONS,
             *OPTIONS_OF[self.flavour],
             f"--datadir={self.data_folder}",
+            f"--tmpdir={temporary}",
             f"--port={self.port}",
             f"--server-id={self.port}",
             *self.options,

@@ -1,15 +1,7 @@
 # cython: language_level=3
-"""The decoder's events and state; see engine.pyx."""
+"""Codes of binlog events, the current event, and why decoding halts."""
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-
-from canal_server.core.gtid cimport GtidSet
-from canal_server.core.maria_gtid cimport MariaGtidSet
-from canal_server.core.wire cimport Input
-from canal_server.decoder.feed cimport Feed
-from canal_server.decoder.image cimport Image, Piece, TableImage
-from canal_server.decoder.rows cimport RowContext
-from canal_server.decoder.writer cimport Envelope, RecordWriter
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum EventCode:
     # MySQL's binlog_event.h; from 160 on MariaDB's log_event.h.
@@ -83,10 +75,14 @@ cdef struct Event:
     const uint8_t* body    # behind the 19 bytes of header
     size_t body_n          # without checksum
 
-cdef struct TableSlot:
-    uint64_t table_id
-    uint8_t* body          # the table map's body as it was when the image was made
-    size_t body_n
-    Image* image           # NULL: its rows are not wanted
-    bint used
-    bint stale             # the next table map asks again, whatever its body
+
+cdef inline uint32_t read32(const uint8_t* p) noexcept nogil:
+    return p[0] | p[1] << 8 | p[2] << 16 | <uint32_t>p[3] << 24
+
+
+cdef inline uint64_t read48(const uint8_t* p) noexcept nogil:
+    return read32(p) | <uint64_t>(p[4] | p[5] << 8) << 32
+
+
+cdef inline uint64_t read64(const uint8_t* p) noexcept nogil:
+    return read32(p) | <uint64_t>read32(p + 4) << 32

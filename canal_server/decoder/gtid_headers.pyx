@@ -16,6 +16,8 @@ from canal_server.decoder.events cimport Event, read32, read64
 from canal_server.decoder.markers cimport put_pair_field
 from canal_server.decoder.tagged cimport TaggedGtid, read_tagged
 
+cdef uint64_t GNO_MAX = 0x7FFFFFFFFFFFFFFE
+
 
 cdef class GtidHeaders:
     """The executed set (none outside of GTID mode) and its current text."""
@@ -76,6 +78,8 @@ cdef class GtidHeaders:
         cdef uint8_t[24] digits
         cdef uint8_t* p = put_uuid_text(text, sid)
         cdef uint8_t* q = self.props_memory
+        if not 0 < gno <= GNO_MAX:
+            return -1
         p[0] = 58
         if tag_n:
             p = put_bytes(p + 1, tag, tag_n)

@@ -40,6 +40,15 @@ cdef uint64_t take_signed(Input* source) noexcept nogil:
     return value >> 1 if value & 1 == 0 else ~(value >> 1)
 
 
+cdef bint is_tag(const uint8_t* p, size_t n) noexcept nogil:
+    """Tell whether all bytes are such as the server allows: a-z, 0-9 and _."""
+    cdef size_t i
+    for i in range(n):
+        if not (97 <= p[i] <= 122 or p[i] == 95 or (i and 48 <= p[i] <= 57)):
+            return False
+    return True
+
+
 cdef int read_tagged(const uint8_t* body, size_t n, TaggedGtid* found) noexcept nogil:
     """Read the fields up to the sequence number; -1 when they contradict the format."""
     cdef Input source
@@ -68,6 +77,8 @@ cdef int read_tagged(const uint8_t* body, size_t n, TaggedGtid* found) noexcept 
                 return -1
             p = need(&source, size)
             if p != NULL:
+                if not is_tag(p, size):
+                    return -1
                 memcpy(found.tag, p, size)
                 found.tag_n = size
         elif field == 4:

@@ -1,0 +1,131 @@
+"""GTID events with a tag, in MySQL's serialization of fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import binlog_bytes as b
+import pytest
+from binlog_bytes import Binlog, in_packets
+from golden_form import entries_of
+
+from canal_server.core.blocks import BlockPool
+from canal_server.core.gtid import GtidSet
+from canal_server.decoder import engine
+from canal_server.decoder.engine import Decoder
+from canal_server.errors import DecodeError
+
+if TYPE_CHECKING:
+    import random
+
+SID = bytes(range(100, 116))
+SID_TEXT = "64656667-6869-6a6b-6c6d-6e6f70717273"
+
+
+def number(value: int) -> bytes:
+    """Return an unsigned number in MySQL's variable length."""
+    for extra in range(8):
+        bits = 7 * (extra + 1) if extra < 8 else 64
+        if value < 1 << bits:
+            whole = (value << (extra + 1)) | ((1 << extra) - 1)
+            return whole.to_bytes(extra + 1, "little")
+    return b"\xff" + value.to_bytes(8, "little")
+
+
+def signed(value: int) -> bytes:
+    """Return a signed number: its sign in the lowest bit."""
+    return number(value << 1 if value >= 0 else ~value << 1 | 1)
+
+
+def body_of(
+    gno: int = 5, tag: bytes = b"blue", committed: int = 3, sequence: int = 4
+) -> bytes:
+    """Return the body of a GTID_TAGGED event."""
+    fields = (
+        (0, number(1)),
+        (1, b"".join(map(number, SID))),
+        (2, signed(gno)),
+        (3, number(len(tag)) + tag),
+        (4, signed(committed)),
+        (5, signed(sequence)),
+        (6, number(1234567)),
+    )
+    data = b"".join(number(field) + value for field, value in fields)
+    return number(1) + number(len(data)) + number(0) + data
+
+
+def read(body: bytes, gtids: GtidSet) -> dict[str, str]:
+    """Return properties and set of an entry behind a GTID event with this body."""
+    log = Binlog()
+    log.start()
+    log.add(b.GTID_TAGGED, body)
+    log.begin()
+    decoder = Decoder(BlockPool(), gtids=gtids)
+    decoder.start("bin.000001", 4)
+    stream = b"".join(map(in_packets, log.events))
+    with decoder.feed.space(len(stream)) as space:
+        space[: len(stream)] = stream
+    decoder.feed.filled(len(stream))
+    assert decoder.decode() == engine.HALT_NEED_INPUT
+    ((block, first, stop),) = decoder.take()
+    (entry,) = entries_of(bytes(block.slice(first, stop)))
+    return {
+        "gtid": entry.header.gtid,
+        **{pair.key: pair.value for pair in entry.header.props},
+    }
+
+
+def test_fields() -> None:
+    """Uuid, tag, number and clock are read."""
+    assert read(body_of(), GtidSet()) == {
+        "gtid": f"{SID_TEXT}:blue:5",
+        "curtGtid": f"{SID_TEXT}:blue:5",
+        "curtGtidSn": "4",
+        "curtGtidLct": "3",
+    }
+
+
+def test_without_a_tag() -> None:
+    """An empty tag gives an ordinary GTID."""
+    found = read(body_of(tag=b""), GtidSet.parse(f"{SID_TEXT}:1-4"))
+    assert found["gtid"] == f"{SID_TEXT}:1-5"
+    assert found["curtGtid"] == f"{SID_TEXT}:5"
+
+
+def test_longest_tag() -> None:
+    """A tag of 32 bytes, the longest that there is, is read."""
+    assert read(body_of(tag=b"t" * 32), GtidSet())["curtGtid"].count("t") == 32
+
+
+@pytest.mark.parametrize("bits", range(1, 63))
+def test_numbers_of_every_length(bits: int) -> None:
+    """Numbers of one to nine bytes are read."""
+    gno = (1 << bits) - 1
+    found = read(body_of(gno=gno, committed=gno - 1, sequence=gno), GtidSet())
+    assert found["curtGtid"] == f"{SID_TEXT}:blue:{gno}"
+    assert (found["curtGtidSn"], found["curtGtidLct"]) == (str(gno), str(gno - 1))
+
+
+def test_impossible_events() -> None:
+    """A tag that is too long, and an event without a number, are refused."""
+    for body in (body_of(tag=b"t" * 33), body_of(gno=0), b""):
+        with pytest.raises(DecodeError, match="contradicts itself"):
+            read(body, GtidSet())
+
+
+def test_cut_anywhere(rng: random.Random) -> None:
+    """However an event is cut or damaged, it is read or refused."""
+    body = body_of()
+    whole = read(body, GtidSet())
+    for cut in range(len(body)):
+        try:
+            assert read(body[:cut], GtidSet()).keys() <= whole.keys()
+        except DecodeError as error:
+            assert "contradicts itself" in str(error)
+    for _ in range(300):
+        damaged = bytearray(body)
+        damaged[rng.randrange(len(body))] = rng.randrange(256)
+        try:
+            read(bytes(damaged), GtidSet())
+        except DecodeError as error:
+            assert "contradicts itself" in str(error)

@@ -173,7 +173,7 @@ def password_hash(value: str) -> str:
     digits = value.removeprefix("*").lower()
     if not re.fullmatch(rf"[0-9a-f]{{{SHA1_HEX_DIGITS}}}", digits):
         raise ValueError(
-            f"not {SHA1_HEX_DIGITS} hexadecimal digits; write what"
-            " SELECT SHA1(UNHEX(SHA1('password'))) returns"
+            f"not {SHA1_HEX_DIGITS} hexadecimal digits; write SHA1(SHA1(password)),"
+            " which docs/operations.md tells how to make"
         )
     return digits

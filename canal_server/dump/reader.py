@@ -242,10 +242,12 @@ class Reader:
         if self._filters.table_error:
             _log.warning("rows of %s left out at %s: %s", table_map, self._at(), reason)
             return None
+        # A table that we may not read looks as one that is gone.
+        unless = "" if meta else ", unless our account has no SELECT on it"
         raise TableMetaError(
             f"{reason}; at {self._at()}. The table was altered or dropped behind this "
-            "place in the binlog: begin behind that statement, exclude the table with "
-            "canal.instance.filter.black.regex, or leave its rows out with "
+            f"place in the binlog{unless}: begin behind that statement, exclude the "
+            "table with canal.instance.filter.black.regex, or leave its rows out with "
             "canal.instance.filter.table.error = true"
         )
 

@@ -10,28 +10,17 @@ cdef const char* HEX = b"0123456789abcdef"
 
 
 cdef uint8_t* put_uuid(uint8_t* p, const uint8_t* raw) noexcept nogil:
-    """Write MariaDB's UUID; its groups are stored last first where versions 1-7 are.
+    """Write MariaDB's UUID.
 
-    MariaDB 10.10 and later store UUIDs of variant 1, versions 1 to 5, with the node
-    first so that they sort by time; others in the order of their text.
+    Tables keep some of them with their last group first, the binlog never does.
     """
-    cdef uint8_t[16] b
     cdef int i
-    if raw[6] & 0x80 and not raw[8] & 0x80:
-        # Segments in storage: node 6, clock 2, time high 2, middle 2, low 4.
-        memcpy(b, raw + 12, 4)
-        memcpy(b + 4, raw + 10, 2)
-        memcpy(b + 6, raw + 8, 2)
-        memcpy(b + 8, raw + 6, 2)
-        memcpy(b + 10, raw, 6)
-    else:
-        memcpy(b, raw, 16)
     for i in range(16):
         if i == 4 or i == 6 or i == 8 or i == 10:
             p[0] = 45
             p += 1
-        p[0] = <uint8_t>HEX[b[i] >> 4]
-        p[1] = <uint8_t>HEX[b[i] & 15]
+        p[0] = <uint8_t>HEX[raw[i] >> 4]
+        p[1] = <uint8_t>HEX[raw[i] & 15]
         p += 2
     return p
 

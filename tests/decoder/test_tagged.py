@@ -113,19 +113,30 @@ def test_impossible_events() -> None:
             read(body, GtidSet())
 
 
-def test_cut_anywhere(rng: random.Random) -> None:
-    """However an event is cut or damaged, it is read or refused."""
+def readable(body: bytes) -> bool:
+    """Tell whether an event is read; what else than a refusal comes is an error."""
+    try:
+        read(body, GtidSet())
+    except DecodeError:
+        return False
+    return True
+
+
+def test_cut_anywhere() -> None:
+    """An event that ends before its number is refused."""
     body = body_of()
-    whole = read(body, GtidSet())
-    for cut in range(len(body)):
-        try:
-            assert read(body[:cut], GtidSet()).keys() <= whole.keys()
-        except DecodeError as error:
-            assert "contradicts itself" in str(error)
-    for _ in range(300):
+    readable_from = [cut for cut in range(len(body)) if readable(body[:cut])]
+    assert readable_from
+    assert readable_from[0] > body.index(number(SID[-1])) + 1
+
+
+def test_any_bytes(rng: random.Random) -> None:
+    """However an event is damaged, it is read or refused."""
+    body = body_of()
+    found = []
+    for _ in range(1000):
         damaged = bytearray(body)
         damaged[rng.randrange(len(body))] = rng.randrange(256)
-        try:
-            read(bytes(damaged), GtidSet())
-        except DecodeError as error:
-            assert "contradicts itself" in str(error)
+        found.append(readable(bytes(damaged)))
+    assert True in found
+    assert False in found

@@ -1,0 +1,85 @@
+"""Drives a decoder by hand, without the reader around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import binlog_bytes as b
+from golden_form import entries_of
+
+from canal_server.core.blocks import BlockPool
+from canal_server.decoder import engine
+from canal_server.decoder.engine import Decoder
+from canal_server.decoder.image_plan import compile_image
+from canal_server.decoder.tablemap import parse_table_map
+from canal_server.model.table import ColumnMeta, TableMeta
+
+if TYPE_CHECKING:
+    from canal_server.decoder.image import TableImage
+    from canal_server.protocol.entries import Entry
+
+INT = (b.LONG, b"")
+
+
+def meta(*names: str) -> TableMeta:
+    """Return a table of INT columns."""
+    return TableMeta("db", "t", tuple(ColumnMeta(name, "int") for name in names))
+
+
+class Driven:
+    """A decoder that is fed by hand; answers tables itself, statements with nothing."""
+
+    def __init__(self, decoder: Decoder | None = None, **options: object) -> None:
+        self.decoder = decoder or Decoder(BlockPool(), **options)
+        self.decoder.start("bin.000001", 4)
+        self.meta = meta("a")
+        self.image: TableImage | None = None  # in the place of one from `meta`
+        self.fields = bytearray()
+        self.records: list[dict] = []
+        self.halts: list[int] = []
+        self.bodies: list[bytes] = []
+        self.tables_asked = 0
+
+    def feed(self, data: bytes) -> None:
+        """Give bytes and decode what is whole."""
+        feed = self.decoder.feed
+        with feed.space(len(data)) as space:
+            space[: len(data)] = data
+        feed.filled(len(data))
+        self.decode()
+
+    def decode(self) -> None:
+        """Decode until the input is used up, keeping what was decoded."""
+        while True:
+            try:
+                halt = self.decoder.decode()
+            finally:
+                for block, first, stop in self.decoder.take():
+                    self.fields += block.slice(first, stop)
+                    self.records += [block.record(i) for i in range(first, stop)]
+            if halt in (engine.HALT_NEED_INPUT, engine.HALT_LIMIT):
+                self.last_halt = halt
+                return
+            if halt != engine.HALT_PAUSE:
+                self._answer(halt)
+
+    def _answer(self, halt: int) -> None:
+        self.halts.append(halt)
+        self.bodies.append(self.decoder.body)
+        if halt == engine.HALT_TABLE:
+            self.tables_asked += 1
+            table_map = parse_table_map(self.decoder.body)
+            image = self.image or compile_image(table_map, self.meta, subject=1)
+            self.decoder.install_table(image)
+        elif halt == engine.HALT_ROTATE:
+            name = self.decoder.body[8:].decode()
+            position = int.from_bytes(self.decoder.body[:8], "little")
+            self.decoder.skip()
+            self.decoder.start(name, position)
+        else:
+            self.decoder.skip()
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Return what was decoded."""
+        return list(entries_of(bytes(self.fields)))

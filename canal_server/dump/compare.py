@@ -24,6 +24,7 @@ from canal_server.mysql.settings import TlsMode
 
 try:
     from pymysqlreplication import BinLogStreamReader
+    from pymysqlreplication.constants.NONE_SOURCE import COLS_BITMAP
     from pymysqlreplication.event import NotImplementedEvent
     from pymysqlreplication.row_event import (
         DeleteRowsEvent,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from canal_server.ports import Accepts, TableImages
     from canal_server.protocol.entries import Column, Entry, RowData
 
+_log = logging.getLogger(__name__)
+
 _ROW_EVENTS: Final = {
     WriteRowsEvent: EventType.INSERT,
     UpdateRowsEvent: EventType.UPDATE,
@@ -57,7 +60,6 @@ _REPLICA: Final = 2
 _MEMBERS: Final = range(64)  # of a SET
 # A codec that does not exist makes the library give the bytes of text as they are.
 _NO_CODEC: Final = "bytes as they are"
-_NOT_IN_IMAGE: Final = "cols_bitmap"  # the library's reason for a missing column
 # What the library raises for events that it does not understand.
 _NOT_UNDERSTOOD: Final = (
     ArithmeticError,
@@ -147,6 +149,7 @@ class Comparison:
         self._images = images
         self._wants = wants
         self._found: list[Difference] = []
+        self._problem = ""  # the last that the library had with an event
 
     def run(self, access: Access, start: Place, until: Place) -> list[Difference]:
         """Return all differences. Raises SourceError, DecodeError, TableMetaError."""
@@ -191,17 +194,22 @@ class Comparison:
 
         event = self._next
         if event is None or event.order > order:
-            event = TheirEvent(header.logfile_name, end)
+            readable = is_readable(self._meta_of(entry))
+            problem = self._problem if readable else "unreadable"
+            event = TheirEvent(header.logfile_name, end, problem=problem)
         elif event.problem not in KNOWN:  # a compressed one stands for several of ours
             self._next = next(self._events, None)
         if event.problem in KNOWN:
             self.counts.known[event.problem] += 1
         else:
+            self._problem = ""
             self._compare(entry, change.row_datas, event)
         return True
 
     def _only_theirs(self, event: TheirEvent) -> None:
-        if event.kind is not None and event.problem not in KNOWN:
+        if event.kind is None:
+            self._problem = event.problem  # most likely why rows will be missing
+        elif event.problem not in KNOWN:
             self._found.append(
                 Difference(
                     event.table, event.kind.name, event.file, event.end, 0, {}, "rows",
@@ -212,9 +220,7 @@ class Comparison:
     def _compare(
         self, entry: Entry, rows: Sequence[RowData], event: TheirEvent
     ) -> None:
-        header = entry.header
-        meta = self._images.find(header.schema_name, header.table_name)
-        assert meta is not None  # it was decoded with it
+        header, meta = entry.header, self._meta_of(entry)
         kind = entry.row_change().event_type
         name = kind.name if isinstance(kind, EventType) else str(kind)
 
@@ -243,6 +249,12 @@ class Comparison:
                 for what, ours, theirs in self._unlike(meta, columns, image):
                     differs(number, f"{side} {what}", ours, theirs)
 
+    def _meta_of(self, entry: Entry) -> TableMeta:
+        header = entry.header
+        meta = self._images.find(header.schema_name, header.table_name)
+        assert meta is not None  # the entry was decoded with it
+        return meta
+
     def _unlike(
         self, meta: TableMeta, columns: Sequence[Column], image: Image
     ) -> Iterator[tuple[str, str | None, str | None]]:
@@ -250,6 +262,9 @@ class Comparison:
         ours = {column.index: column for column in columns}
         for index in sorted(ours.keys() | image.keys()):
             name = meta.columns[index].name
+            if index not in image and _is_json_null(ours[index].text, meta, index):
+                self.counts.known["json"] += 1  # its reason is an earlier row's
+                continue
             if index not in ours or index not in image:
                 yield name, _presence(index in ours), _presence(index in image)
                 continue
@@ -266,6 +281,10 @@ class Comparison:
 
 def _presence(there: bool) -> str:
     return "present" if there else "not in the image"
+
+
+def _is_json_null(text: str | None, meta: TableMeta, index: int) -> bool:
+    return text in ("null", "") and meta.columns[index].mysql_type == "json"
 
 
 class _Indexes:
@@ -318,13 +337,13 @@ class Theirs:
 
     def events(self) -> Iterator[TheirEvent]:
         """Yield the events of wanted tables. Raises SourceError."""
-        problem = ""
+        end = 0
         while True:
             try:
                 event = self._reader.fetchone()
             except _NOT_UNDERSTOOD as error:
                 # It has taken the event, so that the next call goes on behind it.
-                problem = f"not understood: {type(error).__name__}: {error}"
+                yield TheirEvent(self._reader.log_file, end, problem=_problem(error))
                 continue
             except Exception as error:
                 raise SourceError(f"mysql-replication: {error}") from error
@@ -339,8 +358,7 @@ class Theirs:
             elif isinstance(event, TableMapEvent):
                 self._tell_columns(event)
             elif self._wants(((event.schema, event.table),)):
-                yield self._rows_of(event, file, end, problem)
-                problem = ""
+                yield self._rows_of(event, file, end)
 
     def _tell_columns(self, event: Any) -> None:
         signs = event.optional_metadata.unsigned_column_list
@@ -355,7 +373,7 @@ class Theirs:
             elif meta is not None and index < len(meta.columns):
                 column.unsigned = meta.columns[index].unsigned
 
-    def _rows_of(self, event: Any, file: str, end: int, problem: str) -> TheirEvent:
+    def _rows_of(self, event: Any, file: str, end: int) -> TheirEvent:
         table = f"{event.schema}.{event.table}"
         kind = _ROW_EVENTS[type(event)]
         meta = self._images.find(event.schema, event.table)
@@ -366,11 +384,15 @@ class Theirs:
                 (_image(row, "before_"), _image(row, "after_")) for row in event.rows
             ]
         except _NOT_UNDERSTOOD as error:
-            problem = f"not understood: {type(error).__name__}: {error}"
-            return TheirEvent(file, end, table, kind, problem=problem)
+            return TheirEvent(file, end, table, kind, problem=_problem(error))
         if kind is EventType.INSERT:
             rows = [(after, before) for before, after in rows]
-        return TheirEvent(file, end, table, kind, rows, problem)
+        return TheirEvent(file, end, table, kind, rows)
+
+
+def _problem(error: Exception) -> str:
+    _log.info("mysql-replication does not understand an event: %r", error)
+    return "not understood"
 
 
 def _image(row: dict[str, Any], which: str) -> Image:
@@ -381,5 +403,5 @@ def _image(row: dict[str, Any], which: str) -> Image:
     return {
         int(name): value
         for name, value in row.get(which + "values", {}).items()
-        if reasons.get(name) != _NOT_IN_IMAGE
+        if reasons.get(name) != COLS_BITMAP
     }

@@ -36,6 +36,7 @@ KNOWN: Final = {
     "json difference": "of a partial update only the first difference is read",
     "address": "MariaDB's UUID, INET4 and INET6 are their stored bytes",
     "unreadable": "events that the library cannot read: VECTOR, compressed columns",
+    "not understood": "the library raises an error for the event",
     "compressed": "compressed transactions and events are skipped",
 }
 
@@ -122,7 +123,7 @@ def java_float(value: float, *, single: bool) -> str:
     """Return a number as Java's Float or Double prints it.
 
     Of the decimals with two digits or more that are read as this very number it is one
-    of the shortest, and of those the nearest.
+    of the shortest, and of those the nearest, and of two nearest the even one.
     """
     if value == 0:
         return "-0.0" if str(value).startswith("-") else "0.0"
@@ -149,7 +150,11 @@ def _nearest(exact: Decimal, places: int, *, single: bool) -> Decimal | None:
         for rounding in (ROUND_FLOOR, ROUND_CEILING)
     ]
     alike = [number for number in candidates if read(number) == float(exact)]
-    return min(alike, key=lambda number: abs(number - exact), default=None)
+    return min(
+        alike,
+        key=lambda number: (abs(number - exact), number.as_tuple().digits[-1] % 2),
+        default=None,
+    )
 
 
 def _as_single(number: Decimal) -> float:

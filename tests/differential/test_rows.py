@@ -1,0 +1,133 @@
+"""Random rows through a real server's binlog: decoded, compared, held against it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_random_schema import Fold, RandomLoad
+from fix_source_access import access_of
+
+from canal_server.decoder.zone import read_zone
+from canal_server.dump.compare import Comparison
+from canal_server.dump.part import Part, Place
+from canal_server.lifecycle import Stop
+from canal_server.mysql.cached_columns import CachedColumns
+from canal_server.mysql.connection import ControlConnection
+from canal_server.sink.filters import TableFilter
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable, Iterator
+
+    from servers import Server
+
+# The library uses names of PyMySQL and functions of Python that are going away.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+# Settings that only a server of the test's own may have.
+OWN = {
+    "mysql": ["--binlog-row-metadata=FULL"],
+    "mariadb": ["--binlog-row-metadata=FULL", "--log-bin-compress=ON",
+                "--log-bin-compress-min-len=200"],
+}  # fmt: skip
+ZONES = ("UTC0", "EST5EDT,M3.2.0,M11.1.0", "IST-5:30", "NST3:30NDT,M3.2.0,M11.1.0")
+
+
+@pytest.fixture(autouse=True)
+def _zone(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run in one of several time zones: timestamps are told in that of the process."""
+    zone = rng.choice(ZONES)
+    print("time zone:", zone)
+    monkeypatch.setenv("TZ", zone)
+    _take_zone()
+    yield
+    monkeypatch.undo()
+    _take_zone()
+
+
+def _take_zone() -> None:
+    time.tzset()
+    read_zone()
+
+
+def check_load(
+    server: Server,
+    schema: str,
+    rng: random.Random,
+    *,
+    tables: int = 4,
+    steps: int = 30,
+    settings: Iterable[str] = (),
+) -> tuple[int, Comparison]:
+    """Run a random load; fail on any difference from the truth or the library.
+
+    Returns the number of changes decoded and the finished comparison.
+    """
+    start = Place(*server.binlog_position())
+    load = RandomLoad(server, schema, rng)
+    load.run(tables=tables, steps=steps, settings=settings)
+    print(*[table.create()[:1500] for table in load.tables], sep="\n")
+    until = Place(*server.binlog_position())
+    wants = TableFilter(rf"{schema}\..*", "").accepts
+    access = access_of(server)
+    fold = Fold(load.tables)
+    images = CachedColumns(ControlConnection(access))
+    try:
+        Part(images=images, take=fold.take, wants=wants, until=until).read_server(
+            access, start, Stop()
+        )
+        wrong = fold.differences(load.truth())
+        assert not wrong, "\n".join(wrong)
+        comparison = Comparison(images, wants)
+        found = comparison.run(access, start, until)
+        assert not found, "\n".join(map(str, found[:20]))
+    finally:
+        images.close()
+    print(fold.changes, "changes;", comparison.counts)
+    return fold.changes, comparison
+
+
+def test_random_rows(source_server: Server, database: str, rng: random.Random) -> None:
+    """Decoded changes, folded into tables, are what SELECT and the library say."""
+    changes, comparison = check_load(source_server, database, rng)
+    assert changes > 20
+    assert comparison.counts.values > 0
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_random_rows_with_full_metadata(
+    flavour: str, own_server, rng: random.Random
+) -> None:
+    """The same with all metadata in the table maps, and MariaDB's compressed events."""
+    server = own_server(flavour, OWN[flavour])
+    server.execute("CREATE DATABASE random_rows")
+    changes, _ = check_load(server, "random_rows", rng)
+    assert changes > 20
+
+
+def test_random_rows_in_compressed_transactions(
+    mysql_server: Server, database: str, rng: random.Random
+) -> None:
+    """Compressed transactions hold what SELECT says; the library skips them."""
+    _, comparison = check_load(
+        mysql_server, database, rng, settings=["binlog_transaction_compression = ON"]
+    )
+    assert comparison.counts.known["compressed"] > 0
+    assert comparison.counts.rows == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+@pytest.mark.parametrize("round_number", range(4))
+def test_many_random_rows(
+    flavour: str, round_number: int, own_server, rng: random.Random
+) -> None:
+    """The same with more tables and rows, in all three amounts of metadata."""
+    metadata = rng.choice(["MINIMAL", "FULL"])
+    server = own_server(flavour, [f"--binlog-row-metadata={metadata}"])
+    server.execute("CREATE DATABASE random_rows")
+    for _ in range(3):
+        check_load(server, "random_rows", rng, tables=8, steps=60)
+        server.execute("DROP DATABASE random_rows", "CREATE DATABASE random_rows")

@@ -227,6 +227,8 @@ def inflate(data: bytes, *, bytes_max: int = 1 << 30) -> bytes:
         raise DecodeError("compressed data that cannot be inflated") from error
     if len(plain) != length:
         raise DecodeError(f"{len(plain)} bytes when inflated, expected {length}")
+    if not inflater.eof:
+        raise DecodeError("compressed data that ends early")
     return plain
 
 

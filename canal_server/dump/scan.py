@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 FIRST_EVENT = 4
 _END = 3  # Kind of a record: TRANSACTIONEND
 _OTHER = 5
+_OPEN = 2  # flag of a record: its transaction goes on behind it
 _SCANNER_REPLICA = 1
 
 
@@ -77,7 +78,9 @@ class Scanner:
                     record = block.record(i)
                     if record["time"] * 1000 >= timestamp_ms:
                         return False
-                    if record["kind"] in (_END, _OTHER):
+                    if record["kind"] == _END or (
+                        record["kind"] == _OTHER and not record["flags"] & _OPEN
+                    ):
                         found = record["offset"] + record["event_length"]
             return True
 

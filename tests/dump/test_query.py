@@ -1,0 +1,332 @@
+"""Statements and what statement format logs beside them."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+import binlog_bytes as b
+import pytest
+
+from canal_server.dump import query
+from canal_server.errors import DecodeError
+
+if TYPE_CHECKING:
+    import random
+
+CHARSET, SQL_MODE = 4, 1
+
+
+def charset_status(collation: int) -> bytes:
+    """Return the status variable with the client's collation."""
+    return bytes((CHARSET,)) + struct.pack("<HHH", collation, 33, 33)
+
+
+def mode_status(mode: int) -> bytes:
+    """Return the status variable with sql_mode."""
+    return bytes((SQL_MODE,)) + mode.to_bytes(8, "little")
+
+
+# --- QUERY --------------------------------------------------------------------------
+
+
+def test_parts() -> None:
+    """Thread, schema and text are read; without variables nothing more is known."""
+    found = query.parse_query(b.query_body(b"CREATE TABLE t (a INT)", b"sch", thread=9))
+    assert found == query.Query(9, "sch", "CREATE TABLE t (a INT)", 0, None)
+    assert not found.ansi_quotes
+    assert not found.no_backslash_escapes
+
+
+def test_names_are_utf8() -> None:
+    """The schema is UTF-8 whatever the client's character set."""
+    body = b.query_body(b"x", "schä".encode(), status=charset_status(8))
+    assert query.parse_query(body).schema == "schä"
+
+
+def test_variables() -> None:
+    """Every status variable that there is may stand before those that are read."""
+    others = (
+        b"\0" + bytes(4)  # flags
+        + b"\2\3abc\0"  # catalog with a terminator
+        + b"\3" + bytes(4)  # auto increment
+        + b"\5\3UTC"  # time zone
+        + b"\6\3abc"  # catalog
+        + b"\7" + bytes(2) + b"\x08" + bytes(2) + b"\x09" + bytes(8)
+        + b"\x0a" + bytes(4)
+        + b"\x0b\4root\x09localhost"  # invoker
+        + b"\x0d" + bytes(3)  # microseconds
+        + b"\x0e" + bytes(8) + b"\x0f" + bytes(8) + b"\x10\1"
+        + b"\x11" + bytes(8) + b"\x12" + bytes(2) + b"\x13\1" + b"\x14\1"
+        + b"\x80" + bytes(3) + b"\x81" + bytes(8)  # MariaDB's
+    )  # fmt: skip
+    status = others + mode_status(1 << 2 | 1 << 20) + charset_status(28)
+    found = query.parse_query(b.query_body(b"x", status=status))
+    assert found.charset == "gbk"
+    assert found.ansi_quotes
+    assert found.no_backslash_escapes
+
+
+def test_unknown_variables_end_the_reading() -> None:
+    """Behind a variable of a later server nothing is read, nor is it an error."""
+    status = mode_status(4) + b"\x63" + charset_status(28)
+    found = query.parse_query(b.query_body(b"x", status=status))
+    assert found.ansi_quotes
+    assert found.charset is None
+
+
+@pytest.mark.parametrize("status", [b"\5", b"\x0b", b"\x0b\2ab", b"\1ab", b"\4", b"\2"])
+def test_variables_that_end_early(status: bytes) -> None:
+    """A variable that is cut off does no harm to the statement."""
+    assert query.parse_query(b.query_body(b"text", status=status)).sql == "text"
+
+
+def test_load_data() -> None:
+    """EXECUTE_LOAD_QUERY has 13 more bytes in front of its variables."""
+    plain = b.query_body(b"LOAD DATA", b"db", status=charset_status(33))
+    body = plain[:13] + bytes(13) + plain[13:]
+    found = query.parse_query(body, load=True)
+    assert (found.sql, found.schema, found.charset) == ("LOAD DATA", "db", "utf8mb3")
+
+
+def test_statements_cut_anywhere() -> None:
+    """Without its schema's end a statement is refused."""
+    body = b.query_body(b"text", b"db", status=charset_status(33))
+    for cut in range(len(body) - 4):
+        with pytest.raises(DecodeError, match="a statement's event ends early"):
+            query.parse_query(body[:cut])
+    assert query.parse_query(body[:-4]).sql == ""
+
+
+@pytest.mark.parametrize(
+    ("charset", "text", "sql"),
+    [
+        ("utf8mb4", "é😀".encode(), "é😀"),
+        ("utf8mb3", b"a\xffb", "a\ufffdb"),
+        ("latin1", b"\xe9\x80", "é€"),
+        ("latin1", b"\x81\xe9", "\x81é"),
+        ("gbk", "中文".encode("gbk"), "中文"),
+        ("big5", "中".encode("big5"), "中"),
+        ("cp932", "日本".encode("cp932"), "日本"),
+        ("cp1251", "Привет".encode("cp1251"), "Привет"),
+        ("binary", "é".encode(), "é"),
+        (None, "é".encode(), "é"),
+        (None, b"\xe9", "é"),
+        ("unheard_of", b"\xe9", "é"),
+        ("utf8mb4", b"a\0b", "a\0b"),
+    ],
+)
+def test_text(charset: str | None, text: bytes, sql: str) -> None:
+    """A text is read in the client's character set, whole, also behind a zero byte."""
+    assert query.decode_sql(text, charset) == sql
+
+
+# --- what statement format logs -----------------------------------------------------
+
+
+def test_integers_of_a_statement() -> None:
+    """INTVAR tells the next generated number, or the last one."""
+    assert query.intvar_sql(b"\2" + (7).to_bytes(8, "little")) == "SET INSERT_ID = 7"
+    assert query.intvar_sql(b"\1" + b"\xff" * 8) == (
+        "SET LAST_INSERT_ID = 18446744073709551615"
+    )
+
+
+def test_seeds() -> None:
+    """RAND tells both seeds, spaced as canal does."""
+    body = struct.pack("<QQ", 3, 1 << 63)
+    assert query.rand_sql(body) == (
+        "SET SESSION rand_seed1 = 3 , rand_seed2 = 9223372036854775808"
+    )
+
+
+def user_var(
+    kind: int, value: bytes, collation: int = 33, tail: bytes = b"\0"
+) -> bytes:
+    """Return a USER_VAR body for the variable `v`."""
+    return (
+        struct.pack("<I", 1) + b"v\0" + struct.pack("<BII", kind, collation, len(value))
+        + value + tail
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (user_var(0, b"it's"), "'it''s'"),
+        (user_var(0, b"a\\b"), "'a\\\\b'"),
+        (user_var(0, b"\xe9", 8), "'é'"),
+        (user_var(0, b""), "''"),
+        (user_var(1, struct.pack("<d", 1.5)), "1.5"),
+        (user_var(2, b"\xff" * 8), "-1"),
+        (user_var(2, b"\xff" * 8, tail=b"\1"), str((1 << 64) - 1)),
+        (user_var(2, b"\5" + bytes(7), tail=b""), "5"),
+        (user_var(4, b"\5\2\x80\x7b\x2d"), "123.45"),
+        (user_var(4, b"\5\2\x7f\x84\xd2"), "-123.45"),
+        (user_var(4, b"\2\2\x85"), "0.05"),
+        (user_var(4, b"\x0a\0\x80\x00\x00\x00\x07"), "7"),
+        (user_var(4, b"\x14\x0a\x80\0\0\0\1\0\0\0\0\0"), "1.0000000000"),
+        (struct.pack("<I", 1) + b"v\1", "NULL"),
+    ],
+)
+def test_user_variables(body: bytes, value: str) -> None:
+    """Variables of each kind become a SET statement."""
+    assert query.user_var_sql(body) == f"SET @v := {value}"
+
+
+def test_names_of_user_variables() -> None:
+    """A variable's name is UTF-8."""
+    name = "größe".encode()
+    body = struct.pack("<I", len(name)) + name + b"\1"
+    assert query.user_var_sql(body) == "SET @größe := NULL"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\1\0\0\0",
+        struct.pack("<I", 1 << 31) + b"v",
+        user_var(0, b"abc")[:-3],
+        user_var(1, b"1234567"),
+        user_var(4, b""),
+        user_var(4, b"\5"),
+        user_var(4, b"\5\2"),
+        user_var(4, b"\5\6\x80\x7b\x2d"),
+        user_var(4, b"\0\0\x80"),
+        user_var(4, b"\xff\2" + bytes(200)),
+        user_var(4, b"\5\2\x80"),
+    ],
+)
+def test_broken_user_variables(body: bytes) -> None:
+    """A variable that contradicts itself is refused."""
+    with pytest.raises(DecodeError):
+        query.user_var_sql(body)
+
+
+def test_short_events() -> None:
+    """INTVAR and RAND that end early are refused."""
+    for size in range(9):
+        with pytest.raises(DecodeError, match="an INTVAR event"):
+            query.intvar_sql(bytes(size))
+    for size in range(16):
+        with pytest.raises(DecodeError, match="a RAND event"):
+            query.rand_sql(bytes(size))
+
+
+# --- compressed ---------------------------------------------------------------------
+
+
+def deflated(data: bytes, *, length: int | None = None, size: int = 1) -> bytes:
+    """Return data as MariaDB compresses the tail of an event."""
+    told = len(data) if length is None else length
+    return bytes((0x80 | size,)) + told.to_bytes(size, "big") + zlib.compress(data)
+
+
+def test_inflating() -> None:
+    """Data comes back, whatever the width of its length."""
+    for size, data in ((1, b"x" * 200), (2, b"y" * 40_000), (3, b""), (4, b"z")):
+        assert query.inflate(deflated(data, size=size)) == data
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "unknown algorithm"),
+        (b"\x91\1x", "unknown algorithm"),
+        (b"\0\1x", "unknown algorithm"),
+        (deflated(b"abc", length=2), "3 bytes when inflated, expected 2"),
+        (deflated(b"abc", length=4), "3 bytes when inflated, expected 4"),
+        (deflated(bytes(range(99)))[:-30], "74 bytes when inflated, expected 99"),
+        (deflated(b"abc")[:-1], "ends early"),
+        (b"\x81\3nonsense", "cannot be inflated"),
+        (deflated(b"a", length=1 << 31, size=4), "above 1073741824"),
+    ],
+)
+def test_broken_compression(data: bytes, message: str) -> None:
+    """Compressed data that contradicts itself is refused with the reason."""
+    with pytest.raises(DecodeError, match=message):
+        query.inflate(data)
+
+
+def test_inflating_is_bounded() -> None:
+    """A few bytes that inflate to very many are not inflated beyond what they tell."""
+    bomb = zlib.compress(bytes(50_000_000))
+    with pytest.raises(DecodeError, match="11 bytes when inflated, expected 10"):
+        query.inflate(b"\x81\x0a" + bomb)
+
+
+def test_compressed_statements() -> None:
+    """What stands before the text stays as it is."""
+    plain = b.query_body(b"CREATE TABLE t (a INT)", b"db", status=charset_status(33))
+    head = plain[: -len(b"CREATE TABLE t (a INT)")]
+    assert query.inflated_query(head + deflated(b"CREATE TABLE t (a INT)")) == plain
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("update", [False, True])
+def test_compressed_rows(version: int, *, update: bool) -> None:
+    """What stands before the rows stays as it is, in both versions of row events."""
+    rows = b.int_row(*range(20)) * (2 if update else 1)
+    images = 2 if update else 1
+    head = b.rows_body(20, b"", version=version, images=images)
+    found = query.inflated_rows(
+        head + deflated(rows), second_version=version == 2, update=update
+    )
+    assert found == head + rows
+
+
+def test_compressed_events_cut_anywhere() -> None:
+    """A compressed event that ends early is refused."""
+    head = b.query_body(b"", b"db", status=charset_status(33))
+    whole = head + deflated(b"x" * 50)
+    for cut in range(len(whole)):
+        with pytest.raises(DecodeError):
+            query.inflated_query(whole[:cut])
+    head = b.rows_body(20, b"", images=2)
+    whole = head + deflated(b"x" * 50)
+    for cut in range(len(whole)):
+        with pytest.raises(DecodeError):
+            query.inflated_rows(whole[:cut], second_version=True, update=True)
+
+
+def test_payloads() -> None:
+    """Algorithm and data are found among the fields, unknown fields are skipped."""
+    body = b.payload_body(b"data", algorithm=255, size=4)
+    assert query.payload_of(body) == (query.UNCOMPRESSED, b"data")
+    assert query.payload_of(b"\x09\3abc" + body) == (query.UNCOMPRESSED, b"data")
+    assert query.payload_of(b"\0data") == (query.ZSTD, b"data")
+
+
+def test_payloads_cut_anywhere() -> None:
+    """A payload whose fields end early is refused."""
+    body = b.payload_body(b"", algorithm=0, size=300)
+    for cut in range(len(body)):
+        with pytest.raises(DecodeError, match="payload"):
+            query.payload_of(body[:cut])
+
+
+def test_any_bytes(rng: random.Random) -> None:
+    """Whatever the bytes, each function reads them or refuses them."""
+    functions = (
+        query.parse_query,
+        query.intvar_sql,
+        query.rand_sql,
+        query.user_var_sql,
+        query.inflated_query,
+        query.payload_of,
+        lambda body: query.inflated_rows(body, second_version=True, update=True),
+    )
+    read = 0
+    for _ in range(4000):
+        body = bytes(
+            rng.choice((0, 0, 1, 2, 4, 8, 255, rng.randrange(256)))
+            for _ in range(rng.randint(0, 60))
+        )
+        try:
+            rng.choice(functions)(body)
+            read += 1
+        except DecodeError:
+            pass
+    assert 0 < read < 4000

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.buffer.ring import TransactionBuffer
@@ -88,6 +89,7 @@ class Instance:
             deliver=self._buffer.put,
             reset=self._reset,
             idle=self.store.wake_getters,
+            begun=self._begun,
         )
 
     def _log_positions(self, config: InstanceConfig) -> LogPositionManager:
@@ -147,11 +149,27 @@ class Instance:
         after: EntryPosition | None = None
         if cursor is not None and same_server(cursor.identity, self._pump.identity):
             after = cursor.position
+            if after.included and after.position:
+                after = replace(after, position=after.position - 1)
         with self._filters_lock:
             if self._filters.get(identity.client_id) != (identity.filter, wanted):
                 self._filters[identity.client_id] = (identity.filter, wanted)
                 self._change_wants()
         self.store.subscribe(identity.client_id, wanted.accepts, after)
+
+    def resume_position(self, client_id: int) -> EntryPosition | None:
+        """Return what lies before all of a client's entries, None: not known yet."""
+        return self.store.resume_position(client_id) or self._pump.began_at
+
+    def _begun(self, position: EntryPosition) -> None:
+        """Let clients that have acked nothing begin here, also after a restart.
+
+        A client that subscribes meanwhile finds the position with the pump, which
+        knows it already.
+        """
+        for identity in self.meta.subscriptions(self.destination):
+            if self.meta.cursor(identity) is None:
+                self.meta.update_cursor(identity, self.log_position(position))
 
     def unsubscribed(self, identity: ClientIdentity) -> None:
         """Take the client's cursor and wishes back."""

@@ -94,10 +94,11 @@ class EventStore(Protocol):
     def rollback(self, client_id: int) -> None:
         """Put a client's get sequence back to its ack sequence."""
 
-    def first_position(self, client_id: int) -> EntryPosition | None:
-        """Return the client's first unacked entry's position, or its last acked one.
+    def resume_position(self, client_id: int) -> EntryPosition | None:
+        """Return the boundary of transactions behind which the client's entries lie.
 
-        None when the ring is empty and nothing was acked.
+        That is an END or a statement outside of transactions. None when none was put
+        so far.
         """
 
     def close(self) -> None:
@@ -184,6 +185,12 @@ class RunningInstance(Protocol):
         """Give the client's cursor its filter and tell the pump what is wanted.
 
         Called after the filter was checked by `check_filter`.
+        """
+
+    def resume_position(self, client_id: int) -> EntryPosition | None:
+        """Return where a client begins that has acked nothing; None: not known yet.
+
+        When it is known, the instance itself gives it to clients without a cursor.
         """
 
     def check_filter(self, expression: str) -> None:

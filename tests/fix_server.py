@@ -190,7 +190,7 @@ class FakeStore:
             place.got = place.acked
             self._wake()
 
-    def first_position(self, client_id: int) -> EntryPosition | None:
+    def resume_position(self, client_id: int) -> EntryPosition | None:
         """Return where the client stands."""
         with self.lock:
             place = self._place(client_id)
@@ -234,6 +234,10 @@ class FakeInstance:
     def subscribed(self, identity: ClientIdentity) -> None:
         """Give the store a cursor."""
         self.store.subscribe(identity.client_id, None, None)
+
+    def resume_position(self, client_id: int) -> EntryPosition | None:
+        """Ask the store."""
+        return self.store.resume_position(client_id)
 
     def check_filter(self, expression: str) -> None:
         """Accept what Python can compile."""

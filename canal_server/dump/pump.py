@@ -82,7 +82,8 @@ class Pump:
     `deliver` takes spans into the transaction buffer (false: stopped), `flushed`
     tells the last span that left it for the store, `reset` forgets what it holds (true:
     what follows goes on behind the last span), `idle` is told when the source has
-    nothing more at hand. All are called on the pump's thread.
+    nothing more at hand, `begun` where the first session begins. All are called on
+    the pump's thread.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Pump:
         deliver: Callable[[list[Span]], bool],
         reset: Callable[[bool], None],
         idle: Callable[[], None],
+        begun: Callable[[EntryPosition], None],
     ) -> None:
         self.status = PumpStatus()
         self.identity = LogIdentity(access.address.host, access.address.port)
@@ -111,6 +113,9 @@ class Pump:
         self._deliver = deliver
         self._reset = reset
         self._idle = idle
+        self._begun = begun
+        # Where the first session began; nothing before it was ever delivered.
+        self.began_at: EntryPosition | None = None
         self._stop = Stop()
         self._reader: Reader | None = None
         self._stream: DumpStream | None = None
@@ -286,6 +291,7 @@ class Pump:
                 info,
                 place,
             )
+            self._note_begin(place)
             at_end = reader.run(stream, self._take, self._idle, self._stop)
         finally:
             self._reader = None
@@ -293,6 +299,25 @@ class Pump:
             stream.close()
         if at_end and not self._stop.requested():
             raise ConnectionLost(f"{address}: the server closed the connection")
+
+    def _note_begin(self, place: Place) -> None:
+        """Keep the first session's place: what comes behind it must not be missed.
+
+        A second session may come before anything was delivered, and find nothing
+        stored; the end of the binlog, say, is then another one.
+        """
+        if self.began_at is not None:
+            return
+        # In GTID mode the file may only be known to the server.
+        self.began_at = EntryPosition(
+            place.file or None,
+            place.position or None,
+            gtid=str(place.gtids) if place.gtids else None,
+            included=True,
+        )
+        position = LogPosition(self.identity, self.began_at)
+        self._positions.persist(self._config.destination, position)
+        self._begun(self.began_at)
 
     def _take(self, spans: list[Span]) -> bool:
         """Hand a chunk's spans on, without what was delivered already."""

@@ -139,7 +139,7 @@ class Service:
             instance.meta.subscribe(identity)
             instance.subscribed(identity)
             if instance.meta.cursor(identity) is None:
-                first = instance.store.first_position(identity.client_id)
+                first = instance.resume_position(identity.client_id)
                 if first is not None:
                     instance.meta.update_cursor(identity, instance.log_position(first))
         log.info(

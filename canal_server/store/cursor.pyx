@@ -107,7 +107,6 @@ cdef class Cursor:
     cdef readonly uint64_t available_bytes  # their weight
     cdef readonly uint64_t got_rows
     cdef readonly uint32_t got_time       # of the last entry got, s
-    cdef readonly object acked            # position of the last entry acked, or None
     cdef uint64_t scan_bytes              # ring.put_bytes at scan_sequence
 
     # The place to begin after, until an entry behind it was seen.
@@ -372,18 +371,13 @@ cdef class Cursor:
         assert self.available > 0
         return self.ring.slot(self.skip_rejected(self.get_sequence)).put_ms
 
-    def first_position(self):
-        """Return the position of the last acked entry, else of the first one here.
+    def resume_place(self):
+        """Return the boundary of transactions behind which all unacked entries lie.
 
-        None when there is neither.
+        None when the ring had none so far. A carried BEGIN lies behind it as well: no
+        boundary is between a BEGIN and what is undecided.
         """
-        if self.acked is not None:
-            return self.acked
-        if self.carried_block is not None:
-            return self.carried_block.position(self.carried_index)
-        if self.ack_sequence < self.ring.put_sequence:
-            return self.ring.position(self.ack_sequence)
-        return None
+        return self.ring.boundary_before(self.ack_sequence)
 
     cpdef Taken take(
         self, uint64_t count_max, uint64_t bytes_max, uint64_t size_max,
@@ -449,10 +443,6 @@ cdef class Cursor:
                 f"the unacked {self.ack_sequence} to {self.get_sequence - 1}; "
                 "roll back and get again"
             )
-        last = sequence
-        while last > self.ack_sequence and not self.passes(last):
-            last -= 1
-        self.acked = self.ring.position(last)
         if self.carried_before <= sequence:
             self.carried_block = None
             self.carried_before = NEVER

@@ -215,15 +215,15 @@ class MemoryEventStore:
             self._cursor(client_id).rollback()
             self._wake_getters()
 
-    def first_position(self, client_id: int) -> EntryPosition | None:
-        """Return the client's last acked entry's position, or its first unacked one.
+    def resume_position(self, client_id: int) -> EntryPosition | None:
+        """Return the boundary of transactions behind which the client's entries lie.
 
-        None when the ring is empty and nothing was acked.
+        None when the ring had none so far.
         """
         with self._lock:
             cursor = self._cursor(client_id)
             cursor.scan()
-            place = cursor.first_position()
+            place = cursor.resume_place()
         return None if place is None else position_of(place)
 
     def close(self) -> None:

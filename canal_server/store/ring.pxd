@@ -24,9 +24,11 @@ cdef class Ring:
     cdef readonly uint64_t free_rows
     cdef readonly uint32_t put_time       # of the last entry put, s
     cdef readonly uint32_t free_time      # of the last entry freed, s
+    cdef object freed_boundary            # place of the last boundary freed, or None
 
     cdef int append_one(self, Block block, uint32_t i, uint32_t now_ms) except -1
     cdef void release(self, uint64_t stop) noexcept
+    cpdef boundary_before(self, uint64_t sequence)
 
     cdef inline Slot* slot(self, uint64_t sequence) noexcept:
         return &self.slots[sequence & (self.size - 1)]

@@ -18,7 +18,14 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from canal_server.core.blocks cimport Block, BlockPool, Record
+from canal_server.core.blocks cimport (
+    FLAG_OPEN,
+    KIND_END,
+    KIND_OTHER,
+    Block,
+    BlockPool,
+    Record,
+)
 from canal_server.errors import EntryTooLarge
 
 
@@ -78,7 +85,26 @@ cdef class Ring:
     def free_before(self, uint64_t sequence):
         """Free the entries before a sequence; nothing when they are free already."""
         assert sequence <= self.put_sequence
+        boundary = self.boundary_before(sequence)
         self.release(sequence)
+        self.freed_boundary = boundary
+
+    cpdef boundary_before(self, uint64_t sequence):
+        """Return the place of the last boundary of transactions before a sequence.
+
+        That is an END or a statement outside of transactions, also one that was
+        freed; None when none was put so far. Looks at each entry once at most before
+        it is freed, when asked for the free sequence and on.
+        """
+        cdef Record* record
+        while sequence > self.free_sequence:
+            sequence -= 1
+            record = self.record(sequence)
+            if record.kind == KIND_END or (
+                record.kind == KIND_OTHER and not record.flags & FLAG_OPEN
+            ):
+                return self.position(sequence)
+        return self.freed_boundary
 
     cdef void release(self, uint64_t stop) noexcept:
         cdef Slot* slot

@@ -170,7 +170,7 @@ def test_a_client_without_a_cursor_is_refused():
         lambda: t.store.get(CLIENT, 1, 0),
         lambda: t.store.ack(CLIENT, 0),
         lambda: t.store.rollback(CLIENT),
-        lambda: t.store.first_position(CLIENT),
+        lambda: t.store.resume_position(CLIENT),
     ):
         with pytest.raises(StoreError, match="client 1001 has no cursor"):
             call()
@@ -200,20 +200,25 @@ def test_where_a_client_may_resume(kind, fields, resumable):
     assert batch.ack == (batch.start if resumable else None)
 
 
-def test_first_position():
-    """It is the first entry there, then the last acked one; None before any."""
+def test_resume_position():
+    """It is the last boundary before a client's entries, also one that was freed."""
     t = StoreUnderTest()
     t.store.subscribe(CLIENT, None, None)
-    assert t.store.first_position(CLIENT) is None
+    assert t.store.resume_position(CLIENT) is None
+    t.entries.transaction(rows=2)
     t.entries.transaction(rows=2)
     t.put()
-    assert t.store.first_position(CLIENT).position == 0
-    batch = t.store.get(CLIENT, 2, 0)
-    assert t.store.first_position(CLIENT).position == 0
-    t.store.ack(CLIENT, batch.last_sequence)
-    assert t.store.first_position(CLIENT).position == 100
-    t.store.ack(CLIENT, t.store.get(CLIENT, 9, 0).last_sequence)
-    assert t.store.first_position(CLIENT).position == 300
+    assert t.store.resume_position(CLIENT) is None
+    t.store.ack(CLIENT, t.store.get(CLIENT, 3, 0).last_sequence)
+    assert t.store.resume_position(CLIENT) is None
+    t.store.ack(CLIENT, t.store.get(CLIENT, 3, 0).last_sequence)
+    # Amid the second transaction, all before is freed.
+    assert t.store.resume_position(CLIENT).position == 300
+    t.store.subscribe(CLIENT + 1, None, None)
+    assert t.store.resume_position(CLIENT + 1).position == 300
+    t.store.ack(CLIENT, t.store.get(CLIENT, 3, 0).last_sequence)
+    assert t.store.resume_position(CLIENT).position == 700
+    assert t.store.resume_position(CLIENT + 1).position == 300
 
 
 # -- DDL isolation --------------------------------------------------------------------

@@ -310,13 +310,18 @@ class Pipeline:
 
 def _write_properties(file: Path, settings: Settings) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(
-        "".join(
-            f"{key} = {str(value).replace(chr(92), chr(92) * 2)}\n"
-            for key, value in settings.items()
-            if value is not None
-        ),
-        encoding="latin-1",
+    lines = [
+        f"{key} = {_escaped(str(value))}\n"
+        for key, value in settings.items()
+        if value is not None
+    ]
+    file.write_text("".join(lines), encoding="latin-1")
+
+
+def _escaped(value: str) -> str:
+    """Write a value as Java's properties files want it."""
+    return "".join(
+        "\\\\" if c == "\\" else c if c < "\x80" else f"\\u{ord(c):04x}" for c in value
     )
 
 

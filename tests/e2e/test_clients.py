@@ -178,3 +178,91 @@ def test_closed_while_waiting(pipeline, rng):
                 checker.take(message.entries)
                 client.ack(message.id)
     assert checker.repeated == 0
+
+
+def test_never_acked(pipeline, rng):
+    """What a client never acked comes after a restart, whatever others acked."""
+    with pipeline.client(RED) as red, pipeline.client(BLUE) as blue:
+        writer = pipeline.writer(rng)
+        writer.write(20)
+        pipeline.receive(red, pipeline.checker(writer))
+        assert blue.get(1000, UNIT_S)
+    pipeline.stop()
+    pipeline.start()
+    with pipeline.client(BLUE) as blue:
+        pipeline.receive(blue, pipeline.checker(writer))
+
+
+@pytest.mark.parametrize("gtid", [False, True], ids=["file", "gtid"])
+@pytest.mark.parametrize("got", [False, True], ids=["idle", "got"])
+def test_ended_before_the_first_ack(
+    make_pipeline, source_server, database, rng, got, gtid
+):
+    """Without a configured place too, what came since the subscription comes again."""
+    nothing = dict.fromkeys(
+        f"canal.instance.master.{key}" for key in ("journal.name", "position")
+    )
+    settings = nothing | {"canal.instance.gtidon": gtid}
+    pipeline = make_pipeline(source_server, database, settings)
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    pipeline.start()
+    with pipeline.client() as client:
+        pipeline.wait_for_status(lambda status: status["state"] == "running")
+        writer.write(5)
+        if got:
+            assert client.get(10, UNIT_S)
+        else:
+            pipeline.wait_for_status(lambda status: status["rows"] > 0)
+    pipeline.stop()
+    pipeline.start()
+    with pipeline.client() as client:
+        pipeline.receive(client, checker)
+
+
+@pytest.mark.parametrize("annotated", [False, True], ids=["rows", "annotated"])
+def test_late_subscription(make_pipeline, source_server, database, rng, annotated):
+    """Entries that waited for a client's subscription come after a restart as well."""
+    pipeline = make_pipeline(
+        source_server, database, {"canal.instance.filter.query.dml": not annotated}
+    )
+    writer = pipeline.writer(rng)
+    # Behind the table's creation: the first entry is one of a transaction.
+    file, offset = source_server.binlog_position()
+    pipeline.configure(
+        {
+            "canal.instance.master.journal.name": file,
+            "canal.instance.master.position": offset,
+        }
+    )
+    checker = pipeline.checker(writer)
+    writer.write(5)
+    pipeline.start()
+    pipeline.wait_for_status(lambda status: status["transactions"] == 5)
+    with pipeline.client() as client:
+        assert client.get(10, UNIT_S)
+    pipeline.stop()
+    pipeline.start()
+    with pipeline.client() as client:
+        pipeline.receive(client, checker)
+
+
+def test_subscription_amid_a_transaction(pipeline, rng):
+    """A client that comes when half a transaction is gone goes on with all of it."""
+    writer = pipeline.writer(rng)
+    writer.write(2, rows=40)
+    with pipeline.client(RED) as red:
+        # The table's creation and some rows are acked and gone.
+        for _ in range(10):
+            red.ack(red.get(1, UNIT_S).id)
+        with pipeline.client(BLUE) as blue:
+            assert blue.get(1, UNIT_S)
+        # From here on BLUE is the slowest.
+        for message in pipeline.messages(red):
+            red.ack(message.id)
+            if message.entries[-1].entry_type == EntryType.TRANSACTIONEND:
+                break
+    pipeline.stop()
+    pipeline.start()
+    with pipeline.client(BLUE) as blue:
+        pipeline.receive(blue, pipeline.checker(writer))

@@ -12,7 +12,7 @@ from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.dump.start import Place, StartFinder
 from canal_server.errors import PositionError
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
-from canal_server.mysql.flavour import ServerInfo
+from canal_server.mysql.flavour import Flavour, ServerInfo
 from canal_server.mysql.replication import FileStart, GtidStart, MariaGtidStart
 
 if TYPE_CHECKING:
@@ -25,11 +25,7 @@ HOUR_MS = 3_600_000
 
 # The binlog of the fake server: when each file begins, and where its last transaction
 # before a time ends.
-FILES = {
-    "bin.000001": 1 * HOUR_MS,
-    "bin.000002": 2 * HOUR_MS,
-    "bin.000003": 3 * HOUR_MS,
-}
+FILES = {f"bin.{number:06}": number * HOUR_MS for number in (1, 2, 3)}
 
 
 class FakeConnection:
@@ -54,7 +50,7 @@ def server_info(*, mariadb: bool) -> ServerInfo:
     """Return what is known of the fake server."""
     fields = ServerInfo.__dataclass_fields__
     values = {
-        "is_mariadb": mariadb,
+        "flavour": Flavour.MARIADB if mariadb else Flavour.MYSQL,
         "version": (10, 11, 0) if mariadb else (9, 0, 0),
     }
     return ServerInfo(**{name: values.get(name, "") for name in fields})

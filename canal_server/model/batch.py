@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from canal_server.model.positions import EntryPosition
+if TYPE_CHECKING:
+    from canal_server.model.positions import EntryPosition
 
 
 @dataclass(frozen=True, slots=True)

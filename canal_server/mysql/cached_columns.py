@@ -56,19 +56,9 @@ class CachedColumns:
         return found
 
     def apply(self, schema: str, ddl: str, position: EntryPosition) -> None:
-        """Forget all tables: a statement may name those of other schemas, too.
-
-        Whoever knows which ones it changed uses `evict` instead.
-        """
+        """Forget all tables: a statement may name those of other schemas, too."""
         del schema, ddl, position
         self._known.clear()
-
-    def evict(self, schema: str, table: str | None = None) -> None:
-        """Forget a table, or all of a schema; names are compared without case."""
-        for known in list(self._known):
-            same_table = table is None or known[1].lower() == table.lower()
-            if same_table and known[0].lower() == schema.lower():
-                del self._known[known]
 
     def close(self) -> None:
         """Close the connection and forget everything."""

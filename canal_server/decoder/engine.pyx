@@ -13,6 +13,7 @@ from canal_server.core.blocks cimport BlockPool
 from canal_server.core.blocks cimport KIND_BEGIN, KIND_END, KIND_OTHER, KIND_ROWS
 from canal_server.core.wire cimport Input, ensure, need, put_varint, take_le
 from canal_server.core.wire cimport take_packed, varint_size
+from canal_server.decoder.charsets cimport valid_utf8
 from canal_server.decoder.events cimport *
 from canal_server.decoder.gtid_headers cimport GtidHeaders
 from canal_server.decoder.image cimport Image, OP_JSON, TableImage
@@ -308,6 +309,8 @@ cdef class Decoder(EventStream):
         cdef uint8_t* end
         if n > XA_STATEMENT_BYTES_MAX:
             return self.fail("an XA statement of %d bytes", n)
+        if valid_utf8(sql, n) != n:  # servers write them in ASCII
+            return self.fail("an XA statement of %d bytes that are no text", n)
         end = put_xa_value(store, kind, sql, n, thread_id)
         self.in_group = kind == ST_XA_START
         if kind == ST_XA_START:

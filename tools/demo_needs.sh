@@ -27,4 +27,4 @@ if [ -n "$missing" ]; then
     exit 1
 fi
 [ -e "$venv/installed" ] ||
-    echo "The package is compiled into $venv first; that takes a minute or two."
+    echo "The package is compiled into $venv first; that takes some minutes."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,7 @@ CHARSETS = (
     "cp866", "cp932", "eucjpms", "gb2312", "hp8", "keybcs2", "koi8u", "latin5",
     "latin7", "macce", "macroman", "swe7", "tis620", "armscii8", "dec8",
 )  # fmt: skip
-# No character in it may be unknown to both servers alike.
-LETTERS = "aZ09 ~'\\\"%_\n\t\0éßøŁčΩЖאع中文日本語한국가ｱ€–“\u00a0😀"
+LETTERS = "aZ09 ~'\\\"%_\n\t\0éßøŁčΩЖאع中文日本語한국가ｱ€\u2013“\u00a0😀"
 IMAGES = ("FULL", "FULL", "MINIMAL", "NOBLOB")
 NAMES = ("c{n}", "C{n}", "größe {n}", "列{n}", "c`{n}", "select{n}")
 ROWS_MAX = 30
@@ -152,7 +151,7 @@ def _float(rng: random.Random, flavour: str) -> Kind:
             )  # fmt: skip
         while True:
             (value,) = struct.unpack(code, rng.randbytes(size))
-            if value == value and abs(value) < 1e308:
+            if abs(value) < 1e308:  # and no NaN
                 return repr(value)
 
     name = "float" if single else "double"
@@ -218,7 +217,8 @@ def _timestamp(rng: random.Random, flavour: str) -> Kind:
 
     def text(value: Any) -> str:
         seconds, _, fraction = str(Decimal(value)).partition(".")
-        moment = datetime.fromtimestamp(int(seconds)).strftime("%Y-%m-%d %H:%M:%S")
+        local = datetime.fromtimestamp(int(seconds), UTC).astimezone()
+        moment = local.strftime("%Y-%m-%d %H:%M:%S")
         if int(seconds) == 0:
             moment = "0000-00-00 00:00:00"
         return moment + (f".{fraction:0<6}"[: digits + 1] if digits else "")

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import urllib.parse
+from contextlib import closing, contextmanager
 from dataclasses import fields
 from enum import IntEnum
 from pathlib import Path
@@ -32,6 +33,8 @@ from canal_server.mysql.settings import (
 from canal_server.sink.filters import TableFilter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from canal_server.ports import TableImages
     from canal_server.protocol.entries import Entry
 
@@ -84,21 +87,21 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     if args.compare:
         return _compare(args)
-    printer = _Printer(args)
-    part = Part(
-        images=_images(args),
-        take=printer.take,
-        wants=_wants(args),
-        until=args.until,
-    )
-    try:
-        if args.start:
-            access = _access(args)
-            part.read_server(access, args.start, Stop(), follow=args.follow)
-        else:
-            _read_files(part, args.files)
-    finally:
-        sys.stdout.flush()
+    with _images(args) as images:
+        part = Part(
+            images=images,
+            take=_Printer(args).take,
+            wants=_wants(args),
+            until=args.until,
+        )
+        try:
+            if args.start:
+                access = _access(args)
+                part.read_server(access, args.start, Stop(), follow=args.follow)
+            else:
+                _read_files(part, args.files)
+        finally:
+            sys.stdout.flush()
     return 0
 
 
@@ -123,12 +126,9 @@ def _compare(args: argparse.Namespace) -> int:
         with ControlConnection(access) as connection:
             end = current_end(connection, read_server_info(connection))
         until = Place(end.file, end.position)
-    images = _columns_of(access)
-    try:
+    with closing(CachedColumns(ControlConnection(access))) as images:
         comparison = Comparison(images, _wants(args))
         found = comparison.run(access, args.start, until)
-    finally:
-        images.close()
     for difference in found[:_DIFFERENCES_SHOWN]:
         print(json_line(difference.as_json()))
     print(f"{comparison.counts}\n{len(found)} differences", file=sys.stderr)
@@ -211,14 +211,15 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError(problems)
 
 
-def _images(args: argparse.Namespace) -> TableImages | None:
+@contextmanager
+def _images(args: argparse.Namespace) -> Iterator[TableImages | None]:
     if args.columns:
-        return load_columns(args.columns)
-    return _columns_of(_access(args)) if args.source else None
-
-
-def _columns_of(access: Access) -> CachedColumns:
-    return CachedColumns(ControlConnection(access))
+        yield load_columns(args.columns)
+    elif args.source:
+        with closing(CachedColumns(ControlConnection(_access(args)))) as columns:
+            yield columns
+    else:
+        yield None
 
 
 def _wants(args: argparse.Namespace) -> Any:

@@ -1,0 +1,370 @@
+"""The command decode: files and servers, their columns, ranges, errors, comparison."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_daemon import child_environ
+from golden_form import load_workload
+
+from canal_server import cli
+from canal_server.cli.decode import DIFFERENT, entry_object
+from canal_server.dump import compare_values
+from canal_server.dump.file_columns import columns_json, load_columns
+from canal_server.errors import ConfigError
+from canal_server.model.entry import EntryType, EventType
+from canal_server.model.table import ColumnMeta, TableMeta
+from canal_server.protocol.entries import (
+    Column,
+    Entry,
+    Header,
+    RowChange,
+    RowData,
+    TransactionEnd,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from servers import Server
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the library's
+
+BOOK = TableMeta(
+    "shop",
+    "book",
+    (
+        ColumnMeta("id", "bigint unsigned", is_key=True, nullable=False),
+        ColumnMeta("title", "varchar(50)", "utf8mb4"),
+        ColumnMeta("price", "decimal(10,2)"),
+    ),
+)
+
+
+def decode(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[dict]:
+    """Run the command and return the objects that it printed."""
+    assert cli.main(["decode", *map(str, arguments)]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def failure(capsys: pytest.CaptureFixture[str], status: int, *arguments: object) -> str:
+    """Run the command, which fails with a status, and return what it says."""
+    assert cli.main(["decode", *map(str, arguments)]) == status
+    return capsys.readouterr().err
+
+
+@pytest.fixture
+def recorded(tmp_path: Path):
+    """Give `recorded(workload)`: the first of its binlogs as a file."""
+
+    def write(name: str) -> Path:
+        binlogs = load_workload(name).binlogs
+        path = tmp_path / next(iter(binlogs))
+        path.write_bytes(binlogs[path.name])
+        return path
+
+    return write
+
+
+# --- files ------------------------------------------------------------------------
+
+
+def test_a_file_by_its_table_maps(capsys, recorded) -> None:
+    """Without columns they are numbered, and every row of the file is printed."""
+    path = recorded("ev_dml")
+    printed = decode(capsys, path)
+    rows = [change for change in printed if "after" in change or "before" in change]
+    golden = load_workload("ev_dml").golden
+    expected = sum(
+        len(entry["rowChange"]["rowDatas"]) for entry in golden if "rowChange" in entry
+    )
+    assert len(rows) == expected > 50
+    assert all(name.startswith("@") for row in rows for name in row.get("after", ()))
+    assert {row["file"] for row in rows} == {path.name}
+
+
+def test_a_file_with_full_metadata(capsys, recorded) -> None:
+    """Full metadata of the table maps give the columns their names and keys."""
+    printed = decode(capsys, recorded("ev_metadata_full"))
+    rows = [change for change in printed if "after" in change]
+    assert rows
+    assert not any(name.startswith("@") for row in rows for name in row["after"])
+    assert any(row["key"] for row in rows)
+
+
+def test_several_files(capsys, tmp_path) -> None:
+    """Files are read one after the other, each from its own beginning."""
+    paths = []
+    for name, binlog in load_workload("ev_rotate").binlogs.items():
+        paths.append(tmp_path / name)
+        paths[-1].write_bytes(binlog)
+    printed = decode(capsys, *paths)
+    files = [change["file"] for change in printed]
+    assert files == sorted(files)
+    assert len(set(files)) > 1
+
+
+def test_filter_count_and_transactions(capsys, recorded) -> None:
+    """--filter leaves tables out, --count ends early, --transactions shows marks."""
+    path = recorded("ev_dml")
+    everything = decode(capsys, path)
+    table = next(c for c in everything if "after" in c)
+    only = decode(capsys, path, "--filter", f"{table['schema']}\\.{table['table']}")
+    tables = {(change["schema"], change["table"]) for change in only if "key" in change}
+    assert tables == {(table["schema"], table["table"])}
+    assert decode(capsys, path, "--count", 3) == everything[:3]
+    marks = {change["type"] for change in decode(capsys, path, "--transactions")}
+    assert marks >= {"BEGIN", "END"}
+
+
+def test_entries(capsys, recorded) -> None:
+    """--entries prints the fields of whole entries by the protocol's names."""
+    printed = decode(capsys, recorded("ev_dml"), "--entries")
+    kinds = {entry["entryType"] for entry in printed}
+    assert kinds == {"TRANSACTIONBEGIN", "ROWDATA", "TRANSACTIONEND"}
+    row = next(e for e in printed if e.get("rowChange", {}).get("rowDatas"))
+    assert row["header"]["serverenCode"] == "UTF-8"
+    assert row["rowChange"]["rowDatas"][0]["afterColumns"][0]["mysqlType"]
+
+
+def test_entry_object() -> None:
+    """An entry's object has all that differs from the defaults, enums by name."""
+    change = RowChange(
+        event_type=EventType.INSERT,
+        is_ddl=False,
+        row_datas=(RowData(after_columns=(Column(name="a", is_null=False),)),),
+    )
+    entry = Entry(Header(logfile_name="b.1"), EntryType.ROWDATA, encode(change))
+    assert entry_object(entry) == {
+        "header": {"logfileName": "b.1"},
+        "entryType": "ROWDATA",
+        "rowChange": {
+            "eventType": "INSERT",
+            "isDdl": False,
+            "rowDatas": [{"afterColumns": [{"name": "a", "isNull": False}]}],
+        },
+    }
+    end = Entry(Header(), EntryType.TRANSACTIONEND, encode(TransactionEnd()))
+    assert entry_object(end)["transactionEnd"] == {}
+
+
+def test_a_file_that_ends_early(capsys, recorded) -> None:
+    """A cut file is printed up to its last whole event, then the error names it."""
+    path = recorded("ev_dml")
+    whole = decode(capsys, path)
+    path.write_bytes(path.read_bytes()[:-7])
+    assert cli.main(["decode", str(path)]) == 1
+    shown = capsys.readouterr()
+    assert "ends inside of an event" in shown.err
+    assert path.name in shown.err
+    lines = [json.loads(line) for line in shown.out.splitlines()]
+    assert lines == whole[: len(lines)]
+    assert lines
+
+
+def test_damaged_and_missing_files(capsys, tmp_path, recorded) -> None:
+    """A damaged event, another kind of file, and none at all give status 1."""
+    path = recorded("ev_dml")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert "checksum" in failure(capsys, 1, path)
+    other = tmp_path / "notes.txt"
+    other.write_text("nothing of the kind")
+    assert "no binlog file" in failure(capsys, 1, other)
+    assert "No such file" in failure(capsys, 1, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "give binlog files"),
+        (["x", "--source", "mysql://u@h", "--from", "b.1:4"], "not both"),
+        (["--from", "b.1:4"], "--from needs --source"),
+        (["x", "--compare"], "--compare needs"),
+        (["x", "--follow"], "--follow needs"),
+        (["x", "--source", "mysql://u@h", "--columns", "c"], "both tell"),
+        (["x", "--columns", "/nowhere/columns.json"], "No such file"),
+        (["x", "--filter", "("], "--filter"),
+        (["x", "--source", "mysql://u@h", "--password-env", "NO_SUCH"], "NO_SUCH"),
+    ],
+)
+def test_wrong_options(capsys, arguments, problem) -> None:
+    """Options that do not go together or cannot be used are named, with status 2."""
+    assert problem in failure(capsys, 2, *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--source", "http://h"], ["--source", "mysql://h"], ["--source", "mysql://u@h:x"],
+     ["--from", "b.1"], ["--count", "0"], ["--tls", "MAYBE"]],
+)  # fmt: skip
+def test_malformed_options(capsys, arguments) -> None:
+    """An option that cannot be read is an error of usage that names it."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["decode", "x", *arguments])
+    assert caught.value.code == 2
+    assert arguments[0] in capsys.readouterr().err
+
+
+# --- columns ----------------------------------------------------------------------
+
+
+def test_columns_file(tmp_path) -> None:
+    """A file of columns that was written is read as it was, and never changes."""
+    path = tmp_path / "columns.json"
+    path.write_text(columns_json([BOOK]), "utf-8")
+    columns = load_columns(path)
+    assert columns.find("shop", "book") == BOOK
+    assert columns.find("shop", "none") is None
+    columns.apply("shop", "drop table book", None)
+    assert columns.refresh("shop", "book") == BOOK
+
+
+@pytest.mark.parametrize("text", ["{", '[{"schema": "s"}]', "[1]", '{"a": {}}', "3"])
+def test_columns_file_that_is_none(tmp_path, text) -> None:
+    """Another JSON, or none, is an error that names the file."""
+    path = tmp_path / "columns.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"columns\.json: no list of tables"):
+        load_columns(path)
+
+
+# --- servers ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def filled(source_server: Server, database: str):
+    """Give server, schema and the place in front of three changes of a table."""
+    source_server.execute(
+        f"CREATE TABLE {database}.book (id BIGINT UNSIGNED PRIMARY KEY,"
+        " title VARCHAR(50), price DECIMAL(10,2))"
+    )
+    file, offset = source_server.binlog_position()
+    source_server.execute(
+        f"INSERT INTO {database}.book VALUES (1, 'Ω', 1.5), ({2**64 - 1}, '', 0)",
+        f"UPDATE {database}.book SET price = 2 WHERE id = 1",
+    )
+    return source_server, database, f"{file}:{offset}"
+
+
+def test_a_server(capsys, monkeypatch, filled) -> None:
+    """A server's binlog is printed from a place on, with its columns, to its end."""
+    server, schema, start = filled
+    monkeypatch.setenv("SECRET", server.password)
+    url = f"mysql://{server.user}@{server.host}:{server.port}"
+    printed = decode(
+        capsys, "--source", url, "--password-env", "SECRET", "--from", start,
+        "--filter", rf"{schema}\..*",
+    )  # fmt: skip
+    rows = [change for change in printed if "key" in change]
+    assert [row["type"] for row in rows] == ["INSERT", "INSERT", "UPDATE"]
+    assert rows[0]["after"] == {"id": "1", "title": "Ω", "price": "1.50"}
+    assert rows[1]["after"] == {"id": str(2**64 - 1), "title": "", "price": "0.0"}
+    assert rows[2]["changed"] == ["price"]
+    assert rows[2]["key"] == ["id"]
+
+
+def test_until(capsys, filled) -> None:
+    """--until ends in front of the event that begins at the place."""
+    server, schema, start = filled
+    options = ["--source", server.url, "--from", start, "--filter", rf"{schema}\..*"]
+    printed = decode(capsys, *options)
+    update = next(change for change in printed if change["type"] == "UPDATE")
+    place = f"{update['file']}:{update['position']}"
+    before = decode(capsys, *options, "--until", place)
+    assert before == printed[: printed.index(update)]
+
+
+def test_a_file_with_the_columns_of_a_server(capsys, filled) -> None:
+    """--source gives the columns for files, too."""
+    server, schema, start = filled
+    folder = getattr(server, "data_folder", None)
+    if folder is None:
+        pytest.skip("the server's files are not at hand")
+    printed = decode(
+        capsys, folder / start.partition(":")[0], "--source", server.url,
+        "--filter", rf"{schema}\.book",
+    )  # fmt: skip
+    rows = [change for change in printed if "key" in change]
+    assert rows[0]["after"] == {"id": "1", "title": "Ω", "price": "1.50"}
+
+
+def test_a_server_that_refuses(capsys, filled) -> None:
+    """A wrong password and a file that is gone are told by the server, status 1."""
+    server, _, start = filled
+    wrong = f"mysql://nobody:x@{server.host}:{server.port}"
+    assert "nobody" in failure(capsys, 1, "--source", wrong, "--from", start)
+    shown = failure(capsys, 1, "--source", server.url, "--from", "none.000001:4")
+    assert "1236" in shown
+
+
+def test_columns_that_do_not_fit(capsys, tmp_path, filled) -> None:
+    """Columns that contradict the table map end the command with the difference."""
+    server, schema, start = filled
+    path = tmp_path / "columns.json"
+    path.write_text(columns_json([TableMeta(schema, "book", BOOK.columns[:2])]))
+    shown = failure(
+        capsys, 1, "--source", server.url, "--columns", path, "--from", start,
+        "--filter", rf"{schema}\.book",
+    )  # fmt: skip
+    assert "3 in the binlog vs 2 known" in shown
+
+
+# --- comparison -------------------------------------------------------------------
+
+
+def test_compare(capsys, filled) -> None:
+    """Nothing differs: status 0, and the counts say what was compared."""
+    server, schema, start = filled
+    arguments = ["--source", server.url, "--from", start, "--filter", rf"{schema}\..*"]
+    assert cli.main(["decode", *arguments, "--compare"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "compared 12 values of 3 rows\n0 differences" in shown.err
+
+
+def test_compare_finds(capsys, monkeypatch, filled) -> None:
+    """A value that differs is printed with its place, and the status is 3."""
+    server, schema, start = filled
+    form = compare_values.decimal_text
+    monkeypatch.setattr(
+        compare_values,
+        "decimal_text",
+        lambda value, scale: "wrong" if value == 2 else form(value, scale),
+    )
+    arguments = ["--source", server.url, "--from", start, "--filter", rf"{schema}\..*"]
+    assert cli.main(["decode", *arguments, "--compare"]) == DIFFERENT
+    shown = capsys.readouterr()
+    (difference,) = [json.loads(line) for line in shown.out.splitlines()]
+    assert difference.pop("position") > 4
+    assert difference == {
+        "table": f"{schema}.book", "type": "UPDATE", "file": start.partition(":")[0],
+        "row": 0, "key": {"id": "1"}, "column": "after price", "ours": "2.0",
+        "theirs": "wrong",
+    }  # fmt: skip
+    assert "1 differences" in shown.err
+
+
+def test_compare_without_the_library() -> None:
+    """Where mysql-replication is missing, the error says how to get it; status 1."""
+    code = (
+        "import sys; sys.modules['pymysqlreplication'] = None\n"
+        "from canal_server.cli import main\n"
+        "raise SystemExit(main(['decode', '--source', 'mysql://u@127.0.0.1:1',"
+        " '--from', 'b.1:4', '--until', 'b.1:5', '--compare']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=child_environ(),
+    )
+    assert done.returncode == 1
+    assert "pip install 'canal-server[compare]'" in done.stderr

@@ -70,6 +70,10 @@ def _run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
+def _first_line(text: str) -> str:
+    return next((line for line in text.splitlines() if line), "")
+
+
 def _make_python(folder: Path) -> tuple[list[str], dict[str, str]]:
     del folder
     pytest.importorskip("google.protobuf", reason="no protobuf here")
@@ -81,7 +85,7 @@ def _make_go(folder: Path) -> tuple[list[str], dict[str, str]]:
     go = _need("go")
     fetched = _run(go, "mod", "download", cwd=HERE / "go")
     if fetched.returncode:
-        pytest.skip(f"canal-go cannot be had: {fetched.stderr[-500:]}")
+        pytest.skip(f"canal-go cannot be had: {_first_line(fetched.stderr)}")
     program = str(folder / "driver")
     built = _run(
         go,
@@ -105,7 +109,9 @@ def _make_java(version: str, folder: Path) -> tuple[list[str], dict[str, str]]:
         f"-Dmdep.outputFile={where}",
     )
     if fetched.returncode:
-        pytest.skip(f"canal.client {version} cannot be had: {fetched.stdout[-500:]}")
+        pytest.skip(
+            f"canal.client {version} cannot be had: {_first_line(fetched.stdout)}"
+        )
     jars = where.read_text()
     source = str(HERE / "java" / "ClientDriver.java")
     built = _run(javac, "-classpath", jars, "-d", str(folder), source)

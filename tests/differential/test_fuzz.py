@@ -27,6 +27,7 @@ from canal_server.dump.reader import Reader
 from canal_server.errors import CanalError, DecodeError, SourceError, TableMetaError
 from canal_server.lifecycle import Stop
 from canal_server.model.entry import EntryType
+from canal_server.model.positions import EntryPosition
 from canal_server.mysql.failures import error_of_packet
 from canal_server.sink.columns import ColumnFilter
 
@@ -222,10 +223,11 @@ class Pieces:
 
 
 def make_reader(
-    rng: random.Random, recorded: Workload, *, packets: bool, by_maps: bool
+    rng: random.Random, recorded: Workload, file: str, *, packets: bool, by_maps: bool
 ) -> Reader:
     """Return a reader with the recorded columns, or with those of the table maps."""
     images = NoColumns() if by_maps else RecordedImages(list(recorded.history))
+    images.apply("", "", EntryPosition(file, 4))
     server = recorded.settings["server"]
     gtids = MariaGtidSet() if server == "mariadb" else GtidSet()
     return (MapReader if by_maps else Reader)(
@@ -263,7 +265,7 @@ def read(
     packets = rng.random() < 0.4
     name = rng.choice(list(recorded.binlogs))
     data = change(rng, recorded.binlogs[name], packets=packets)
-    reader = make_reader(rng, recorded, packets=packets, by_maps=by_maps)
+    reader = make_reader(rng, recorded, name, packets=packets, by_maps=by_maps)
     reader.start(name, 4)
     count = 0
 

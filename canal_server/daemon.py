@@ -100,9 +100,14 @@ class Destinations:
             ending = list(self._ending)
         ended = True
         for instance in reversed(ending):
-            if not instance.join(deadline):
+            try:
+                if instance.join(deadline):
+                    continue
                 log.error("[%s] does not stop", instance.destination)
-                ended = False
+            except CanalError as error:
+                # The others must still write their cursors.
+                log.error("[%s] ended badly: %s", instance.destination, error)  # noqa: TRY400  # told in words
+            ended = False
         return ended
 
     def is_configured(self, destination: str) -> bool:

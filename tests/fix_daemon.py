@@ -34,7 +34,8 @@ def child_environ() -> dict[str, str]:
 class FakeInstance:
     """An instance that records what is asked of it; its name says how it fails.
 
-    `broken…` cannot start, `wrong…` cannot be made, `stuck…` never ends.
+    `broken…` cannot start, `wrong…` cannot be made, `stuck…` never ends, `unwritten…`
+    cannot write its cursors at the end.
     """
 
     def __init__(self, config) -> None:
@@ -65,6 +66,8 @@ class FakeInstance:
         if self.destination.startswith("stuck"):
             threading.Event().wait(deadline.remaining_s())
             return False
+        if self.destination.startswith("unwritten"):
+            raise CanalError("cannot write the cursors")
         return True
 
     def status(self):

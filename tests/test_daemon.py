@@ -138,6 +138,16 @@ class TestDestinations:
             "c": [],
         }
 
+    def test_one_ends_badly(self, caplog):
+        """An instance that cannot write its cursors is told, and the others end."""
+        makes = Makes()
+        destinations = Destinations(configs("a", "unwritten", "c"), makes)
+        destinations.start()
+        destinations.request_stop()
+        assert not destinations.join(Deadline(LONG))
+        assert all(calls[-1] == "join" for calls in makes.calls().values())
+        assert "[unwritten] ended badly: cannot write the cursors" in caplog.text
+
     def test_a_stop_during_a_start(self):
         """An instance whose start ends after the stop is ended as well.
 

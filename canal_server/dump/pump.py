@@ -246,6 +246,9 @@ class Pump:
         stored = self._positions.latest(self._config.destination)
         at_end = self._purged and source.auto_reset_latest
         self._purged = False
+        if at_end:
+            # The files of what was delivered are gone; new ones may have their names.
+            self._last = None
         return finder.find(stored, at_end=at_end)
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:

@@ -1,0 +1,361 @@
+"""The pump's thread on real servers: it delivers, reconnects, and stops."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_blocks import BEGIN, END, OTHER, ROWS, Entries, numbers_in
+from fix_source_access import PATIENCE_S, access_of
+from fix_store import eventually
+from golden_form import entries_of
+
+from canal_server.buffer.ring import TransactionBuffer
+from canal_server.config.schema import FilterConfig, InstanceConfig, SourceConfig
+from canal_server.core.blocks import BlockPool
+from canal_server.core.subjects import Subjects
+from canal_server.dump.pump import Pump, PumpState
+from canal_server.lifecycle import Deadline
+from canal_server.model.entry import EntryType
+from canal_server.model.positions import EntryPosition, LogPosition
+from canal_server.mysql.settings import Access, Address, Credentials
+from canal_server.position.logposition import MemoryLogPositionManager
+from canal_server.sink.columns import ColumnFilter
+from canal_server.sink.filters import TableFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from servers import Server
+
+    from canal_server.protocol.entries import Entry
+
+DESTINATION = "pumped"
+OPEN = 2  # flag of a record inside of a transaction
+
+
+class Pumped:
+    """A pump with a transaction buffer behind it, and what came out of that."""
+
+    def __init__(self, access: Access, schema: str, **changes: object) -> None:
+        self.fields = bytearray()
+        self.lock = threading.Lock()
+        self.places: list[EntryPosition] = []
+        self.resets: list[bool] = []
+        self.idle = threading.Event()
+        self.positions = MemoryLogPositionManager()
+        config = InstanceConfig(
+            destination=DESTINATION,
+            source=SourceConfig(**changes),  # type: ignore[arg-type]
+            filter=FilterConfig(),
+        )
+        self.buffer = TransactionBuffer(1024, 1 << 20, self._deliver)
+        self.pump = Pump(
+            config,
+            access,
+            BlockPool(),
+            Subjects(),
+            self.positions,
+            columns=ColumnFilter("", ""),
+            wants=TableFilter(rf"{schema}\..*", "").accepts,
+            deliver=self.buffer.put,
+            reset=self._reset,
+            idle=self.idle.set,
+            begun=self.places.append,
+        )
+
+    def _reset(self, same: bool) -> None:
+        self.resets.append(same)
+        self.buffer.reset()
+
+    def _deliver(self, spans: list) -> bool:
+        with self.lock:
+            for block, first, stop in spans:
+                self.fields += block.slice(first, stop)
+        self.pump.flushed(spans)
+        return True
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Return what was delivered."""
+        with self.lock:
+            return list(entries_of(bytes(self.fields)))
+
+    @property
+    def values(self) -> list[str]:
+        """Return the first column of every row that was inserted."""
+        return [
+            row.after_columns[0].value
+            for entry in self.entries
+            if entry.entry_type == EntryType.ROWDATA
+            for row in entry.row_change().row_datas
+        ]
+
+    @property
+    def state(self) -> PumpState:
+        """Return what the pump is doing."""
+        return self.pump.status.state
+
+    def stop(self) -> None:
+        """Stop, within the patience of a test."""
+        self.pump.request_stop()
+        assert self.pump.join(Deadline(PATIENCE_S))
+
+
+@pytest.fixture
+def pumped(source_server: Server, database: str) -> Iterator[Callable[..., Pumped]]:
+    """Give `pumped(**settings)`: a pump on the MySQL, then on the MariaDB."""
+    running: list[Pumped] = []
+
+    def start(**settings: object) -> Pumped:
+        found = Pumped(access_of(source_server), database, **settings)
+        running.append(found)
+        return found
+
+    yield start
+    for each in running:
+        each.stop()
+
+
+def insert(server: Server, database: str, *values: int) -> None:
+    """Insert rows, each in a transaction of its own."""
+    for value in values:
+        server.execute(f"INSERT INTO {database}.t VALUES ({value})")
+
+
+@pytest.fixture
+def table(source_server: Server, database: str) -> str:
+    """Give the schema of a table `t` with one INT column."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
+    return database
+
+
+def test_delivers(
+    source_server: Server, table: str, pumped: Callable[..., Pumped]
+) -> None:
+    """From the binlog's end on, what is committed arrives, and its position is kept."""
+    file, offset = source_server.binlog_position()
+    found = pumped()
+    found.pump.start()
+    eventually(lambda: found.state is PumpState.RUNNING)
+    eventually(lambda: found.places)
+    insert(source_server, table, 1, 2)
+    eventually(lambda: found.values == ["1", "2"])
+    stored = found.positions.latest(DESTINATION)
+    assert stored is not None
+    assert stored.identity == found.pump.identity
+    last = found.entries[-1]
+    assert last.entry_type == EntryType.TRANSACTIONEND
+    eventually(
+        lambda: (
+            found.positions.latest(DESTINATION).position.position
+            == last.header.logfile_offset
+        )
+    )
+    (begun,) = found.places
+    assert (begun.journal_name, begun.position, begun.included) == (file, offset, True)
+    assert found.pump.status.connections == 1
+    assert found.pump.status.error == ""
+    assert found.idle.wait(PATIENCE_S)
+    found.stop()
+    assert found.state is PumpState.STOPPED
+
+
+def test_goes_on_after_a_lost_connection(
+    source_server: Server, table: str, pumped: Callable[..., Pumped]
+) -> None:
+    """When the source ends the dump, nothing is lost, and nothing comes twice."""
+    found = pumped()
+    found.pump.start()
+    eventually(lambda: found.places)
+    insert(source_server, table, *range(5))
+    eventually(lambda: len(found.values) == 5)
+    for process in source_server.execute(
+        "SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump'"
+    ):
+        source_server.execute(f"KILL {process[0]}")
+    insert(source_server, table, *range(5, 10))
+    eventually(lambda: len(found.values) >= 10)
+    assert found.values == [str(n) for n in range(10)]
+    assert found.pump.status.connections == 2
+    assert found.resets == [False, True]
+    assert len(found.places) == 1
+
+
+def test_goes_on_from_what_is_stored(
+    source_server: Server, table: str, pumped: Callable[..., Pumped]
+) -> None:
+    """Another pump with the same positions goes on behind the last transaction."""
+    first = pumped()
+    first.pump.start()
+    eventually(lambda: first.places)
+    insert(source_server, table, 1)
+    eventually(lambda: first.values == ["1"])
+    first.stop()
+    insert(source_server, table, 2)
+    stored = first.positions.latest(DESTINATION)
+    assert stored is not None
+    second = pumped()
+    second.positions.persist(DESTINATION, stored)
+    second.pump.start()
+    eventually(lambda: second.values)
+    # It begins with the end that is stored: who has acked it is told apart by position.
+    assert second.values == ["2"]
+    assert second.entries[0].entry_type == EntryType.TRANSACTIONEND
+
+
+def test_wishes_that_change(
+    source_server: Server, table: str, pumped: Callable[..., Pumped]
+) -> None:
+    """Tables that are wanted later come from then on."""
+    source_server.execute(f"CREATE TABLE {table}.u (a INT PRIMARY KEY)")
+    found = pumped()
+    found.pump.change_wants(TableFilter(rf"{table}\.t", "").accepts)
+    found.pump.start()
+    eventually(lambda: found.places)
+    source_server.execute(f"INSERT INTO {table}.u VALUES (1)")
+    insert(source_server, table, 2)
+    eventually(lambda: found.values == ["2"])
+    found.pump.change_wants(TableFilter(rf"{table}\.u", "").accepts)
+    source_server.execute(f"INSERT INTO {table}.u VALUES (3)")
+    eventually(lambda: found.values == ["2", "3"])
+
+
+def test_source_that_is_not_there() -> None:
+    """Without a source it waits, says why, and stops at once when asked."""
+    access = Access(
+        address=Address("127.0.0.1", 1),
+        credentials=Credentials("nobody", ""),
+        connect_timeout_s=PATIENCE_S,
+    )
+    found = Pumped(access, "db")
+    assert found.pump.join(Deadline(0))
+    found.pump.start()
+    eventually(lambda: found.state is PumpState.WAITING)
+    assert "127.0.0.1:1" in found.pump.status.error
+    assert found.values == []
+    found.stop()
+    assert found.state is PumpState.STOPPED
+
+
+def test_stops_while_it_waits_for_events(
+    table: str, pumped: Callable[..., Pumped]
+) -> None:
+    """A stop ends the waiting for a silent source."""
+    found = pumped()
+    found.pump.start()
+    eventually(found.idle.is_set)
+    found.stop()
+    assert found.state is PumpState.STOPPED
+    found.pump.request_stop()
+
+
+def test_position_that_is_gone(
+    source_server: Server, table: str, pumped: Callable[..., Pumped]
+) -> None:
+    """A stored position that the source lacks is told; with the switch it goes on."""
+    file, _ = source_server.binlog_position()
+    gone = EntryPosition(file.rpartition(".")[0] + ".999999", 4, 1, 1)
+    stubborn = pumped()
+    stored = LogPosition(stubborn.pump.identity, gone)
+    stubborn.positions.persist(DESTINATION, stored)
+    stubborn.pump.start()
+    eventually(lambda: stubborn.state is PumpState.WAITING)
+    assert stubborn.pump.status.error
+    resetting = pumped(auto_reset_latest=True)
+    resetting.positions.persist(DESTINATION, stored)
+    resetting.pump.start()
+    eventually(lambda: resetting.places)
+    insert(source_server, table, 7)
+    eventually(lambda: resetting.values == ["7"])
+
+
+def test_binlogs_that_begin_anew(
+    own_server: Callable[..., Server],
+) -> None:
+    """After the source forgot its binlogs, new files with old names are not skipped."""
+    server = own_server("mysql", ())
+    server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)")
+    for _ in range(3):
+        server.execute("FLUSH BINARY LOGS")
+    found = Pumped(access_of(server), "d", auto_reset_latest=True)
+    found.pump.start()
+    try:
+        eventually(lambda: found.places)
+        insert(server, "d", 1)
+        eventually(lambda: found.values == ["1"])
+        server.execute("RESET BINARY LOGS AND GTIDS")
+        eventually(lambda: found.pump.status.connections > 1)
+        eventually(lambda: found.state is PumpState.RUNNING)
+        insert(server, "d", 2)
+        eventually(lambda: found.values == ["1", "2"])
+    finally:
+        found.stop()
+
+
+# --- what was delivered already -----------------------------------------------------
+
+
+def without_delivered(
+    entries: Entries, last: tuple[int, int, int]
+) -> tuple[list[int], bool]:
+    """Return the numbers of the entries that are delivered, and whether it goes on."""
+    access = Access(address=Address("db", 1), credentials=Credentials("u", ""))
+    pump = Pumped(access, "db").pump
+    pump._skip_to = last
+    return numbers_in(pump._without_delivered(entries.take())), pump._skip_to is None
+
+
+def test_skips_up_to_the_last_record() -> None:
+    """Records at or before the last one that was delivered are left out."""
+    entries = Entries()
+    for _ in range(2):
+        entries.transaction(2)
+    assert without_delivered(entries, (1, 300, 0)) == ([4, 5, 6, 7], True)
+
+
+def test_skips_whole_files() -> None:
+    """Records of earlier files are left out, those of later ones are not."""
+    entries = Entries()
+    entries.transaction(1)
+    entries.rotate("bin.000002", 2)
+    entries.transaction(1)
+    entries.rotate("bin.000003", 3)
+    entries.transaction(1)
+    assert without_delivered(entries, (2, 10_000, 0)) == ([6, 7, 8], True)
+
+
+def test_goes_on_skipping() -> None:
+    """Where nothing is new yet, the skipping goes on."""
+    entries = Entries()
+    entries.transaction(1)
+    assert without_delivered(entries, (1, 10_000, 0)) == ([], False)
+
+
+def test_skips_within_one_event() -> None:
+    """Records of one compressed transaction are told apart by their ordinal."""
+    entries = Entries()
+    for ordinal, kind in enumerate((BEGIN, ROWS, ROWS, END)):
+        entries.add(kind, offset=500, ordinal=ordinal)
+    assert without_delivered(entries, (1, 500, 1)) == ([2, 3], True)
+
+
+def test_keeps_the_last_boundary() -> None:
+    """What is kept is the last end of a transaction, not a place inside of one."""
+    access = Access(address=Address("db", 1), credentials=Credentials("u", ""))
+    found = Pumped(access, "db")
+    entries = Entries()
+    entries.transaction(1)
+    entries.add(BEGIN)
+    entries.add(OTHER, flags=OPEN)
+    entries.add(ROWS)
+    found.pump.flushed(entries.take())
+    stored = found.positions.latest(DESTINATION)
+    assert stored is not None
+    assert stored.position.position == 200
+    assert found.pump._last == (1, 500, 0)
+    entries.add(ROWS)
+    found.pump.flushed(entries.take())
+    assert found.positions.latest(DESTINATION) == stored
+    assert found.pump._last == (1, 600, 0)

@@ -251,11 +251,11 @@ class Pipeline:
         for message in self.messages(client, batch_size=batch_size):
             checker.take(message.entries)
             client.ack(message.id)
-            if checker.done < wanted:
+            if not checker.has(wanted):
                 continue
             if count is None:
-                # Also for the refusal of an ack, which comes with the next answer.
                 assert not self._later(client, checker), "more than was written"
+            self.settle(client)
             return
 
     def receive_some(
@@ -271,6 +271,15 @@ class Pipeline:
         for message in itertools.islice(messages, count):
             checker.take(message.entries)
             client.ack(message.id)
+        self.settle(client)
+
+    def settle(self, client: CanalClient) -> None:
+        """Wait until the server has dealt with all acks, which are not answered.
+
+        Also raises what it had to say against them.
+        """
+        client.get(1)
+        client.rollback()
 
     def _later(self, client: CanalClient, checker: Checker) -> tuple[Entry, ...]:
         """Return what comes behind the last transaction, empty ones excepted."""

@@ -185,6 +185,12 @@ class Checker:
         self._place = (0, 0)
         self._last.append(f"resumed at {self._may_begin_at}")
 
+    def has(self, count: int) -> bool:
+        """Tell whether so many transactions arrived, after a resume those left too."""
+        if self._may_begin_at is None:
+            return self.done >= count
+        return self._may_begin_at.start >= count
+
     def mark(self) -> Mark:
         """Remember how far the stream came, amid a transaction as well."""
         return Mark(self.done, self._index, self._open, self._place)

@@ -29,6 +29,7 @@ def take(pipeline, client, count):
         found += received(message.entries)
         client.ack(message.id)
         if len(found) >= count:
+            pipeline.settle(client)
             return found
     raise AssertionError("messages never end")
 
@@ -165,8 +166,10 @@ def test_closed_while_waiting(pipeline, rng):
     writer = pipeline.writer(rng)
     checker = pipeline.checker(writer)
     endless = Get(DESTINATION, str(RED), 1000, 0, 2, auto_ack=False)
-    last_id = 0
     with pipeline.client(RED) as client:
+        message = client.get(1000, UNIT_S)  # the table's creation
+        last_id = message.id
+        client.ack(last_id)
         for number in range(1, 4):
             with pipeline.client(RED) as leaving:
                 leaving._tell(PacketType.GET, endless)
@@ -196,7 +199,7 @@ def test_never_acked(pipeline, rng):
 @pytest.mark.parametrize("gtid", [False, True], ids=["file", "gtid"])
 @pytest.mark.parametrize("got", [False, True], ids=["idle", "got"])
 def test_ended_before_the_first_ack(
-    make_pipeline, source_server, database, rng, got, gtid
+    make_pipeline, source_server, database, rng, *, got, gtid
 ):
     """Without a configured place too, what came since the subscription comes again."""
     nothing = dict.fromkeys(

@@ -143,6 +143,30 @@ def test_purged_while_cut(own_server, make_pipeline, make_proxy, rng, flavour):
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("gtid", [False, True], ids=["file", "gtid"])
+def test_begun_anew(own_server, make_pipeline, rng, *, flavour, gtid):
+    """A source whose binlog was thrown away and begun anew is a clear error."""
+    source = own_server(flavour)
+    source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
+    pipeline = make_pipeline(source, "shop", {"canal.instance.gtidon": gtid})
+    pipeline.start()
+    writer = pipeline.writer(rng)
+    checker = pipeline.checker(writer)
+    writer.write(50)
+    with pipeline.client() as client:
+        pipeline.receive(client, checker)
+    pipeline.stop()
+    source.execute(
+        "RESET BINARY LOGS AND GTIDS" if flavour == "mysql" else "RESET MASTER",
+        "CREATE DATABASE other",  # MariaDB would wait with an empty binlog
+    )
+    pipeline.start()
+    pipeline.process.wait_for_log("ERROR .* BinlogPurged.*1236")
+    pipeline.wait_for_status(lambda status: status["state"] == "waiting")
+    pipeline.stop()
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
 def test_reset_to_latest(own_server, make_pipeline, rng, flavour):
     """With canal.auto.reset.latest.pos.mode a purged place becomes the current end."""
     source = own_server(flavour)

@@ -6,7 +6,7 @@ import binlog_bytes as b
 import pytest
 
 from canal_server.decoder import tablemap as tm
-from canal_server.decoder.image_plan import base_type, compile_image, mismatch
+from canal_server.decoder.image_plan import base_type, mismatch
 from canal_server.decoder.tablemap import parse_table_map
 from canal_server.model.table import ColumnMeta, TableMeta
 
@@ -137,22 +137,3 @@ def test_charsets() -> None:
 def test_base_type(text: str, base: str) -> None:
     """A type's name is what stands before arguments and attributes."""
     assert base_type(text) == base
-
-
-def test_images() -> None:
-    """An image knows its table, its number for filters, and that it is one."""
-    body = b.table_map_body([INT])
-    meta = TableMeta("db", "t", (ColumnMeta("a", "int"),))
-    image = compile_image(parse_table_map(body), meta, subject=42)
-    assert (image.subject, image.meta) == (42, meta)
-    assert repr(image) == "<TableImage db.t 1 columns>"
-
-
-def test_image_of_very_many_columns() -> None:
-    """A table as wide as the server allows has an image."""
-    columns = tuple(ColumnMeta(f"column_{n}", "int") for n in range(4096))
-    body = b.table_map_body([INT] * 4096)
-    image = compile_image(
-        parse_table_map(body), TableMeta("db", "t", columns), subject=1
-    )
-    assert "4096 columns" in repr(image)

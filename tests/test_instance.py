@@ -1,0 +1,303 @@
+"""One destination, wired: from a real source to what the server gets."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_source_access import PATIENCE_S
+from fix_store import eventually
+from golden_form import entries_of
+
+from canal_server.config.schema import (
+    FilterConfig,
+    HostConfig,
+    HostPort,
+    InstanceConfig,
+    PositionConfig,
+    SourceConfig,
+    SslMode,
+    Wiring,
+)
+from canal_server.errors import ClientError, ConfigError
+from canal_server.instance import Instance, _access
+from canal_server.lifecycle import Deadline
+from canal_server.model.entry import EntryType
+from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.mysql.settings import TlsMode
+from canal_server.position.file import FileMetaManager
+from canal_server.position.memory import MemoryMetaManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from servers import Server
+
+    from canal_server.protocol.entries import Entry
+
+CLIENT = 1001
+
+
+def config_for(
+    source: SourceConfig | None = None,
+    *,
+    data_dir: Path | None = None,
+    **filters: object,
+) -> InstanceConfig:
+    """Return an instance's settings; cursors are in a file where a folder is given."""
+    position = PositionConfig(
+        wiring=Wiring.FILE if data_dir else Wiring.MEMORY,
+        data_dir=data_dir or Path(),
+    )
+    nowhere = SourceConfig(master=HostConfig(address=HostPort("127.0.0.1", 1)))
+    return InstanceConfig(
+        destination="wired",
+        source=source or nowhere,
+        filter=FilterConfig(**filters),  # type: ignore[arg-type]
+        position=position,
+    )
+
+
+def source_of(server: Server) -> SourceConfig:
+    """Return how to reach a server."""
+    return SourceConfig(
+        master=HostConfig(address=HostPort(server.host, server.port)),
+        user=server.user,
+        password=server.password,
+    )
+
+
+def identity(expression: str = "", client_id: int = CLIENT) -> ClientIdentity:
+    """Return a client of the instance."""
+    return ClientIdentity("wired", client_id, expression)
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[[InstanceConfig], Instance]]:
+    """Give `running(config)`: a started instance, stopped after the test."""
+    started: list[Instance] = []
+
+    def start(config: InstanceConfig) -> Instance:
+        instance = Instance(config)
+        started.append(instance)
+        instance.start()
+        return instance
+
+    yield start
+    for instance in started:
+        instance.request_stop()
+        assert instance.join(Deadline(PATIENCE_S))
+
+
+def subscribe(instance: Instance, client: ClientIdentity) -> None:
+    """Do what the server does for a subscription."""
+    instance.check_filter(client.filter)
+    instance.meta.subscribe(client)
+    instance.subscribed(client)
+
+
+def reading(instance: Instance) -> bool:
+    """Tell whether the pump reads."""
+    return instance.status()["state"] == "running"
+
+
+def rows_of(instance: Instance, wanted: int, client_id: int = CLIENT) -> list[Entry]:
+    """Return the row entries of a client, when there are so many."""
+    found: list[Entry] = []
+    deadline = Deadline(PATIENCE_S)
+    while len(found) < wanted:
+        batch = instance.store.get(client_id, 1000, deadline.remaining_s())
+        assert batch is not None, f"{len(found)} of {wanted} entries came"
+        found += [
+            entry
+            for entry in entries_of(b"".join(batch.slices))
+            if entry.entry_type == EntryType.ROWDATA and entry.row_change().row_datas
+        ]
+        instance.store.ack(client_id, batch.last_sequence)
+        if batch.ack is not None:
+            instance.meta.update_cursor(
+                identity(client_id=client_id), instance.log_position(batch.ack)
+            )
+    return found
+
+
+def tables(entries: list[Entry]) -> list[str]:
+    """Return the tables of entries."""
+    return [entry.header.table_name for entry in entries]
+
+
+# --- on a real source ---------------------------------------------------------------
+
+
+def test_from_the_source_to_a_client(
+    source_server: Server, database: str, running: Callable[..., Instance]
+) -> None:
+    """What is committed reaches the client that subscribed; the status tells of it."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
+    instance = running(config_for(source_of(source_server)))
+    subscribe(instance, identity(rf"{database}\..*"))
+    eventually(lambda: reading(instance))
+    source_server.execute(f"INSERT INTO {database}.t VALUES (1)")
+    (entry,) = rows_of(instance, 1)
+    assert (entry.header.schema_name, entry.header.table_name) == (database, "t")
+    status = instance.status()
+    assert status["destination"] == "wired"
+    assert status["clients"] == [CLIENT]
+    assert status["error"] == ""
+    assert status["rows"] == 1
+    position = instance.log_position(EntryPosition("f", 4))
+    assert position.identity == LogIdentity(source_server.host, source_server.port)
+
+
+def test_filters_of_two_clients(
+    source_server: Server, database: str, running: Callable[..., Instance]
+) -> None:
+    """Each client gets its own tables, and nobody those on the black list."""
+    for name in ("t", "u", "v", "black"):
+        source_server.execute(f"CREATE TABLE {database}.{name} (a INT PRIMARY KEY)")
+    config = config_for(
+        source_of(source_server),
+        regex=rf"{database}\..*",
+        black_regex=rf"{database}\.black",
+    )
+    instance = running(config)
+    subscribe(instance, identity(rf"{database}\.t,{database}\.u", 1))
+    subscribe(instance, identity(rf"{database}\.u,{database}\.black", 2))
+    eventually(lambda: reading(instance))
+    for name in ("black", "v", "t", "u", "black", "t"):
+        source_server.execute(f"DELETE FROM {database}.{name}")
+        source_server.execute(f"INSERT INTO {database}.{name} VALUES (1)")
+    source_server.execute(f"INSERT INTO {database}.u VALUES (2)")
+    assert tables(rows_of(instance, 5, 1)) == ["t", "u", "t", "t", "u"]
+    assert tables(rows_of(instance, 2, 2)) == ["u", "u"]
+    # Without clients the configured filter counts.
+    instance.unsubscribed(identity(client_id=1))
+    instance.unsubscribed(identity(client_id=2))
+    source_server.execute(f"INSERT INTO {database}.v VALUES (3)")
+    subscribe(instance, identity("", 3))
+    assert tables(rows_of(instance, 1, 3))[-1:] == ["v"]
+
+
+def test_restart_goes_on_behind_the_cursor(
+    source_server: Server,
+    database: str,
+    running: Callable[..., Instance],
+    tmp_path: Path,
+) -> None:
+    """With cursors in a file, another instance goes on where the client had acked."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
+    config = config_for(source_of(source_server), data_dir=tmp_path)
+    first = running(config)
+    subscribe(first, identity(rf"{database}\..*"))
+    eventually(lambda: reading(first))
+    source_server.execute(f"INSERT INTO {database}.t VALUES (1)")
+    rows_of(first, 1)
+    eventually(lambda: first.meta.cursor(identity()).position.included is False)
+    first.request_stop()
+    assert first.join(Deadline(PATIENCE_S))
+    source_server.execute(f"INSERT INTO {database}.t VALUES (2)")
+    second = running(config)
+    (entry,) = rows_of(second, 1)
+    (row,) = entry.row_change().row_datas
+    assert row.after_columns[0].value == "2"
+
+
+# --- without a source ---------------------------------------------------------------
+
+
+def test_wiring_of_cursors(tmp_path: Path) -> None:
+    """Cursors are kept where the wiring says."""
+    assert isinstance(Instance(config_for()).meta, MemoryMetaManager)
+    kept = Instance(config_for(data_dir=tmp_path)).meta
+    assert isinstance(kept, FileMetaManager)
+
+
+def test_stored_clients_are_served_again(
+    tmp_path: Path, running: Callable[..., Instance]
+) -> None:
+    """After a restart each stored client has its cursor and filter back."""
+    config = config_for(data_dir=tmp_path)
+    first = running(config)
+    subscribe(first, identity(r"a\..*", 1))
+    subscribe(first, identity(r"b\..*", 2))
+    stored = LogPosition(
+        LogIdentity("127.0.0.1", 1), EntryPosition("f.000001", 4, 5, 6)
+    )
+    first.meta.update_cursor(identity(client_id=2), stored)
+    first.request_stop()
+    assert first.join(Deadline(PATIENCE_S))
+    second = running(config)
+    assert second.status()["clients"] == [1, 2]
+    assert second.meta.cursor(identity(client_id=2)) == stored
+    assert second.store.get(1, 10, 0) is None
+
+
+def test_stored_client_with_a_broken_filter(
+    tmp_path: Path, running: Callable[..., Instance], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A filter that cannot be used any more is told, and stops nobody else."""
+    config = config_for(data_dir=tmp_path)
+    first = Instance(config)
+    first.meta.start()
+    first.meta.subscribe(identity("(", 1))
+    first.meta.subscribe(identity(r"a\..*", 2))
+    first.meta.stop()
+    with caplog.at_level(logging.ERROR):
+        second = running(config)
+    assert "client 1 has a filter that cannot be used" in caplog.text
+    assert second.store.get(2, 10, 0) is None
+
+
+def test_filters_that_are_no_expressions() -> None:
+    """A client's broken filter is its own error, the configured one ours."""
+    with pytest.raises(ClientError, match=r"filter '\('"):
+        Instance(config_for()).check_filter("(")
+    for name in ("regex", "black_regex"):
+        with pytest.raises(ConfigError, match=r"wired/instance\.properties"):
+            Instance(config_for(**{name: "("}))
+
+
+def test_filter_that_changes_nothing(running: Callable[..., Instance]) -> None:
+    """Subscribing again with the same filter keeps it, with another replaces it."""
+    instance = running(config_for())
+    subscribe(instance, identity(r"a\..*"))
+    before = instance._filters[CLIENT]
+    subscribe(instance, identity(r"a\..*"))
+    assert instance._filters[CLIENT] is before
+    subscribe(instance, identity(r"b\..*"))
+    assert instance._filters[CLIENT] is not before
+
+
+def test_source_without_an_address() -> None:
+    """An instance without a source says which key is missing."""
+    with pytest.raises(ConfigError, match=r"canal\.instance\.master\.address"):
+        Instance(replace(config_for(), source=SourceConfig()))
+
+
+@pytest.mark.parametrize("mode", list(SslMode))
+def test_access(mode: SslMode) -> None:
+    """Address, account, time-outs and TLS are handed to the connection."""
+    master = HostConfig(
+        address=HostPort("db", 3307), ssl_mode=mode, ssl_ca=Path("/ca.pem")
+    )
+    access = _access(
+        SourceConfig(master=master, user="u", password="p", so_timeout_s=7.0), "d"
+    )
+    assert (access.address.host, access.address.port) == ("db", 3307)
+    assert (access.credentials.user, access.credentials.password) == ("u", "p")
+    assert access.connect_timeout_s == access.io_timeout_s == 7.0
+    assert access.tls.mode is TlsMode[mode.name]
+    assert access.tls.ca == ("" if mode is SslMode.DISABLED else "/ca.pem")
+
+
+def test_stop_before_anything(running: Callable[..., Instance]) -> None:
+    """An instance that waits for its source stops at once, and twice does no harm."""
+    instance = running(config_for())
+    instance.request_stop()
+    instance.request_stop()
+    assert instance.join(Deadline(PATIENCE_S))
+    assert instance.status()["state"] == "stopped"

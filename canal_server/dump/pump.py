@@ -126,6 +126,7 @@ class Pump:
         self._last_server = ""  # whose file and offset `_last` tells
         self._server = ""
         self._purged = False
+        self._advanced = False  # something was delivered since the last failure
         self._thread = threading.Thread(
             target=self._run, name=f"pump-{config.destination}", daemon=True
         )
@@ -169,7 +170,6 @@ class Pump:
     def _run(self) -> None:
         backoff = Backoff()
         while not self._stop.requested():
-            started = time.monotonic()
             try:
                 self._session()
                 continue
@@ -183,14 +183,16 @@ class Pump:
                 _log.exception("destination %s failed", self._config.destination)
                 self.status.error = repr(error)
                 delay_s = _STUBBORN_DELAY_S
-            if time.monotonic() - started > _STUBBORN_DELAY_S:
-                backoff.reset()
             self.status.state = PumpState.WAITING
             self._stop.wait(delay_s)
         self.status.state = PumpState.STOPPED
 
     def _failed(self, error: CanalError, backoff: Backoff) -> float:
         """Note an error; returns the seconds to wait."""
+        if self._advanced:
+            # The session was good for something: its end is a first failure.
+            backoff.reset()
+            self._advanced = False
         delay_s = backoff.delay_s(time.monotonic())
         if isinstance(error, _STUBBORN):
             delay_s = max(delay_s, _STUBBORN_DELAY_S)
@@ -353,6 +355,7 @@ class Pump:
         record = block.record(stop - 1)
         self._last = (block.file_number, record["offset"], record["ordinal"])
         self._last_server = self._server
+        self._advanced = True
         for block, first, stop in reversed(spans):
             index = block.last_boundary(first, stop)
             if index >= 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import binlog_bytes as b
+from binlog_bytes import Binlog
 from golden_form import entries_of
 
 from canal_server.core.blocks import BlockPool
@@ -12,6 +13,7 @@ from canal_server.decoder import engine
 from canal_server.decoder.engine import Decoder
 from canal_server.decoder.image_plan import compile_image
 from canal_server.decoder.tablemap import parse_table_map
+from canal_server.model.entry import EntryType
 from canal_server.model.table import ColumnMeta, TableMeta
 
 if TYPE_CHECKING:
@@ -83,3 +85,31 @@ class Driven:
     def entries(self) -> list[Entry]:
         """Return what was decoded."""
         return list(entries_of(bytes(self.fields)))
+
+
+def transaction(log: Binlog, *values: int, table_id: int = 5) -> None:
+    """Append a transaction that inserts rows of one INT column."""
+    log.begin()
+    log.add(b.TABLE_MAP, b.table_map_body([INT], table_id=table_id))
+    rows = b"".join(map(b.int_row, values))
+    log.add(b.WRITE_ROWS, b.rows_body(1, rows, table_id=table_id))
+    log.xid()
+
+
+def values_of(entries: list[Entry]) -> list[str]:
+    """Return the first column's new value of every row."""
+    return [
+        row.after_columns[0].value
+        for entry in entries
+        if entry.entry_type == EntryType.ROWDATA
+        for row in entry.row_change().row_datas
+    ]
+
+
+def small_log(*, checksums: bool = True) -> Binlog:
+    """Return a binlog of two transactions."""
+    log = Binlog(checksums=checksums)
+    log.start()
+    transaction(log, 1, 2)
+    transaction(log, 3)
+    return log

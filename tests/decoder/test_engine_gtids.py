@@ -1,0 +1,136 @@
+"""GTIDs that the engine reads, and what entries say of them."""
+
+from __future__ import annotations
+
+import struct
+
+import binlog_bytes as b
+import pytest
+from binlog_bytes import Binlog
+from binlog_driver import Driven, transaction
+
+from canal_server.core.blocks import BlockPool
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
+from canal_server.decoder.engine import Decoder
+from canal_server.errors import DecodeError
+
+SID = bytes(range(16))
+
+
+def test_gtids_of_mysql() -> None:
+    """In GTID mode all of a transaction's entries carry the set and its own GTID."""
+    log = Binlog()
+    log.start()
+    log.add(b.GTID, b.gtid_body(SID, 6, committed=11, sequence=12))
+    transaction(log, 1)
+    driven = Driven(gtids=GtidSet.parse("00010203-0405-0607-0809-0a0b0c0d0e0f:1-5"))
+    driven.feed(log.as_stream())
+    sid = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+    for entry in driven.entries:
+        assert entry.header.gtid == f"{sid}:1-6"
+        props = {pair.key: pair.value for pair in entry.header.props}
+        props.pop("rowsCount", None)
+        assert props == {
+            "curtGtid": f"{sid}:6",
+            "curtGtidSn": "12",
+            "curtGtidLct": "11",
+        }
+    assert all(record["flags"] & 1 for record in driven.records)
+
+
+def test_gtid_without_logical_clock() -> None:
+    """A GTID event of an old server gives zeros for its clock."""
+    log = Binlog()
+    log.start()
+    log.add(b.GTID, b.gtid_body(SID, 6)[:25])
+    log.begin()
+    driven = Driven(gtids=GtidSet())
+    driven.feed(log.as_stream())
+    props = {pair.key: pair.value for pair in driven.entries[0].header.props}
+    assert (props["curtGtidSn"], props["curtGtidLct"]) == ("0", "0")
+
+
+def test_anonymous_transactions_do_not_enter_the_set() -> None:
+    """The transaction behind an anonymous GTID has no GTID, nor that before it."""
+    log = Binlog()
+    log.start()
+    log.add(b.GTID, b.gtid_body(SID, 6))
+    transaction(log, 1)
+    log.add(b.ANONYMOUS_GTID, b.gtid_body(bytes(16), 0))
+    transaction(log, 2)
+    driven = Driven(gtids=GtidSet())
+    driven.feed(log.as_stream())
+    gtids = [bool(entry.header.gtid) for entry in driven.entries]
+    assert gtids == [True] * 3 + [False] * 3
+
+
+def test_gtids_outside_gtid_mode() -> None:
+    """Without GTID mode no entry says anything of GTIDs."""
+    log = Binlog()
+    log.start()
+    log.add(b.GTID, b.gtid_body(SID, 6))
+    transaction(log, 1)
+    driven = Driven()
+    driven.feed(log.as_stream())
+    assert not any(entry.header.gtid for entry in driven.entries)
+    assert {pair.key for e in driven.entries for pair in e.header.props} == {
+        "rowsCount"
+    }
+
+
+def test_gtids_of_mariadb() -> None:
+    """MariaDB's set follows its events; entries carry the set and nothing else."""
+    log = Binlog()
+    log.start()
+    log.server_id = 11
+    for number in (7, 8):
+        log.add(b.MARIA_GTID, struct.pack("<QIB", number, 0, 0) + bytes(6))
+        log.xid()
+    driven = Driven(gtids=MariaGtidSet.parse("0-11-6,1-5-9"))
+    driven.feed(log.as_stream())
+    assert [entry.header.gtid for entry in driven.entries] == [
+        "0-11-7,1-5-9",
+        "0-11-8,1-5-9",
+    ]
+    assert not any(entry.header.props for entry in driven.entries)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gtids"),
+    [
+        (b.GTID, GtidSet()),
+        (b.GTID_TAGGED, GtidSet()),
+        (b.MARIA_GTID, MariaGtidSet()),
+    ],
+)
+def test_short_gtids(kind: int, gtids: GtidSet | MariaGtidSet) -> None:
+    """A GTID event that ends early is refused in GTID mode."""
+    log = Binlog()
+    log.add(kind, bytes(12))
+    with pytest.raises(DecodeError, match=f"event type {kind}"):
+        Driven(gtids=gtids).feed(log.as_stream())
+
+
+def test_gtids_must_be_a_set() -> None:
+    """A text in the place of a set is our own mistake and says so."""
+    with pytest.raises(TypeError, match="no GTID set"):
+        Decoder(BlockPool(), gtids="a:1")  # type: ignore[arg-type]
+
+
+def test_long_sets_grow() -> None:
+    """A set of many ranges is rendered whole for every transaction."""
+    gtids = GtidSet.parse(
+        "00010203-0405-0607-0809-0a0b0c0d0e0f:"
+        + ":".join(str(2 * n + 1) for n in range(2000))
+    )
+    log = Binlog()
+    log.start()
+    for number in (5001, 5003):
+        log.add(b.GTID, b.gtid_body(SID, number))
+        log.begin()
+    driven = Driven(gtids=gtids)
+    driven.feed(log.as_stream())
+    texts = [entry.header.gtid for entry in driven.entries]
+    assert texts[0].endswith(":3999:5001")
+    assert texts[1].endswith(":3999:5001:5003")

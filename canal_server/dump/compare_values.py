@@ -30,8 +30,6 @@ KNOWN: Final = {
     "zero timestamp": "the timestamp 0 is 1970-01-01",
     "late timestamp": "timestamps from 2038 on wrap around",
     "negative fraction": "the fraction of a negative time is not complemented",
-    "old time": "negative times of the format before MySQL 5.6 are read unsigned",
-    "old fraction": "MariaDB's old format with fractions is read without them",
     "json": "opaque values, and JSON null, have no form of their own",
     "json difference": "of a partial update only the first difference is read",
     "address": "MariaDB's UUID, INET4 and INET6 are their stored bytes",

@@ -32,6 +32,11 @@ OWN = {
     "mariadb": ["--binlog-row-metadata=FULL", "--log-bin-compress=ON",
                 "--log-bin-compress-min-len=200"],
 }  # fmt: skip
+# Keys that the server makes by itself come along.
+COMPRESSED = (
+    "binlog_transaction_compression = ON",
+    "sql_generate_invisible_primary_key = ON",
+)
 ZONES = ("UTC0", "EST5EDT,M3.2.0,M11.1.0", "IST-5:30", "NST3:30NDT,M3.2.0,M11.1.0")
 
 
@@ -111,9 +116,7 @@ def test_random_rows_in_compressed_transactions(
     mysql_server: Server, database: str, rng: random.Random
 ) -> None:
     """Compressed transactions hold what SELECT says; the library skips them."""
-    _, comparison = check_load(
-        mysql_server, database, rng, settings=["binlog_transaction_compression = ON"]
-    )
+    _, comparison = check_load(mysql_server, database, rng, settings=COMPRESSED)
     assert comparison.counts.known["compressed"] > 0
     assert comparison.counts.rows == 0
 

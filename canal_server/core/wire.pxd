@@ -105,6 +105,7 @@ cdef inline uint8_t* put_varint(uint8_t* p, uint64_t value) noexcept nogil:
 
 
 cdef inline uint8_t* put_bytes(uint8_t* p, const void* data, size_t n) noexcept nogil:
-    """Write n bytes; returns the place behind them."""
-    memcpy(p, data, n)
+    """Write n bytes; returns the place behind them. Without any, data may be NULL."""
+    if n:
+        memcpy(p, data, n)
     return p + n

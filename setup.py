@@ -1,4 +1,4 @@
-"""Build of the compiled core; everything else about the package is in pyproject.toml."""
+"""Builds the compiled core; all else about the package is in pyproject.toml."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import threading
 import time
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fix_blocks import Entries
 
@@ -17,6 +17,8 @@ from canal_server.store.memory import MemoryEventStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from canal_server.model.batch import Batch
 
 PATIENCE_S = 60  # for what should happen at once, on a very slow machine
 
@@ -43,6 +45,23 @@ class StoreUnderTest:
         stop.request()
         return self.store.put(self.entries.take(), stop)
 
+    def get(self, client: int, size: int) -> Batch:
+        """Get a batch without waiting; there has to be one."""
+        batch = self.store.get(client, size, 0)
+        assert batch is not None
+        return batch
+
+    def ack_next(self, client: int, size: int) -> None:
+        """Get a batch, which has to be there, and ack it."""
+        self.store.ack(client, self.get(client, size).last_sequence)
+
+    def resume_offset(self, client: int) -> int:
+        """Return where a client may resume in its file; it has to be known."""
+        position = self.store.resume_position(client)
+        assert position is not None
+        assert position.position is not None
+        return position.position
+
     def wanting(self, *tables: str):
         """Return a filter for these tables, and the subjects' numbers."""
         wanted = {self.subject(table) for table in tables}
@@ -62,9 +81,9 @@ def eventually(condition: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def in_thread(function: Callable[..., object], *args, **kwargs) -> Future:
+def in_thread(function: Callable[..., object], *args, **kwargs) -> Future[Any]:
     """Run a function in a thread of its own; its result or error is in the future."""
-    future: Future = Future()
+    future: Future[Any] = Future()
 
     def run() -> None:
         try:

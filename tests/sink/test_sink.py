@@ -103,8 +103,8 @@ def test_back_pressure_is_counted():
     accepting = in_thread(sink.accept, t.entries.take(), t.stop)
     eventually(lambda: t.store._putter)
     before = sink.counters.waiting_ns
-    t.store.ack(1, t.store.get(1, 9, 0).last_sequence)
+    t.ack_next(1, 9)
     assert accepting.result(PATIENCE_S)
     assert sink.counters.waiting_ns > before
     assert sink.counters.waiting_ns >= t.store.put_waiting_ns > 0
-    assert numbers_of(t.store.get(1, 9, 0).slices) == [4, 5, 6, 7]
+    assert numbers_of(t.get(1, 9).slices) == [4, 5, 6, 7]

@@ -21,7 +21,9 @@ def test_a_batch_tells_of_what_was_taken():
     ring.append(entries.take(), 0)
     cursor = Cursor(ring, Subjects(), 1, None)
     cursor.scan()
-    batch = batch_of(cursor.take(99, 9999, 9999, False))
+    taken = cursor.take(99, 9999, 9999, False)
+    assert taken is not None
+    batch = batch_of(taken)
     assert (batch.first_sequence, batch.last_sequence) == (0, 2)
     assert (batch.count, batch.size) == (3, 240)
     assert numbers_of(batch.slices) == [0, 1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 import pytest
 from fix_blocks import ALTER, BEGIN, END, OTHER, QUERY, ROWS, numbers_of
@@ -11,7 +12,12 @@ from fix_store import StoreUnderTest
 from canal_server.config.schema import BatchMode
 from canal_server.model.positions import EntryPosition
 
+if TYPE_CHECKING:
+    from canal_server.model.batch import Batch
+
 CLIENT = 1001
+
+LogEntry = tuple[int, int, int, int, int]  # number, kind, subject, event type, time
 
 
 @pytest.fixture
@@ -251,7 +257,7 @@ def test_many_small_runs_make_few_slices():
         t.entries.add(ROWS, subject=t.subject("a"))
         t.entries.add(ROWS, subject=t.subject("b"))
     t.put()
-    batch = t.store.get(CLIENT, 4000, 0)
+    batch = t.get(CLIENT, 4000)
     assert len(batch.slices) == 1
     assert numbers_of(batch.slices) == list(range(0, 8000, 2))
 
@@ -272,12 +278,12 @@ def test_the_last_sequence_covers_rejected_entries(t):
 # -- the model ------------------------------------------------------------------------
 
 
-def wanted_of(entries: list[tuple], tables: set[int] | None) -> list[int]:
+def wanted_of(entries: list[LogEntry], tables: set[int] | None) -> list[int]:
     """Return the numbers of (number, kind, subject, event type, time) that pass."""
     if tables is None:
         return [number for number, *_ in entries]
     wanted: list[int] = []
-    held: tuple | None = None  # the BEGIN without a row so far
+    held: LogEntry | None = None  # the BEGIN without a row so far
     inside = False  # between BEGIN and END
     has_rows = True  # an END that comes first is that of rows delivered before
     last_empty, swallowed = 0, 0
@@ -309,11 +315,11 @@ class ModelClient:
         self.client_id = client_id
         self.tables = tables
         self.first = first
-        self.open: deque = deque()  # batches
+        self.open: deque[tuple[Batch, int]] = deque()  # and what was got with each
         self.got = 0  # of the wanted entries
         self.acked = 0
 
-    def check(self, log: list[tuple], numbers: list[int]) -> None:
+    def check(self, log: list[LogEntry], numbers: list[int]) -> None:
         """Compare a batch with what comes next for this client."""
         wanted = wanted_of(log[self.first :], self.tables)
         assert numbers == wanted[self.got : self.got + len(numbers)]
@@ -332,7 +338,7 @@ class Scenario:
             memunit=200,
             ddl_isolation=self.isolation,
         )
-        self.log: list[tuple] = []
+        self.log: list[LogEntry] = []
         self.clients: list[ModelClient] = []
         self.inside = False
 
@@ -397,7 +403,7 @@ class Scenario:
         client.open.append((batch, client.got))
         return True
 
-    def check_positions(self, batch, entries: list[tuple]) -> None:
+    def check_positions(self, batch, entries: list[LogEntry]) -> None:
         """Compare the places of a batch with those of its entries."""
         resumable = [e for e in entries if e[1] in (BEGIN, END) or e[3] == ALTER]
         assert batch.start.position == entries[0][0] * 100

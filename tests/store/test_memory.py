@@ -39,7 +39,7 @@ def test_gives_out_what_was_put():
     t.entries.transaction(rows=2)
     assert t.put()
 
-    batch = t.store.get(CLIENT, 10, 0)
+    batch = t.get(CLIENT, 10)
 
     assert got(batch) == [0, 1, 2, 3]
     assert (batch.first_sequence, batch.last_sequence) == (0, 3)
@@ -141,7 +141,7 @@ def test_rollback_gives_everything_unacked_again():
     t.store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=4)
     t.put()
-    first = t.store.get(CLIENT, 2, 0)
+    first = t.get(CLIENT, 2)
     t.store.get(CLIENT, 2, 0)
     t.store.ack(CLIENT, first.last_sequence)
     t.store.rollback(CLIENT)
@@ -155,7 +155,7 @@ def test_an_ack_must_be_of_an_open_batch(sequence):
     t.store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=4)
     t.put()
-    t.store.ack(CLIENT, t.store.get(CLIENT, 2, 0).last_sequence)
+    t.ack_next(CLIENT, 2)
     t.store.get(CLIENT, 2, 0)
     with pytest.raises(StoreError, match="unacked 2 to 3"):
         t.store.ack(CLIENT, sequence)
@@ -195,7 +195,7 @@ def test_where_a_client_may_resume(kind, fields, resumable):
     t.entries.add(kind, **fields)
     t.entries.add(ROWS)
     t.put()
-    batch = t.store.get(CLIENT, 10, 0)
+    batch = t.get(CLIENT, 10)
     assert batch.start.gtid == fields.get("gtid")
     assert batch.ack == (batch.start if resumable else None)
 
@@ -209,16 +209,16 @@ def test_resume_position():
     t.entries.transaction(rows=2)
     t.put()
     assert t.store.resume_position(CLIENT) is None
-    t.store.ack(CLIENT, t.store.get(CLIENT, 3, 0).last_sequence)
+    t.ack_next(CLIENT, 3)
     assert t.store.resume_position(CLIENT) is None
-    t.store.ack(CLIENT, t.store.get(CLIENT, 3, 0).last_sequence)
+    t.ack_next(CLIENT, 3)
     # Amid the second transaction, all before is freed.
-    assert t.store.resume_position(CLIENT).position == 300
+    assert t.resume_offset(CLIENT) == 300
     t.store.subscribe(CLIENT + 1, None, None)
-    assert t.store.resume_position(CLIENT + 1).position == 300
-    t.store.ack(CLIENT, t.store.get(CLIENT, 3, 0).last_sequence)
-    assert t.store.resume_position(CLIENT).position == 700
-    assert t.store.resume_position(CLIENT + 1).position == 300
+    assert t.resume_offset(CLIENT + 1) == 300
+    t.ack_next(CLIENT, 3)
+    assert t.resume_offset(CLIENT) == 700
+    assert t.resume_offset(CLIENT + 1) == 300
 
 
 # -- DDL isolation --------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_a_full_ring_takes_nothing_before_an_ack():
     t.store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=4)
     assert t.put()
-    batch = t.store.get(CLIENT, 2, 0)
+    batch = t.get(CLIENT, 2)
     t.entries.transaction(rows=1)
     assert not t.try_put()
     t.store.ack(CLIENT, batch.last_sequence)
@@ -278,8 +278,8 @@ def test_memsize_limits_the_bytes():
     assert t.try_put()
     t.entries.add(ROWS)
     assert not t.try_put()
-    t.store.ack(CLIENT, t.store.get(CLIENT, 1, 0).last_sequence)
-    t.store.ack(CLIENT, t.store.get(CLIENT, 1, 0).last_sequence)
+    t.ack_next(CLIENT, 1)
+    t.ack_next(CLIENT, 1)
     t.entries.add(ROWS)
     assert t.try_put()
 
@@ -301,7 +301,7 @@ def test_blocks_limit_the_bytes_whatever_the_mode():
     assert t.try_put()
     t.entries.add(ROWS)
     assert not t.try_put()
-    t.store.ack(CLIENT, t.store.get(CLIENT, 9, 0).last_sequence)
+    t.ack_next(CLIENT, 9)
     t.entries.add(ROWS)
     assert t.try_put()
 
@@ -324,7 +324,7 @@ def test_the_slowest_client_holds_the_ring():
     t.store.subscribe(2, None, None)
     t.entries.transaction(rows=2)
     t.put()
-    t.store.ack(1, t.store.get(1, 9, 0).last_sequence)
+    t.ack_next(1, 9)
     t.entries.transaction(rows=2)
     assert not t.try_put()
     assert got(t.store.get(2, 9, 0)) == [0, 1, 2, 3]
@@ -340,7 +340,7 @@ def test_the_last_client_leaves_its_entries():
     t.store.subscribe(1, None, None)
     t.entries.transaction(rows=2)
     t.put()
-    t.store.ack(1, t.store.get(1, 1, 0).last_sequence)
+    t.ack_next(1, 1)
     t.store.unsubscribe(1)
     t.store.unsubscribe(1)
     t.store.subscribe(2, None, None)
@@ -353,7 +353,7 @@ def test_a_new_client_starts_at_the_oldest_entry():
     t.store.subscribe(1, None, None)
     t.entries.transaction(rows=2)
     t.put()
-    t.store.ack(1, t.store.get(1, 2, 0).last_sequence)
+    t.ack_next(1, 2)
     t.store.subscribe(2, None, None)
     assert got(t.store.get(2, 9, 0)) == [2, 3]
 
@@ -468,7 +468,7 @@ def test_slices_outlive_the_ring():
     t.store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=3)
     t.put()
-    batch = t.store.get(CLIENT, 9, 0)
+    batch = t.get(CLIENT, 9)
     t.store.ack(CLIENT, batch.last_sequence)
     t.store.close()
     assert got(batch) == [0, 1, 2, 3, 4]
@@ -482,7 +482,7 @@ def test_blocks_go_back_to_their_pool():
         t.entries.add(ROWS, size=60_000)
     t.put()
     before = t.store.counts().block_bytes
-    t.store.ack(CLIENT, t.store.get(CLIENT, 9, 0).last_sequence)
+    t.ack_next(CLIENT, 9)
     assert before == 4 * t.entries.pool.block_size
     assert t.store.counts().block_bytes == t.entries.pool.block_size
 
@@ -496,8 +496,8 @@ def test_counts():
     assert (empty.put_sequence, empty.get_sequence, empty.ack_sequence) == (-1, -1, -1)
     t.entries.transaction(rows=2)
     t.put()
-    t.store.ack(1, t.store.get(1, 9, 0).last_sequence)
-    t.store.ack(2, t.store.get(2, 2, 0).last_sequence)
+    t.ack_next(1, 9)
+    t.ack_next(2, 2)
     t.store.get(2, 1, 0)
     counts = t.store.counts()
     assert (counts.put_sequence, counts.get_sequence, counts.ack_sequence) == (3, 2, 1)

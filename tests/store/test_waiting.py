@@ -336,7 +336,7 @@ def test_a_put_goes_on_when_blocks_come_back():
     for _ in range(5):
         t.entries.add(ROWS, size=60_000)
     assert t.put()
-    batch = t.store.get(CLIENT, 4, 0)
+    batch = t.get(CLIENT, 4)
     t.store.ack(CLIENT, batch.last_sequence)
     t.entries.add(ROWS)
     put = in_thread(t.put)

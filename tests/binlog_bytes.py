@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass, field
+from typing import Any
 
 MYSQL = "9.7.4"
 
@@ -178,11 +179,11 @@ class Binlog:
         self.events.append(event)
         return event
 
-    def start(self, **options: object) -> None:
+    def start(self, **options: Any) -> None:
         """Append the format description."""
         self.add(FORMAT, format_body(checksum=int(self.checksums)), **options)
 
-    def begin(self, **options: object) -> None:
+    def begin(self, **options: Any) -> None:
         """Append a BEGIN."""
         self.add(QUERY, query_body(b"BEGIN"), **options)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import binlog_bytes as b
 from binlog_bytes import Binlog
@@ -17,6 +17,7 @@ from canal_server.model.entry import EntryType
 from canal_server.model.table import ColumnMeta, TableMeta
 
 if TYPE_CHECKING:
+    from canal_server.core.blocks import RecordFields
     from canal_server.decoder.image import TableImage
     from canal_server.protocol.entries import Entry
 
@@ -31,13 +32,13 @@ def meta(*names: str) -> TableMeta:
 class Driven:
     """A decoder that is fed by hand; answers tables itself, statements with nothing."""
 
-    def __init__(self, decoder: Decoder | None = None, **options: object) -> None:
+    def __init__(self, decoder: Decoder | None = None, **options: Any) -> None:
         self.decoder = decoder or Decoder(BlockPool(), **options)
         self.decoder.start("bin.000001", 4)
         self.meta = meta("a")
         self.image: TableImage | None = None  # in the place of one from `meta`
         self.fields = bytearray()
-        self.records: list[dict] = []
+        self.records: list[RecordFields] = []
         self.halts: list[int] = []
         self.bodies: list[bytes] = []
         self.tables_asked = 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from canal_server.dump.compare_values import decimal_text, java_float
+from canal_server.model.entry import EntryType, EventType
 
 if TYPE_CHECKING:
     import random
@@ -636,7 +637,7 @@ class Fold:
 
     def take(self, entry: Entry) -> bool:
         """Apply an entry; a row that changes has to be as it was left."""
-        if entry.entry_type.name != "ROWDATA":
+        if entry.entry_type != EntryType.ROWDATA:
             return True
         change = entry.row_change()
         for row in change.row_datas:
@@ -646,10 +647,10 @@ class Fold:
             after = _values(table, row.after_columns)
             self.changes += 1
             old: dict[str, Text] = {}
-            if change.event_type.name != "INSERT":
+            if change.event_type != EventType.INSERT:
                 old = _found(rows, before)
                 rows.remove(old)
-            if change.event_type.name != "DELETE":
+            if change.event_type != EventType.DELETE:
                 new = old | after
                 for column in table.columns:
                     # MariaDB leaves virtual ones out of images that are not full.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from golden_form import Workload
+    from golden_form import Json, Workload
 
 ABSENT = "(absent)"
 
@@ -55,7 +55,7 @@ def _parent(value: Any, path: str) -> tuple[Any, str | int]:
     return value, last
 
 
-def expected_entries(workload: Workload) -> list[dict]:
+def expected_entries(workload: Workload) -> list[Json]:
     """Return what is right: the golden file, with its faults repaired."""
     faults = workload.faults
     golden = copy.deepcopy(workload.golden)
@@ -96,7 +96,7 @@ def differences(
 
 
 def compare(
-    workload: Workload, got: list[dict], *, extra: frozenset[int] = frozenset()
+    workload: Workload, got: list[Json], *, extra: frozenset[int] = frozenset()
 ) -> list[tuple[str, object, object]]:
     """Return what differs, as (path, expected, got); `extra`: our entries left out.
 
@@ -120,7 +120,7 @@ def compare(
                 parent[key] = fault["right"]
         except (LookupError, TypeError):
             pass  # another difference, which is found below
-    found = []
+    found: list[tuple[str, object, object]] = []
     if len(expected) != len(got):
         found.append(("entries", len(expected), len(got)))
     for n, pair in enumerate(zip(expected, got, strict=False)):

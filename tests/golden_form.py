@@ -6,6 +6,7 @@ import json
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from canal_server.buffer.ring import TransactionBuffer
 from canal_server.config.schema import FilterConfig
@@ -27,6 +28,8 @@ from canal_server.sink.thinning import Thinner
 DATA = Path(__file__).parent / "golden" / "data"
 MiB = 1024 * 1024
 
+Json = dict[str, Any]  # an object as it was read
+
 
 class RecordedImages:
     """The port TableImages over what tables were at each place of a recorded binlog.
@@ -35,7 +38,7 @@ class RecordedImages:
     the statement, the changed tables, and those that are "gone".
     """
 
-    def __init__(self, history: list[dict]) -> None:
+    def __init__(self, history: list[Json]) -> None:
         self._history = history
         self._tables: dict[tuple[str, str], TableMeta] = {}
 
@@ -70,10 +73,10 @@ class Workload:
     name: str
     sql: str
     binlogs: dict[str, bytes]
-    golden: list[dict]
-    truth: list[dict]
-    faults: dict
-    history: list[dict]
+    golden: list[Json]
+    truth: list[Json]
+    faults: Json
+    history: list[Json]
 
     @property
     def settings(self) -> dict[str, str]:
@@ -103,8 +106,9 @@ def load_workload(name: str) -> Workload:
     """Read a workload from its archive."""
     with tarfile.open(DATA / f"{name}.tar.xz") as archive:
         files = {
-            member.name: archive.extractfile(member).read()
+            member.name: content.read()
             for member in archive.getmembers()
+            if (content := archive.extractfile(member)) is not None
         }
 
     def lines(name):
@@ -201,7 +205,7 @@ def decode_fields(workload: Workload, folder: Path) -> bytes:
     return bytes(delivery.fields)
 
 
-def decode_workload(workload: Workload, folder: Path) -> list[dict]:
+def decode_workload(workload: Workload, folder: Path) -> list[Json]:
     """Return the entries of a recorded workload in JSON form."""
     fields = decode_fields(workload, folder)
     return [to_json(n, entry) for n, entry in enumerate(entries_of(fields))]

@@ -6,7 +6,7 @@ import ctypes
 import json
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from canal_server.decoder.image_plan import base_type
 from canal_server.model.entry import EventType
@@ -78,17 +78,17 @@ class Tables:
 
 
 def agrees(  # noqa: PLR0911  # a table of types
-    column: ColumnMeta, value: str | None, truth: dict | None
+    column: ColumnMeta, value: str | None, truth: dict[str, str] | None
 ) -> bool:
     """Tell whether a delivered value is the one that SELECT returned."""
     if value is None or truth is None:
-        return value is truth
+        return value is None and truth is None
     kind = base_type(column.mysql_type)
     if "hex" in truth:
-        right = bytes.fromhex(truth["hex"])
+        octets = bytes.fromhex(truth["hex"])
         if kind == _FIXED_BINARY:
-            right = right.rstrip(b"\0")  # the binlog does not carry them
-        return value == right.decode("latin-1")
+            octets = octets.rstrip(b"\0")  # the binlog does not carry them
+        return value == octets.decode("latin-1")
     if "number" in truth:
         return value == truth["number"]
     right = truth["text"]
@@ -114,7 +114,7 @@ def _number(text: str) -> tuple[str, object]:
 
 def disagreements(
     tables: Tables,
-    truth: list[dict],
+    truth: list[dict[str, Any]],
     columns: dict[TableName, dict[str, ColumnMeta]],
     skip: frozenset[str],
 ) -> list[str]:

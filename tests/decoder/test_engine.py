@@ -168,7 +168,9 @@ def test_wrong_checksum() -> None:
     damaged[30] ^= 4
     driven = Driven()
     with pytest.raises(DecodeError, match="checksum") as caught:
-        driven.feed(b"".join(map(in_packets, log.events[:6])) + in_packets(damaged))
+        driven.feed(
+            b"".join(map(in_packets, log.events[:6])) + in_packets(bytes(damaged))
+        )
     assert caught.value.position == at
     assert f"bin.000001:{at}" in str(caught.value)
     assert values_of(driven.entries) == ["1", "2"]

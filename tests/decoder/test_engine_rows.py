@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import binlog_bytes as b
 import pytest
@@ -156,7 +156,8 @@ def test_kinds_of_rows_that_are_left_out(option: str, left: list[EventType]) -> 
         log.add(first, b.rows_body(1, row, version=version))
         log.add(first + 1, b.rows_body(1, row + row, images=2, version=version))
         log.add(first + 2, b.rows_body(1, row, version=version))
-    driven = Driven(**{option: True})
+    options: dict[str, Any] = {option: True}
+    driven = Driven(**options)
     driven.feed(log.as_stream())
     assert [entry.header.event_type for entry in driven.entries] == left * 2
 
@@ -180,7 +181,7 @@ def test_random_streams_decode_alike_in_any_pieces(rng: random.Random) -> None:
     """Random transactions cut into random pieces give what they were made of."""
     log = Binlog(checksums=rng.random() < 0.5)
     log.start()
-    wanted = []
+    wanted: list[str] = []
     for _ in range(rng.randint(1, 40)):
         values = [
             rng.randint(-(1 << 31), (1 << 31) - 1) for _ in range(rng.randint(1, 300))
@@ -253,7 +254,7 @@ def test_inner_events() -> None:
         assert {record["event_length"] for record in driven.records} == {
             len(log.events[1])
         }
-        assert [record["ordinal"] for record in driven.records] == [0, 1, 2, 3]
+        assert [record["ordinal"] for record in driven.records] == [0, 2, 3, 4]
         assert driven.decoder.position == log.position
 
 

@@ -40,7 +40,9 @@ def java_double(value: float) -> str:
 
 def from_float_bits(bits: int) -> float:
     """Return the 32-bit number with these bits."""
-    return struct.unpack("<f", struct.pack("<I", bits))[0]
+    number: float
+    (number,) = struct.unpack("<f", struct.pack("<I", bits))
+    return number
 
 
 def java_float(bits: int) -> str:

@@ -23,6 +23,7 @@ from canal_server.model.table import ColumnMeta, TableMeta
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
 
     from canal_server.protocol.entries import Column, RowData
 
@@ -30,7 +31,7 @@ Mapped = tuple[int, bytes]
 
 
 def rows_of(
-    columns: list[tuple[Mapped, str, str | None]],
+    columns: Sequence[tuple[Mapped, str, str | None]],
     body: bytes,
     *,
     kind: int = b.WRITE_ROWS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 import binlog_bytes as b
 import pytest
@@ -17,6 +18,9 @@ from canal_server.decoder.writer import RecordWriter
 from canal_server.model.table import ColumnMeta, TableMeta
 from canal_server.protocol.entries import decode_entry, encode
 
+if TYPE_CHECKING:
+    from fix_blocks import Span
+
 BLOB = (b.BLOB, b"\4")
 
 
@@ -29,7 +33,7 @@ def insert(log: Binlog, *sizes: int) -> None:
     log.xid()
 
 
-def driven_by(log: Binlog, pool: BlockPool) -> tuple[Driven, list[tuple]]:
+def driven_by(log: Binlog, pool: BlockPool) -> tuple[Driven, list[Span]]:
     """Decode a log; returns also the spans as they came."""
     driven = Driven(Decoder(pool))
     driven.meta = TableMeta("db", "t", (ColumnMeta("a", "longblob"),))
@@ -42,7 +46,7 @@ def driven_by(log: Binlog, pool: BlockPool) -> tuple[Driven, list[tuple]]:
         def __getattr__(self, name: str) -> object:
             return getattr(decoder, name)
 
-        def take(self) -> list[tuple]:
+        def take(self) -> list[Span]:
             found = take()
             spans.extend(found)
             return found

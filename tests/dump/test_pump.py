@@ -27,6 +27,7 @@ from canal_server.sink.filters import TableFilter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from fix_blocks import Span
     from servers import Server
 
     from canal_server.protocol.entries import Entry
@@ -69,7 +70,7 @@ class Pumped:
         self.resets.append(same)
         self.buffer.reset()
 
-    def _deliver(self, spans: list) -> bool:
+    def _deliver(self, spans: list[Span]) -> bool:
         with self.lock:
             for block, first, stop in spans:
                 self.fields += block.slice(first, stop)
@@ -147,12 +148,13 @@ def test_delivers(
     assert stored.identity == found.pump.identity
     last = found.entries[-1]
     assert last.entry_type == EntryType.TRANSACTIONEND
-    eventually(
-        lambda: (
-            found.positions.latest(DESTINATION).position.position
-            == last.header.logfile_offset
-        )
-    )
+
+    def is_kept() -> bool:
+        latest = found.positions.latest(DESTINATION)
+        assert latest is not None
+        return latest.position.position == last.header.logfile_offset
+
+    eventually(is_kept)
     (begun,) = found.places
     assert (begun.journal_name, begun.position, begun.included) == (file, offset, True)
     assert found.pump.status.connections == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import binlog_bytes as b
 import pytest
@@ -35,6 +35,8 @@ from canal_server.sink.columns import ColumnFilter
 from canal_server.sink.filters import TableFilter
 
 if TYPE_CHECKING:
+    from fix_blocks import Span
+
     from canal_server.protocol.entries import Entry
 
 INT = (b.LONG, b"")
@@ -110,7 +112,7 @@ class Reading:
         """Read chunks to their end."""
         return self.reader.run(Bytes(chunks), self.deliver, self.note_idle, self.stop)
 
-    def deliver(self, spans: list) -> bool:
+    def deliver(self, spans: list[Span]) -> bool:
         """Keep what is delivered."""
         for block, first, stop in spans:
             self.fields += block.slice(first, stop)
@@ -136,7 +138,7 @@ class Reading:
         ]
 
 
-def log_with(*statements: str | bytes, schema: str = "db", **options: object) -> Binlog:
+def log_with(*statements: str | bytes, schema: str = "db", **options: Any) -> Binlog:
     """Return a binlog of statements."""
     log = Binlog()
     log.start()
@@ -271,9 +273,9 @@ def test_subjects() -> None:
     log = log_with()
     insert(log, 1)
     reading = Reading()
-    numbers = []
+    numbers: list[int] = []
 
-    def deliver(spans: list) -> bool:
+    def deliver(spans: list[Span]) -> bool:
         for block, first, stop in spans:
             numbers.extend(block.record(i)["subject"] for i in range(first, stop))
         return True
@@ -397,9 +399,14 @@ def test_ddl_between_rows_of_a_table() -> None:
     log.add(b.QUERY, b.query_body(b"ALTER TABLE t COMMENT 'x'"))
     insert(log, 2)
     reading = Reading()
-    found = []
+    found: list[tuple[str, str]] = []
     find = reading.images.find
-    reading.images.find = lambda *name: found.append(name) or find(*name)  # type: ignore[method-assign]
+
+    def noted(schema: str, table: str) -> TableMeta | None:
+        found.append((schema, table))
+        return find(schema, table)
+
+    reading.images.find = noted  # type: ignore[method-assign]
     reading.run(log.as_stream())
     assert reading.values == ["1", "2"]
     assert found == [("db", "t")] * 2
@@ -428,7 +435,8 @@ def test_ddl_that_is_not_wanted() -> None:
 )
 def test_kinds_of_statements_left_out(option: str, sql: str, *, is_left: bool) -> None:
     """Each switch leaves out its kind of statement."""
-    reading = Reading(**{option: True})
+    options: dict[str, Any] = {option: True}
+    reading = Reading(**options)
     reading.run(log_with(sql).as_stream())
     assert bool(reading.entries) == is_left
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
+    from fix_blocks import Span
+
 
 def with_right_checksums(events: list[bytearray]) -> bytes:
     """Return events end to end with the checksums that their bytes have."""
@@ -87,7 +89,7 @@ def test_damaged_recordings(name: str, rng: random.Random) -> None:
         reader.start("binlog.000001", 4)
         delivered = bytearray()
 
-        def deliver(spans: list, into: bytearray = delivered) -> bool:
+        def deliver(spans: list[Span], into: bytearray = delivered) -> bool:
             for block, first, stop in spans:
                 into += block.slice(first, stop)
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -36,7 +36,7 @@ class FakeConnection:
     def __init__(self, *, mariadb: bool) -> None:
         self.mariadb = mariadb
 
-    def query(self, sql: str, arguments: object = ()) -> Sequence[tuple]:
+    def query(self, sql: str, arguments: object = ()) -> Sequence[tuple[object, ...]]:
         """Answer a statement."""
         if sql == "SHOW BINARY LOGS":
             return [(name, 1000) for name in FILES]
@@ -49,7 +49,7 @@ class FakeConnection:
 def server_info(*, mariadb: bool) -> ServerInfo:
     """Return what is known of the fake server."""
     fields = ServerInfo.__dataclass_fields__
-    values = {
+    values: dict[str, Any] = {
         "flavour": Flavour.MARIADB if mariadb else Flavour.MYSQL,
         "version": (10, 11, 0) if mariadb else (9, 0, 0),
     }

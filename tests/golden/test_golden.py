@@ -12,6 +12,7 @@ import pytest
 from golden_compare import brief, compare
 from golden_form import (
     DATA,
+    Json,
     Workload,
     decode_fields,
     entries_of,
@@ -105,7 +106,7 @@ def fields_of(name: str) -> bytes:
         return decode_fields(workload_of(name), Path(folder))
 
 
-def json_of(name: str) -> list[dict]:
+def json_of(name: str) -> list[Json]:
     """Return the entries of a workload in JSON form."""
     return [to_json(n, entry) for n, entry in enumerate(entries_of(fields_of(name)))]
 

@@ -32,7 +32,7 @@ class Makes:
     """Makes fake instances and remembers them."""
 
     def __init__(self) -> None:
-        self.made = []
+        self.made: list[FakeInstance] = []
 
     def __call__(self, config):
         """Make one."""
@@ -85,7 +85,7 @@ class TestDestinations:
         makes = Makes()
         destinations = Destinations(configs("a", "b", lazy="ab"), makes)
         makes.made[0].may_start.clear()
-        found = []
+        found: list[object] = []
         threads = [
             threading.Thread(target=lambda: found.append(destinations.start_lazy("a")))
             for _ in range(2)
@@ -234,7 +234,7 @@ class TestDaemon:
     def test_a_stage_that_does_not_end_is_named(self, make_conf, caplog):
         """The log tells which instance did not end, and the join says so."""
         conf = make_conf(MAIN + "stuck, a", stuck=MASTER, a=MASTER)
-        daemon = Daemon(load(conf, {}), FakeInstance)
+        daemon = Daemon(load(conf, {}), Makes())
         daemon.start()
         daemon.request_stop()
         assert daemon.join(Deadline(0.05)) is False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_source_access import PATIENCE_S
@@ -196,7 +196,13 @@ def test_restart_goes_on_behind_the_cursor(
     eventually(lambda: reading(first))
     source_server.execute(f"INSERT INTO {database}.t VALUES (1)")
     rows_of(first, 1)
-    eventually(lambda: first.meta.cursor(identity()).position.included is False)
+
+    def is_acked() -> bool:
+        cursor = first.meta.cursor(identity())
+        assert cursor is not None
+        return cursor.position.included is False
+
+    eventually(is_acked)
     first.request_stop()
     assert first.join(Deadline(PATIENCE_S))
     source_server.execute(f"INSERT INTO {database}.t VALUES (2)")
@@ -257,8 +263,9 @@ def test_filters_that_are_no_expressions() -> None:
     with pytest.raises(ClientError, match=r"filter '\('"):
         Instance(config_for()).check_filter("(")
     for name in ("regex", "black_regex"):
+        filters: dict[str, Any] = {name: "("}
         with pytest.raises(ConfigError, match=r"wired/instance\.properties"):
-            Instance(config_for(**{name: "("}))
+            Instance(config_for(**filters))
 
 
 def test_filter_that_changes_nothing(running: Callable[..., Instance]) -> None:

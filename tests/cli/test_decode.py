@@ -17,6 +17,7 @@ from canal_server.dump import compare_values
 from canal_server.dump.file_columns import columns_json, load_columns
 from canal_server.errors import ConfigError
 from canal_server.model.entry import EntryType, EventType
+from canal_server.model.positions import EntryPosition
 from canal_server.model.table import ColumnMeta, TableMeta
 from canal_server.protocol.entries import (
     Column,
@@ -31,6 +32,7 @@ from canal_server.protocol.entries import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from golden_form import Json
     from servers import Server
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the library's
@@ -46,7 +48,7 @@ BOOK = TableMeta(
 )
 
 
-def decode(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[dict]:
+def decode(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[Json]:
     """Run the command and return the objects that it printed."""
     assert cli.main(["decode", *map(str, arguments)]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -222,7 +224,7 @@ def test_columns_file(tmp_path) -> None:
     columns = load_columns(path)
     assert columns.find("shop", "book") == BOOK
     assert columns.find("shop", "none") is None
-    columns.apply("shop", "drop table book", None)
+    columns.apply("shop", "drop table book", EntryPosition("binlog.000001", 4))
     assert columns.refresh("shop", "book") == BOOK
 
 

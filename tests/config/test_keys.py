@@ -83,8 +83,9 @@ def test_each_field_has_one_key(keys, config):
 def test_a_key_reads_its_fields_type(key, config):
     """What a key's text becomes has the type that its field declares."""
     kind = dict(leaves(config))[key.field]
-    members = typing.get_args(kind) if typing.get_origin(kind) is not tuple else ()
-    allowed = tuple(members) or (typing.get_origin(kind) or kind,)
+    origin: typing.Any = typing.get_origin(kind)
+    members = typing.get_args(kind) if origin is not tuple else ()
+    allowed = tuple(members) or (origin or kind,)
     accepted = []
     for text in ("true", "65536", "1048576", "64", "ROW", "FULL", "a:1",
                  "MEMSIZE", "DISABLED", "UTF-8", "ab" * 20):  # fmt: skip

@@ -9,7 +9,7 @@ from canal_server.core.blocks import BlockPool
 from canal_server.core.runs import merge, slices
 
 
-def singles(spans) -> list:
+def singles(spans):
     """Cut spans into spans of one record each."""
     return [(b, i, i + 1) for b, first, stop in spans for i in range(first, stop)]
 

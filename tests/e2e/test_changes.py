@@ -58,7 +58,7 @@ def test_values(pipeline):
         ("TRUNCATE", "item", f"TRUNCATE {name}"),
     ]
     with pipeline.client() as client:
-        found = []
+        found: list[object] = []
         while len(found) < len(expected):
             found += summaries(pipeline.rows(client, 1))
     assert found == expected

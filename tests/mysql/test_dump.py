@@ -204,17 +204,37 @@ def test_without_following_the_stream_ends(source_server, database, dump):
     assert packet[0] == 0xFE
 
 
-def test_an_unknown_file_is_purged(source_server, dump):
-    """A place that the server does not have is told by an error packet."""
-    raw = dump(source_server, FileStart("binlog.777777"))
+def error_in(raw):
+    """Return what the error packet becomes with which a dump ends."""
     packet = raw.packet()
     while packet is not None and packet[0] == 0:
         packet = raw.packet()  # MySQL says first where it would have begun
-
     assert packet is not None
-    error = error_of_packet(packet, address="db")
-    assert type(error) is BinlogPurged
-    assert error.errno == 1236
+    return error_of_packet(packet, address="db")
+
+
+def test_places_that_are_gone(source_server, dump):
+    """A file or an offset that the server does not have is told as purged."""
+    file, _ = source_server.binlog_position()
+    for start in (FileStart("binlog.777777"), FileStart(file, 2**32 - 1)):
+        error = error_in(dump(source_server, start))
+        assert type(error) is BinlogPurged
+        assert error.errno == 1236
+
+
+def test_places_amid_an_event(own_server, dump):
+    """An offset inside of an event is not purged, and the error says what it may be."""
+    for flavour in FLAVOURS:
+        source = own_server(flavour)
+        file, offset = source.binlog_position()
+        source.execute("CREATE DATABASE shop")
+        _, end = source.binlog_position()
+        # Amid a header, where lengths are nonsense, and too near the end for one.
+        for place in (*range(offset + 1, offset + 19), end - 1):
+            error = error_in(dump(source, FileStart(file, place)))
+            assert not isinstance(error, BinlogPurged)
+            assert error.errno == 1236
+            assert "may not be the beginning of an event" in str(error)
 
 
 def test_the_same_id_twice(mysql_server):

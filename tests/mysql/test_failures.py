@@ -21,8 +21,27 @@ from canal_server.mysql.failures import (
 PURGED = [
     "Could not find first log file name in binary log index file",
     "Cannot replicate because the source purged required binary logs. GTID_MODE",
+    "The slave is connecting using CHANGE MASTER TO MASTER_AUTO_POSITION = 1, but the "
+    "master has purged binary logs containing GTIDs that the slave requires",
     "Client requested master to start replication from position > file size",
-    "connecting slave requested to start from GTID 0-1-5, which is not in the binlog",
+    "Client requested master to start replication from impossible position; the first "
+    "event 'binlog.000001' at 937",
+    "connecting slave requested to start from GTID 0-1-5, which is not in the master's "
+    "binlog",
+    "Could not find GTID state requested by slave in any binlog files",
+    "Requested slave GTID state not found in binlog",
+    "Replica has more GTIDs than the source has, using the source's SERVER_UUID",
+    "Slave has more GTIDs than the master has, using the master's SERVER_UUID",
+]
+# The place may well be there: going on at the end would lose what lies between.
+NOT_PURGED = [
+    "binlog truncated in the middle of event; consider out of disk space on source",
+    "bogus data in log event; the first event 'binlog.000001' at 163",
+    "Could not find format_description_event in binlog file",
+    "Could not open log file",
+    "read error on log event",
+    "memory allocation failed reading log event",
+    "a text of a later version",
 ]
 
 
@@ -30,6 +49,8 @@ PURGED = [
     ("errno", "text", "kind"),
     [
         *((1236, text, BinlogPurged) for text in PURGED),
+        *((1236, text, SourceError) for text in NOT_PURGED),
+        (1236, "log event entry exceeded max_allowed_packet", SourceRefused),
         (1236, "Binary log is not open", SourceRefused),
         (1236, "A replica with the same server_uuid/server_id as this", ConnectionLost),
         (1227, "you need (at least one of) the REPLICATION SLAVE", SourceRefused),
@@ -78,7 +99,9 @@ def test_an_error_packet(state: bytes):
     packet = b"\xff" + struct.pack("<H", 1236) + state + "nö log".encode()
 
     assert parse_error_packet(memoryview(packet)) == (1236, "nö log")
-    assert type(error_of_packet(packet, address="db:3306")) is BinlogPurged
+    error = error_of_packet(packet, address="db:3306")
+    assert type(error) is SourceError
+    assert str(error) == "db:3306: nö log (error 1236)"
 
 
 @pytest.mark.parametrize("packet", [b"", b"\xff", b"\xff\x01", b"\x00abcdef"])

@@ -265,9 +265,9 @@ def test_power_cut_at_every_step():
         try:
             meta.flush()
         except PowerCut:
-            allowed = (position(8), position(12))
+            allowed = [position(8), position(12)]
         else:
-            allowed = (position(12),)
+            allowed = [position(12)]
             finished = True
         for state in disk.states():
             after = manager(folder, disk=ReadOnlyState({path: state[path]}))

@@ -31,8 +31,8 @@ def identity_of(clients):
 
 def test_text():
     """The content is that of canal, byte for byte."""
-    clients = [(ClientIdentity("example", 1001, r".*\..*,表"), CURSOR)]
-    assert encode("example", clients).decode() == (
+    identity = ClientIdentity("example", 1001, r".*\..*,表")
+    assert encode("example", [(identity, CURSOR)]).decode() == (
         '{"clientDatas":[{"clientIdentity":{"clientId":1001,"destination":"example",'
         '"filter":".*\\\\..*,表"},"cursor":'
         + CURSOR_TEXT

@@ -71,9 +71,10 @@ def test_login():
     session = make_session(Credentials("canal", stored_form("secret")))
     auth = ClientAuth("canal", scramble("secret", SEED), 60_000, 1500)
     assert ask(session, PacketType.CLIENTAUTHENTICATION, auth) == Login(60, 1.5, None)
-    assert session.state is State.EXPECT_LOGIN
+    states = [session.state]
     session.logged_in()
-    assert session.state is State.OPEN
+    states.append(session.state)
+    assert states == [State.EXPECT_LOGIN, State.OPEN]
 
 
 @pytest.mark.parametrize("timeout", [None, 0, -1])

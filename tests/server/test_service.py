@@ -73,6 +73,7 @@ def test_subscribe_starts_a_lazy_instance(service, instances):
     service.subscribe(ClientIdentity("lazy", 1, "a"))
     assert lazy.meta.subscriptions("lazy")[0].filter == "a"
     cursor = lazy.meta.cursor(ClientIdentity("lazy", 1))
+    assert cursor is not None
     assert cursor.position.position == 5
     assert cursor.identity.address == "db"
 

@@ -134,7 +134,9 @@ def test_rename(sql, expected):
 )
 def test_dml(sql, expected):
     """Statement DML names its table when there is one."""
-    assert classify(sql, "db") == [Statement(*expected, is_dml=True)]
+    event_type, schema, table = expected
+    found = classify(sql, "db")
+    assert found == [Statement(event_type, schema, table, is_dml=True)]
 
 
 @pytest.mark.parametrize(

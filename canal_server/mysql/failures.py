@@ -61,13 +61,38 @@ _REFUSED = {
     3955: _ACCOUNT,
 }
 
-# Texts behind 1236 that tell of settings, not of a place in the binlog. In lower
-# case; MySQL and MariaDB, also their words from before "source" and "replica".
+# Texts behind 1236, in lower case: MySQL's and MariaDB's, also their words from before
+# "source" and "replica".
+
+# The file, the offset or the GTIDs that we ask for are not on the server. A damaged
+# file or an offset amid an event must not be here: who has asked to go on at the end
+# when the place is gone would lose what is still there.
+_GONE_TEXTS = (
+    "purged",
+    "could not find first log file",
+    "position > file size",
+    "impossible position",  # the same of MariaDB
+    "which is not in the",  # MariaDB's, of a GTID, as the next two
+    "could not find gtid state",
+    "gtid state not found",
+    "more gtids than the",  # MySQL's: its binlog was lost or begun anew
+)
+# What a server reads from the middle of an event looks damaged; or too long, see below.
+_AMID_TEXTS = (
+    "truncated in the middle of event",
+    "bogus data in log event",
+    "does not correspond to the location of any binlog event",
+)
+_AMID = (
+    "the position to begin at may not be the beginning of an event: take one between "
+    "transactions"
+)
+# Settings of the server, not a place in the binlog.
 _REFUSING_TEXTS = (
     ("binary log is not open", "set log_bin on the server and restart it"),
     ("gtid_mode", "set gtid_mode=ON on the server, or do not start by GTID"),
     ("events with the checksum", "upgrade: the server's checksums are unknown here"),
-    ("max_allowed_packet", "raise max_allowed_packet on the server"),
+    ("max_allowed_packet", f"{_AMID}; else raise max_allowed_packet on the server"),
     ("server id was not set", "set server_id on the server"),
     ("misconfigured", "see the error log of the server"),
 )
@@ -106,13 +131,17 @@ def _dump_error(text: str, told: str) -> SourceError:
             "canal.instance.mysql.slaveId",
             errno=READING_BINLOG_FAILED,
         )
+    if any(part in low for part in _GONE_TEXTS):
+        return BinlogPurged(
+            f"{told}; start the instance at a position that the server still has",
+            errno=READING_BINLOG_FAILED,
+        )
     for part, remedy in _REFUSING_TEXTS:
-        if part in low and "purged" not in low:
+        if part in low:
             return SourceRefused(f"{told}; {remedy}", errno=READING_BINLOG_FAILED)
-    return BinlogPurged(
-        f"{told}; start the instance at a position that the server still has",
-        errno=READING_BINLOG_FAILED,
-    )
+    if any(part in low for part in _AMID_TEXTS):
+        told = f"{told}; {_AMID}, or the file is damaged"
+    return SourceError(told, errno=READING_BINLOG_FAILED)
 
 
 def parse_error_packet(payload: bytes | memoryview) -> tuple[int, str]:

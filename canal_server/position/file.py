@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 FILE_NAME: Final = "meta.dat"
 BACKUP_NAME: Final = "meta.dat.bak"
+STOP_TIMEOUT_S: Final = 5.0  # half of what the process has for its end
 
 
 class FileMetaManager:
@@ -45,10 +46,12 @@ class FileMetaManager:
         destinations: Sequence[str] = (),
         flush_period_s: float = 1.0,
         disk: Disk | None = None,
+        stop_timeout_s: float = STOP_TIMEOUT_S,
     ) -> None:
         self._data_dir = data_dir
         self._destinations = tuple(destinations)
         self._flush_period_s = flush_period_s
+        self._stop_timeout_s = stop_timeout_s
         self._disk = disk or Disk()
         self._memory = MemoryMetaManager()
         self._changed = threading.Condition()  # guards the five that follow
@@ -73,13 +76,22 @@ class FileMetaManager:
     def stop(self) -> None:
         """Write what is not written yet and end the thread; may be called again.
 
-        Raises MetaStoreError when it cannot be written.
+        Raises MetaStoreError when it cannot be written, or not in time: a disk that
+        hangs must not keep the process from ending.
         """
         with self._changed:
             self._stopping = True
             self._changed.notify()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(self._stop_timeout_s)
+            if self._thread.is_alive():
+                raise MetaStoreError(
+                    f"cannot write the cursors of {', '.join(self._destinations)}: the"
+                    f" disk of {self._data_dir} did not answer for"
+                    f" {self._stop_timeout_s:g} s; clients receive again what they"
+                    " acked since the last write"
+                )
+        # Of a thread that ended, only what it could not write is left.
         self.flush()
 
     def subscribe(self, identity: ClientIdentity) -> None:
@@ -237,16 +249,18 @@ class FileMetaManager:
                 self._changed.wait_for(
                     lambda: self._stopping or self._urgent, self._flush_period_s
                 )
-                if self._stopping:
-                    return  # the last flush is done by `stop`
+                stopping = self._stopping
             try:
                 self.flush()
             except Exception:  # the outermost frame of this thread
-                # Once, not with every period.
-                if not failed:
+                # Once, not with every period; the last failure is told by `stop`,
+                # which tries once more.
+                if not failed and not stopping:
                     logger.exception("cursors are not written for now, trying again")
                 failed = True
             else:
                 if failed:
                     logger.warning("cursors are written again")
                 failed = False
+            if stopping:
+                return

@@ -228,6 +228,46 @@ def test_stop_reports_what_is_lost(tmp_path):
     meta.stop()
 
 
+class HangingDisk(Disk):
+    """Does not answer until it may."""
+
+    def __init__(self):
+        self.asked = threading.Event()
+        self.may_answer = threading.Event()
+
+    def sync(self, descriptor):
+        """Wait."""
+        self.asked.set()
+        assert self.may_answer.wait(WAIT_S)
+        super().sync(descriptor)
+
+
+@pytest.mark.parametrize("amid_write", [True, False])
+def test_stop_does_not_wait_for_a_hanging_disk(tmp_path, amid_write):
+    """Stopping gives up on a disk that does not answer, and can be tried again."""
+    disk = HangingDisk()
+    meta = FileMetaManager(
+        tmp_path,
+        destinations=["example"],
+        flush_period_s=3600.0,
+        disk=disk,
+        stop_timeout_s=0.01,
+    )
+    meta.start()
+    if amid_write:
+        meta.subscribe(CLIENT)
+        assert disk.asked.wait(WAIT_S)
+    meta.update_cursor(CLIENT, position(4))
+    with pytest.raises(MetaStoreError, match=r"example: the disk .* did not answer"):
+        meta.stop()
+    disk.may_answer.set()
+    meta._thread.join(WAIT_S)
+    meta.stop()
+    content = (tmp_path / "example" / "meta.dat").read_bytes()
+    expected = [(CLIENT, position(4))] if amid_write else []
+    assert decode("example", content) == expected
+
+
 class ReadOnlyState(Disk):
     """What a power cut left on a disk."""
 

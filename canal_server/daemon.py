@@ -95,19 +95,25 @@ class Destinations:
             instance.request_stop()
 
     def join(self, deadline: Deadline) -> bool:
-        """Wait for all instances, the last started first."""
+        """Wait for all instances, the last started first.
+
+        Raises the first error with which one ended, when all have been waited for.
+        """
         with self._lock:
             ending = list(self._ending)
         ended = True
+        first_error: CanalError | None = None
         for instance in reversed(ending):
             try:
-                if instance.join(deadline):
-                    continue
-                log.error("[%s] does not stop", instance.destination)
+                if not instance.join(deadline):
+                    log.error("[%s] does not stop", instance.destination)
+                    ended = False
             except CanalError as error:
                 # The others must still write their cursors.
                 log.error("[%s] ended badly: %s", instance.destination, error)  # noqa: TRY400  # told in words
-            ended = False
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
         return ended
 
     def is_configured(self, destination: str) -> bool:
@@ -242,7 +248,7 @@ class Daemon:
                 stage.request_stop()
 
     def join(self, deadline: Deadline) -> bool:
-        """Wait for all stages in reverse order; tell in the log which do not end.
+        """Wait for all stages in reverse order; tell in the log which do not end well.
 
         After `request_stop`. Until the others have ended, the control socket answers.
         """
@@ -250,9 +256,14 @@ class Daemon:
         for name, stage in reversed(self._started):
             if stage is self._control:
                 stage.request_stop()
-            if not stage.join(deadline):
+            try:
+                if stage.join(deadline):
+                    continue
                 log.error("the %s did not stop in time", name)
-                ended = False
+            except CanalError as error:
+                # The stages before it must still end.
+                log.error("the %s did not end well: %s", name, error)  # noqa: TRY400  # told in words
+            ended = False
         return ended
 
     def status(self) -> dict[str, object]:
@@ -277,7 +288,8 @@ def run(
 ) -> bool:
     """Run until a signal or the control socket ends it; main thread only.
 
-    Returns false when some stage did not end in time: its threads may still run.
+    Returns false when some stage did not end in time, and its threads may still run,
+    or did not end well.
     Raises CanalError when the start fails.
     """
     daemon = Daemon(config, make_instance)

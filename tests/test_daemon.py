@@ -15,7 +15,7 @@ from canal_server import control
 from canal_server.config.load import load
 from canal_server.config.schema import InstanceConfig
 from canal_server.daemon import Daemon, Destinations
-from canal_server.errors import ConfigError
+from canal_server.errors import CanalError, ConfigError
 from canal_server.lifecycle import Deadline
 
 LONG = 60.0  # seconds; never waited for unless something hangs
@@ -144,7 +144,8 @@ class TestDestinations:
         destinations = Destinations(configs("a", "unwritten", "c"), makes)
         destinations.start()
         destinations.request_stop()
-        assert not destinations.join(Deadline(LONG))
+        with pytest.raises(CanalError, match="cannot write the cursors"):
+            destinations.join(Deadline(LONG))
         assert all(calls[-1] == "join" for calls in makes.calls().values())
         assert "[unwritten] ended badly: cannot write the cursors" in caplog.text
 
@@ -240,6 +241,17 @@ class TestDaemon:
         assert daemon.join(Deadline(0.05)) is False
         assert "[stuck] does not stop" in caplog.text
         assert "the instances did not stop in time" in caplog.text
+
+    def test_a_stage_that_ends_badly_is_named(self, make_conf, caplog):
+        """The log does not call it late, and the stages before it end, too."""
+        conf = make_conf(MAIN + "unwritten", unwritten=MASTER)
+        daemon = Daemon(load(conf, {}), Makes())
+        daemon.start()
+        daemon.request_stop()
+        assert daemon.join(Deadline(LONG)) is False
+        assert "the instances did not end well: cannot write the cursors" in caplog.text
+        assert "in time" not in caplog.text
+        assert not (conf / control.SOCKET_NAME).exists()
 
     def test_warnings_are_logged(self, make_conf, caplog):
         """What the settings warn of stands in the log."""

@@ -67,6 +67,7 @@ class FakeStore:
         self.lock = threading.Lock()
         self.records: list[tuple[bytes, EntryPosition, bool]] = []
         self.places: dict[int, Place] = {}
+        self.free_before = 0  # entries that new places find no more
         self.waiting: list[int] = []  # eventfds of gets that wait
         self.waiting_changed = threading.Condition(self.lock)
         self.closed = False
@@ -102,7 +103,8 @@ class FakeStore:
     ) -> None:
         """Give the client a place."""
         with self.lock:
-            self.places.setdefault(client_id, Place())
+            place = Place(self.free_before, self.free_before)
+            self.places.setdefault(client_id, place)
 
     def unsubscribe(self, client_id: int) -> None:
         """Drop the place."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from canal_server.model.batch import Batch
     from canal_server.model.identity import ClientIdentity
+    from canal_server.model.positions import LogPosition
     from canal_server.ports import EventStore, Instances, RunningInstance
 
     # What is sent in answer to a request; empty when it is not answered.
@@ -136,12 +137,11 @@ class Service:
 
         instance.check_filter(identity.filter)
         with self._locked(identity, instance):
+            is_new = not instance.meta.has_subscribed(identity)
             instance.meta.subscribe(identity)
             instance.subscribed(identity)
-            if instance.meta.cursor(identity) is None:
-                first = instance.resume_position(identity.client_id)
-                if first is not None:
-                    instance.meta.update_cursor(identity, instance.log_position(first))
+            if is_new or instance.meta.cursor(identity) is None:
+                _join_cursors(instance, identity)
         log.info(
             "client %d subscribed to %s with filter %.200r",
             identity.client_id,
@@ -157,6 +157,8 @@ class Service:
         """
         instance = self._running(identity)
         with self._locked(identity, instance) as seat:
+            if instance.meta.has_subscribed(identity):
+                _keep_place(instance, identity)
             instance.meta.unsubscribe(identity)
             instance.meta.clear_batches(identity)
             instance.unsubscribed(identity)
@@ -303,6 +305,50 @@ class Service:
             if self._seats[identity] is not seat:
                 raise _not_started(identity)
             yield seat
+
+
+def _join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:
+    """Let the acked position of a client that is new to the store fit its place there.
+
+    A client that has unsubscribed holds no entries: what others acked meanwhile is
+    gone. Requires the identity's lock.
+    """
+    first = instance.resume_position(identity.client_id)
+    if first is None:
+        return
+    acked, here = instance.meta.cursor(identity), instance.log_position(first)
+    if acked is None:
+        instance.meta.update_cursor(identity, here)
+    elif _is_behind(acked, here):
+        log.warning(
+            "client %d of %s has acked up to %s, but the oldest entries held begin "
+            "behind %s: it misses those between that its filter lets through",
+            identity.client_id,
+            identity.destination,
+            acked.position,
+            first,
+        )
+
+
+def _keep_place(instance: RunningInstance, identity: ClientIdentity) -> None:
+    """Move a client's acked position over what its filter rejected behind it.
+
+    So that it is not told to have missed that. Requires the identity's lock.
+    """
+    first = instance.resume_position(identity.client_id)
+    acked = instance.meta.cursor(identity)
+    if first is not None and acked is not None:
+        here = instance.log_position(first)
+        if _is_behind(acked, here):
+            instance.meta.update_cursor(identity, here)
+
+
+def _is_behind(position: LogPosition, other: LogPosition) -> bool:
+    """Tell whether a position is an older one of the same server."""
+    return (
+        position.identity == other.identity
+        and position.position.order() < other.position.order()
+    )
 
 
 def _register(

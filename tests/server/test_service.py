@@ -7,7 +7,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fix_server import DESTINATION, PATIENCE_S, FakeInstance, make_entry, offsets
+from fix_server import (
+    DESTINATION,
+    PATIENCE_S,
+    FakeInstance,
+    Place,
+    make_entry,
+    offsets,
+)
 
 from canal_server.errors import ClientError
 from canal_server.model.identity import ClientIdentity
@@ -120,6 +127,49 @@ def test_unsubscribe(service, instance):
         get(service)
     assert instance.meta.cursor(WHO).position.position == 5
     assert instance.store.places == {}
+
+
+def test_subscribe_again_behind_what_is_held(service, instance, caplog):
+    """A client that left and missed entries is told of, with both places, once."""
+    put_ends(instance, 5)
+    service.subscribe(WHO)
+    service.ack(WHO, get(service)[0])
+    service.unsubscribe(WHO)
+    service.subscribe(WHO)
+    assert not caplog.records  # nothing was freed meanwhile
+    service.unsubscribe(WHO)
+    put_ends(instance, 6, 7)
+    instance.store.free_before = 2  # as others acked 6
+    service.subscribe(WHO)
+    service.subscribe(WHO)
+    (warning,) = caplog.records
+    assert warning.levelname == "WARNING"
+    assert "client 1001 of example has acked up to binlog.000001:5" in caplog.text
+    assert "begin behind binlog.000001:6" in caplog.text
+    assert instance.meta.cursor(WHO).position.position == 5
+    assert get(service)[1] == [7]
+
+
+def test_unsubscribe_keeps_what_was_passed(service, instance, caplog):
+    """What a client's filter rejected before it left does not count as missed."""
+    put_ends(instance, 5)
+    service.subscribe(WHO)
+    service.ack(WHO, get(service)[0])
+    put_ends(instance, 6)
+    instance.store.places[1001] = Place(2, 2)  # as a filter that rejects 6 does
+    service.unsubscribe(WHO)
+    assert instance.meta.cursor(WHO).position.position == 6
+    put_ends(instance, 7)
+    instance.store.free_before = 2
+    service.subscribe(WHO)
+    assert not caplog.records
+    assert get(service)[1] == [7]
+
+
+def test_unsubscribe_of_a_stranger(service, instance):
+    """A client that has not subscribed may unsubscribe all the same."""
+    service.unsubscribe(WHO)
+    assert instance.meta.subscriptions(DESTINATION) == []
 
 
 def test_unsubscribe_forgets_open_batches(service):

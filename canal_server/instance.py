@@ -73,6 +73,8 @@ class Instance:
         # Of each client: its expression and what became of it.
         self._filters: dict[int, tuple[str, TableFilter]] = {}
         self._filters_lock = threading.Lock()
+        # Held while a client's place is judged and handed to the store.
+        self._cursors_lock = threading.Lock()
         self._buffer = TransactionBuffer(
             config.buffer.transaction_size,
             config.buffer.memory_bytes_max,
@@ -90,6 +92,7 @@ class Instance:
             reset=self._reset,
             idle=self.store.wake_getters,
             begun=self._begun,
+            session=self._session_begins,
         )
 
     def _log_positions(self, config: InstanceConfig) -> LogPositionManager:
@@ -145,17 +148,36 @@ class Instance:
     def subscribed(self, identity: ClientIdentity) -> None:
         """Give the client its cursor and filter, and let the pump read its tables."""
         wanted = self._filter_for(identity)
-        cursor = self.meta.cursor(identity)
-        after: EntryPosition | None = None
-        if cursor is not None and same_server(cursor.identity, self._pump.identity):
-            after = cursor.position
-            if after.included and after.position:
-                after = replace(after, position=after.position - 1)
         with self._filters_lock:
             if self._filters.get(identity.client_id) != (identity.filter, wanted):
                 self._filters[identity.client_id] = (identity.filter, wanted)
                 self._change_wants()
-        self.store.subscribe(identity.client_id, wanted.accepts, after)
+        with self._cursors_lock:
+            after = self._begins_after(identity)
+            self.store.subscribe(identity.client_id, wanted.accepts, after)
+
+    def _begins_after(self, identity: ClientIdentity) -> EntryPosition | None:
+        """Return the place behind which the client's entries begin, None: all."""
+        cursor = self.meta.cursor(identity)
+        if cursor is None or not same_server(cursor.identity, self._pump.identity):
+            return None
+        position = cursor.position
+        if not self._pump.skips(position):
+            return None
+        if position.included and position.position:
+            return replace(position, position=position.position - 1)
+        return position
+
+    def _session_begins(self) -> None:
+        """Look again which clients' places are places of the source that is read.
+
+        A client subscribes under the same lock, so that it decides by the session
+        before or by this one, and in the first case is looked at here.
+        """
+        with self._cursors_lock:
+            for identity in self.meta.subscriptions(self.destination):
+                if self._begins_after(identity) is None:
+                    self.store.forget_after(identity.client_id)
 
     def resume_position(self, client_id: int) -> EntryPosition | None:
         """Return what lies before all of a client's entries, None: not known yet."""

@@ -19,7 +19,7 @@ cdef struct Record:
     # before it in the block ends.
     uint64_t end           # offset in the block, one past the last byte
     uint64_t offset        # of the event's start in its binlog file
-    uint32_t ordinal       # among the entries of one offset (compressed payloads)
+    uint32_t ordinal       # among the events of one offset (compressed payloads)
     uint32_t time          # of the event, s
     uint32_t subject       # ordinal in Subjects: whose filter decides; 0: passes all
     uint32_t rows          # rows of a KIND_ROWS entry

@@ -249,8 +249,9 @@ cdef class Decoder(EventStream):
         e.event_type = 0
         e.names.n = 0
         e.names.p = NULL
+        # Events count, not entries: which of them become entries is a matter of
+        # filters, and a place has to mean the same under any.
         e.ordinal = self.ordinal if self.in_payload else 0
-        self.ordinal += 1
         e.gtid_props = self.gtids.props
         e.gtid = self.gtids.field
         e.open = self.in_group

@@ -18,7 +18,7 @@ cdef class EventStream:
     cdef Event outer                  # the payload event while in its inner events
     cdef size_t event_bytes           # that it takes in its feed, framing included
     cdef size_t outer_bytes
-    cdef uint32_t ordinal             # of the next entry in the payload
+    cdef uint32_t ordinal             # of the current event in the payload
     cdef uint64_t limit               # where to end in the file, offset
     cdef const char* reason           # why an event cannot be decoded
     cdef int64_t reason_value         # for the %d in it

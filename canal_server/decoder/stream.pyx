@@ -140,6 +140,7 @@ cdef class EventStream:
         self.answered = False
         if self.in_payload:
             self.inner.begin += self.event_bytes
+            self.ordinal += 1
         else:
             self.feed.begin += self.event_bytes
             # Artificial events stand nowhere in the file.

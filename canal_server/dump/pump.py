@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from canal_server.dump.places import SourceFiles, base_name
 from canal_server.dump.reader import Reader
 from canal_server.dump.scan import Scanner
 from canal_server.dump.start import Place, StartFinder
@@ -29,12 +30,14 @@ from canal_server.errors import (
 from canal_server.lifecycle import Deadline, Stop
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.backoff import Backoff
+from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.dump import DumpOptions, DumpStream
 from canal_server.mysql.failures import error_of_packet
 from canal_server.mysql.flavour import ServerInfo, check_capture, read_server_info
 from canal_server.mysql.replication import replica_id
+from canal_server.position.logposition import same_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,8 +85,9 @@ class Pump:
     `deliver` takes spans into the transaction buffer (false: stopped), `flushed`
     tells the last span that left it for the store, `reset` forgets what it holds (true:
     what follows goes on behind the last span), `idle` is told when the source has
-    nothing more at hand, `begun` where the first session begins. All are called on
-    the pump's thread.
+    nothing more at hand, `begun` where the first session begins, `session` that a
+    session begins: `skips` may answer otherwise then. All are called on the pump's
+    thread.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class Pump:
         reset: Callable[[bool], None],
         idle: Callable[[], None],
         begun: Callable[[EntryPosition], None],
+        session: Callable[[], None] = lambda: None,
     ) -> None:
         self.status = PumpStatus()
         self.identity = LogIdentity(access.address.host, access.address.port)
@@ -114,6 +119,7 @@ class Pump:
         self._reset = reset
         self._idle = idle
         self._begun = begun
+        self._session_begins = session
         # Where the first session began; nothing before it was ever delivered.
         self.began_at: EntryPosition | None = None
         self._stop = Stop()
@@ -123,7 +129,12 @@ class Pump:
         self._replica = replica_id(config.destination, config.source.slave_id)
         self._last: tuple[int, int, int] | None = None  # file number, offset, ordinal
         self._skip_to: tuple[int, int, int] | None = None
+        self._last_file = ""
+        self._last_ended = True  # `_last` is the end of a transaction
         self._last_server = ""  # whose file and offset `_last` tells
+        self._files: SourceFiles | None = None  # of this session's source
+        self._place: Place | None = None  # where this session began
+        self._at_end = False  # it began at the end since its place was gone
         self._server = ""
         self._purged = False
         self._advanced = False  # something was delivered since the last failure
@@ -197,8 +208,8 @@ class Pump:
         if isinstance(error, _STUBBORN):
             delay_s = max(delay_s, _STUBBORN_DELAY_S)
         self._purged = isinstance(error, BinlogPurged)
-        if self._purged and self._config.source.auto_reset_latest:
-            delay_s = 0.0
+        if self._purged and self._config.source.auto_reset_latest and not self._at_end:
+            delay_s = 0.0  # the next attempt begins at the end
         self.status.error = str(error)
         _log.error(
             "destination %s: %s: %s; next attempt in %.1f s",
@@ -225,9 +236,64 @@ class Pump:
                 )
                 self._server = info.server_uuid or str(info.server_id)
                 self.status.source = str(info)
+                self._files = self._list_files(control)
+                if self._last and not self._files.had(self._last_file, self._last[1]):
+                    # The binlog was begun anew; its places are others.
+                    self._last = None
                 self._read(control, info, self._find_place(control, info))
         finally:
             self._control = None
+
+    def _list_files(self, control: ControlConnection) -> SourceFiles:
+        try:
+            return SourceFiles(tuple(binary_logs(control)))
+        except SourceRefused as error:
+            _log.warning(
+                "destination %s: places in the binlog are taken on trust: %s",
+                self._config.destination,
+                error,
+            )
+            return SourceFiles(())
+
+    def skips(self, position: EntryPosition) -> bool:
+        """Tell whether a client that stands at a place wants nothing before it.
+
+        Not so when the place is none of this source, nor when the session begins
+        there by GTID: all that then comes is behind it, whatever its offset. From
+        any thread; true as long as no session has begun.
+        """
+        place, files = self._place, self._files
+        if place is None or files is None:
+            return True
+        if self._at_end:
+            return False
+        if place.by_gtid and position.gtid == str(place.gtids):
+            return False
+        if files.had(position.journal_name, position.position):
+            return True
+        # Acked since the session began, in a file that has grown or is new.
+        return (
+            self._last is not None
+            and base_name(position.journal_name or "") == base_name(self._last_file)
+            and position.order() <= self._last[:2]
+        )
+
+    def _check_stored(self, stored: LogPosition | None) -> None:
+        """Refuse a stored place that was never one of this source's binlog."""
+        if stored is None or not same_server(stored.identity, self.identity):
+            return
+        position = stored.position
+        if self._config.source.gtid_on and position.gtid:
+            return
+        assert self._files is not None
+        if not self._files.had(position.journal_name, position.position):
+            raise BinlogPurged(
+                f"{self._access.address}: stored position {position} is not in the "
+                f"binlog, which has {self._files}: it was begun anew, or this is "
+                "another server. Remove the destination's stored cursors to begin as "
+                "configured, or set canal.auto.reset.latest.pos.mode = true to begin "
+                "at the end"
+            )
 
     def _find_place(self, control: ControlConnection, info: ServerInfo) -> Place:
         source = self._config.source
@@ -248,9 +314,12 @@ class Pump:
         stored = self._positions.latest(self._config.destination)
         at_end = self._purged and source.auto_reset_latest
         self._purged = False
+        self._at_end = at_end
         if at_end:
             # The files of what was delivered are gone; new ones may have their names.
             self._last = None
+        else:
+            self._check_stored(stored)
         return finder.find(stored, at_end=at_end)
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
@@ -265,10 +334,15 @@ class Pump:
             gtids=place.gtids,
             error_of_packet=lambda body: error_of_packet(body, address=address),
         )
-        # What was delivered from this very server is not delivered again.
-        same = self._last_server == self._server
+        # What was delivered from this very binlog is not delivered again. By GTID
+        # only the rest of an open transaction can come twice.
+        same = self._last is not None and self._last_server == self._server
         self._skip_to = self._last if same else None
+        if place.by_gtid and self._last_ended:
+            self._skip_to = None
         self._reset(same)
+        self._place = place
+        self._session_begins()
         self._reader = reader
         # A wish that came while the reader was made.
         reader.change_wants(self._wants)
@@ -354,6 +428,8 @@ class Pump:
         block, _, stop = spans[-1]
         record = block.record(stop - 1)
         self._last = (block.file_number, record["offset"], record["ordinal"])
+        self._last_file = block.file
+        self._last_ended = block.last_boundary(stop - 1, stop) >= 0
         self._last_server = self._server
         self._advanced = True
         for block, first, stop in reversed(spans):

@@ -219,6 +219,10 @@ cdef class Cursor:
             self.scan_sequence = self.ring.put_sequence
             self.scan_bytes = self.ring.put_bytes
 
+    cpdef forget_after(self):
+        """Give out everything: the place to begin after is none of this source."""
+        self.seeking = False
+
     cdef int seek(self) except -1:
         """Skip entries at or before `after`; no batch is open so far."""
         while self.scan_sequence < self.ring.put_sequence:

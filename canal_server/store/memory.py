@@ -215,6 +215,17 @@ class MemoryEventStore:
             self._cursor(client_id).rollback()
             self._wake_getters()
 
+    def forget_after(self, client_id: int) -> None:
+        """Give a client all entries, whatever place it was to begin after.
+
+        Without effect once it was given entries, and for a client without a cursor.
+        """
+        with self._lock:
+            cursor = self._cursors.get(client_id)
+            if cursor is not None:
+                cursor.forget_after()
+                self._wake_getters()
+
     def resume_position(self, client_id: int) -> EntryPosition | None:
         """Return the boundary of transactions behind which the client's entries lie.
 

@@ -256,10 +256,13 @@ class Reader:
     ) -> TableImage:
         emitted = None
         if self._columns:
+            # By the names under which they are delivered: those of then, when the
+            # binlog tells them.
+            pairs = zip(table_map.columns, meta.columns, strict=True)
             emitted = self._columns.emitted(
                 table_map.schema,
                 table_map.table,
-                tuple(column.name for column in meta.columns),
+                tuple(mapped.name or column.name for mapped, column in pairs),
             )
         return compile_image(
             table_map, meta, subject=self._subjects.ordinal_of(names), emitted=emitted

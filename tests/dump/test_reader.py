@@ -326,6 +326,19 @@ def test_columns_that_are_wanted() -> None:
     assert [(c.name, c.value) for c in row.after_columns] == [("c1", "2")]
 
 
+def test_columns_that_changed_places() -> None:
+    """Where the binlog names columns, their filter goes by those names."""
+    log = log_with()
+    log.begin()
+    names = b"\4\6\2c1\2c0"  # a field of that type and length: two names
+    log.add(b.TABLE_MAP, b.table_map_body([INT, INT], optional=names))
+    log.add(b.WRITE_ROWS, b.rows_body(2, b.int_row(1, 2)))
+    reading = Reading(Images(t=("int", "int")), field="db.t:c1")
+    reading.run(log.as_stream())
+    (row,) = reading.entries[-1].row_change().row_datas
+    assert [(c.name, c.value) for c in row.after_columns] == [("c1", "1")]
+
+
 def test_columns_are_looked_up_again() -> None:
     """Where what is known does not fit, the server is asked, and then it may."""
     log = log_with()

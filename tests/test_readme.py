@@ -1,18 +1,18 @@
-"""What the README shows works as it stands there."""
+"""What the README shows works as it stands there, and what documents link to exists."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from canal_server import client
 from canal_server.protocol.entries import encode
 
-if TYPE_CHECKING:
-    import pytest
-
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/*.md"))]
+README = DOCUMENTS[0].read_text()
 ROW = client.Entry(
     header=client.Header(
         schema_name="shop", table_name="orders", event_type=client.EventType.INSERT
@@ -51,11 +51,25 @@ def test_client_sample(
     assert "{'id': '7'}" in printed
 
 
-def test_links() -> None:
-    """Every file that the README points to is there."""
-    links = re.findall(r"\]\((?!https?:)([^)]+)\)", README)
-    assert links
-    missing = [
-        link for link in links if not (Path(__file__).parent.parent / link).exists()
-    ]
+def anchors_of(text: str) -> set[str]:
+    """Return what links may name in a document: its headings, as anchors."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", each).strip().lower().replace(" ", "-")
+        for each in headings
+    }
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links(document: Path) -> None:
+    """Every file and heading that a document points to is there."""
+    missing = []
+    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text()):
+        name, _, anchor = link.partition("#")
+        target = document.parent / name if name else document
+        if not target.exists() or (
+            anchor and anchor not in anchors_of(target.read_text())
+        ):
+            missing.append(link)
     assert missing == []

@@ -161,8 +161,7 @@ cdef class Chunk:
 cdef class BlockPool:
     """Hands out blocks and keeps freed memory for the next ones.
 
-    Fresh memory costs a page fault per 4 KiB; at full speed reuse saves a tenth of
-    the pump's time (benchmark `inserts`). `held` is what all blocks alive and spare
+    Fresh memory costs a page fault per 4 KiB, so it is used again. `held` is what all blocks alive and spare
     ones take, in bytes; whoever limits memory looks at it.
     """
 

@@ -17,12 +17,11 @@ COMPILE_ARGS = (
 )
 LINK_ARGS = ["-fsanitize=address,undefined"] if SANITIZE else []
 
+# Indexes of Python's sequences stay checked: hot loops use plain memory, which checks
+# itself (core/wire.pxd).
 DIRECTIVES = {
     "language_level": "3",
-    "boundscheck": False,
-    "wraparound": False,
     "cdivision": True,
-    "initializedcheck": False,
     "embedsignature": True,
     "freethreading_compatible": False,
 }

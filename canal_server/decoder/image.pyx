@@ -40,6 +40,8 @@ cdef class TableImage:
         cdef tuple plan
         cdef Charset charset
         for plan in plans:
+            if len(plan) != 13:
+                raise ValueError(f"a plan of {len(plan)} parts for a column of {meta}")
             for piece in plan[4:12]:
                 size += len(piece) + SLACK
         self.meta = meta

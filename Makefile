@@ -22,10 +22,9 @@ demo: demo-needs $(VENV)/installed
 demo-needs:
 	@tools/demo_needs.sh '$(PYTHON)' '$(VENV)'
 
-# The tests and their child processes see the installed package, not the checkout:
-# what is tested is what ships.
+# The tests see the installed package, not the checkout: what is tested is what ships.
 test: $(VENV)/installed servers
-	PYTHONSAFEPATH=1 CANAL_TEST_INSTALLED=1 $(BIN)/pytest $(T)
+	CANAL_TEST_INSTALLED=1 $(BIN)/pytest $(T)
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py $(B)

@@ -27,8 +27,14 @@ STOP_TIMEOUT = "FAKE_STOP_TIMEOUT_S"
 
 
 def child_environ() -> dict[str, str]:
-    """Return an environment in which a child finds the package that we test."""
-    return os.environ | {"PYTHONPATH": str(Path(canal_server.__file__).parents[1])}
+    """Return an environment in which a child finds the package that we test.
+
+    Not the checkout in the working folder, which has no compiled part.
+    """
+    return os.environ | {
+        "PYTHONPATH": str(Path(canal_server.__file__).parents[1]),
+        "PYTHONSAFEPATH": "1",
+    }
 
 
 class FakeInstance:

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fix_daemon import child_environ
 from ledger import Checker, Writer
 
-import canal_server
 from canal_server.client import CanalClient, EntryType
 from canal_server.control import ControlError, ask
 
@@ -62,8 +62,7 @@ class Process:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ
-            | {"PYTHONPATH": str(Path(canal_server.__file__).parents[1])},
+            env=child_environ(),
         )
         self.pid = self._popen.pid
         self._reader = threading.Thread(target=self._read_log, daemon=True)

@@ -135,11 +135,17 @@ class Scanner:
         try:
             stream.open()
             reader.start(file, FIRST_EVENT)
-            reader.run(stream, take or _all, _nothing, self._stop)
+            cut = reader.run(stream, take or _all, _nothing, self._stop)
         except StreamEnd:
-            pass
+            cut = False
         finally:
             stream.close()
+        if cut:
+            # The server says when it has no more; what was seen so far is no answer.
+            raise ConnectionLost(
+                f"{self._access.address}: the connection broke while {file} was "
+                "looked through"
+            )
         if self._stop.requested():
             raise ConnectionLost(f"stopped while {file} was looked through")
         return reader

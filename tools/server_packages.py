@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 PREPARE_SECONDS_MAX = 900.0  # downloading and unpacking one server
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-DEFAULT_MIRROR = "http://deb.debian.org/debian"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ def _unpack(flavour: str, tree: Path) -> None:
             (apt / folder).mkdir(parents=True)
         (apt / "state/status").touch()  # nothing counts as installed
         suite = "sid" if flavour == "mysql" else _host_suite()
-        mirror = os.environ.get("CANAL_DEBIAN_MIRROR", DEFAULT_MIRROR)
+        mirror = os.environ.get("CANAL_DEBIAN_MIRROR") or _host_mirror()
         (apt / "sources.list").write_text(
             f"deb [signed-by={KEYRING}] {mirror} {suite} main\n"
         )
@@ -169,6 +168,21 @@ def _unpack(flavour: str, tree: Path) -> None:
         shutil.rmtree(apt)
         for needless in ("usr/share/doc", "usr/share/man", "usr/share/locale"):
             shutil.rmtree(part / needless, ignore_errors=True)
+
+
+def _host_mirror() -> str:
+    """Return the Debian mirror that the host's apt uses. Raises Unavailable."""
+    told = run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)"],
+        "asking apt for its sources",
+    )
+    for line in told.splitlines():
+        mirror = line.rstrip("/")
+        if mirror.endswith("/debian"):
+            return mirror
+    raise Unavailable(
+        "apt's sources name no Debian mirror: name one by CANAL_DEBIAN_MIRROR=URL"
+    )
 
 
 def _apt_options(apt: Path) -> list[str]:

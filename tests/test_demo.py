@@ -37,7 +37,10 @@ class DemoRun:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=child_environ() | {name: value, "TMPDIR": str(temporary)} | environ,
+            # Empty: off, since a script finds its neighbours by its own folder.
+            env=child_environ()
+            | {"PYTHONSAFEPATH": "", name: value, "TMPDIR": str(temporary)}
+            | environ,
         )
 
     def read_until(self, text: str) -> None:

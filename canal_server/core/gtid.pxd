@@ -3,6 +3,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from canal_server.core.gtid_text cimport GtidText
 from canal_server.core.maria_gtid cimport MariaGtidSet
 
 cdef enum:
@@ -24,23 +25,15 @@ cdef struct Group:
     size_t number_offset   # in the rendered text: of the last number
     int number_n           # and its digits; 0: it stands alone, without a first one
 
-cdef class GtidSet:
+cdef class GtidSet(GtidText):
     cdef Group* groups      # by uuid, then tag
-    cdef uint32_t count
     cdef uint32_t capacity
     cdef uint32_t recent    # the group that grew last
-    cdef const char* text   # valid after `render` until the next change
-    cdef size_t text_n
-    cdef char* memory
-    cdef size_t memory_n
-    cdef bint rendered
 
     # Adds one number; one below 1 changes nothing. -1 when there is no memory, or
     # the tag can be none.
     cdef int add_c(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
                    int64_t gno) noexcept nogil
-    # Brings `text` and `text_n` up to date; -1 when there is no memory.
-    cdef int render(self) noexcept nogil
 
     cdef Group* group_of(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
                          bint create) noexcept nogil

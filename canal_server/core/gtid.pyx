@@ -14,6 +14,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
 from canal_server.core.digits cimport put_u64
+from canal_server.core.gtid_text cimport with_gap
+from canal_server.core.uuid_text cimport put_uuid
 
 # Numbers are below 2^63 - 1 as in MySQL, so that an end fits as well.
 cdef int64_t GNO_MAX = 0x7FFFFFFFFFFFFFFE
@@ -137,21 +139,7 @@ cdef bint is_tag(const uint8_t* tag, size_t n) noexcept nogil:
     return True
 
 
-cdef uint8_t* put_sid(uint8_t* p, const uint8_t* sid) noexcept nogil:
-    """Write a uuid: 36 characters."""
-    cdef const char* digits = b"0123456789abcdef"
-    cdef int i
-    for i in range(SID_BYTES):
-        if i == 4 or i == 6 or i == 8 or i == 10:
-            p[0] = 45
-            p += 1
-        p[0] = digits[sid[i] >> 4]
-        p[1] = digits[sid[i] & 15]
-        p += 2
-    return p
-
-
-cdef class GtidSet:
+cdef class GtidSet(GtidText):
     """A set of MySQL's GTIDs: numbers by server uuid and tag.
 
     Text is `uuid:1-5:7:tag:1-3,uuid2:5`.
@@ -162,7 +150,6 @@ cdef class GtidSet:
         for i in range(self.count):
             free(self.groups[i].intervals)
         free(self.groups)
-        free(self.memory)
 
     @classmethod
     def parse(cls, str text):
@@ -262,16 +249,11 @@ cdef class GtidSet:
                 high = middle
         if not create or not is_tag(tag, tag_n):
             return NULL
-        if self.count == self.capacity:
-            memory = <Group*>realloc(
-                self.groups, (2 * self.capacity + 2) * sizeof(Group)
-            )
-            if memory == NULL:
-                return NULL
-            self.groups = memory
-            self.capacity = 2 * self.capacity + 2
-        memmove(&self.groups[low + 1], &self.groups[low],
-                (self.count - low) * sizeof(Group))
+        memory = <Group*>with_gap(self.groups, sizeof(Group), self.count,
+                                  &self.capacity, low)
+        if memory == NULL:
+            return NULL
+        self.groups = memory
         memory = &self.groups[low]
         memcpy(memory.sid, sid, SID_BYTES)
         memcpy(memory.tag, tag, tag_n)
@@ -317,41 +299,31 @@ cdef class GtidSet:
             raise MemoryError("no memory for a GTID set")
         return 0
 
-    cdef int render(self) noexcept nogil:
-        cdef size_t room = 1
-        cdef uint32_t i, j
-        cdef Group* group
-        cdef uint8_t* p
-        cdef uint8_t* start
-        cdef char* memory
-        if self.rendered:
-            return 0
+    cdef size_t text_room(self) noexcept nogil:
+        cdef size_t room = 0
+        cdef uint32_t i
         for i in range(self.count):
             room += GROUP_TEXT_MAX + self.groups[i].count * INTERVAL_TEXT_MAX
-        if room > self.memory_n:
-            memory = <char*>realloc(self.memory, 2 * room)
-            if memory == NULL:
-                return -1
-            self.memory = memory
-            self.memory_n = 2 * room
-        start = p = <uint8_t*>self.memory
+        return room
+
+    cdef uint8_t* put_text(self, uint8_t* p) noexcept nogil:
+        cdef const uint8_t* start = p
+        cdef uint32_t i, j
+        cdef Group* group
         for i in range(self.count):
             group = &self.groups[i]
             if i == 0 or memcmp(group.sid, self.groups[i - 1].sid, SID_BYTES) != 0:
                 if i:
                     p[0] = 44
                     p += 1
-                p = put_sid(p, group.sid)
+                p = put_uuid(p, group.sid)
             if group.tag_n:
                 p[0] = 58
                 memcpy(p + 1, group.tag, group.tag_n)
                 p += 1 + group.tag_n
             for j in range(group.count):
                 p = put_interval(p, start, &group.intervals[j], group)
-        self.text = self.memory
-        self.text_n = p - start
-        self.rendered = True
-        return 0
+        return p
 
     cdef void drop_group(self, uint32_t i) noexcept nogil:
         """Take an empty group out."""
@@ -360,26 +332,6 @@ cdef class GtidSet:
         memmove(&self.groups[i], &self.groups[i + 1],
                 (self.count - i) * sizeof(Group))
         self.rendered = False
-
-    def __str__(self):
-        if self.render() != 0:
-            raise MemoryError("no memory for the text of a GTID set")
-        return self.text[:self.text_n].decode("ascii")
-
-    def __repr__(self):
-        return f"<GtidSet {self}>"
-
-    def __bool__(self):
-        return self.count > 0
-
-    def __eq__(self, other):
-        return isinstance(other, GtidSet) and str(self) == str(other)
-
-    __hash__ = None
-
-    def copy(self):
-        """Return an equal set that goes its own way."""
-        return type(self)().union(self)
 
     def union(self, GtidSet other not None):
         """Return the set of what is in either."""

@@ -8,16 +8,16 @@ time; hand out copies.
 import struct
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memmove
+from libc.stdlib cimport free
 
 from canal_server.core.digits cimport put_u32, put_u64
+from canal_server.core.gtid_text cimport GtidText, with_gap
 
 cdef enum:
     DOMAIN_TEXT_MAX = 43  # 10 + 1 + 10 + 1 + 20 and a comma
 
 
-cdef class MariaGtidSet:
+cdef class MariaGtidSet(GtidText):
     """Where each replication domain of MariaDB stands: `domain-server-sequence`.
 
     It contains another set when it stands at or behind that in each of its domains.
@@ -25,7 +25,6 @@ cdef class MariaGtidSet:
 
     def __dealloc__(self):
         free(self.domains)
-        free(self.memory)
 
     @classmethod
     def parse(cls, str text):
@@ -89,16 +88,11 @@ cdef class MariaGtidSet:
         cdef uint32_t i = self.place_of(domain)
         cdef Domain* memory
         if i == self.count or self.domains[i].domain != domain:
-            if self.count == self.capacity:
-                memory = <Domain*>realloc(
-                    self.domains, (2 * self.capacity + 2) * sizeof(Domain)
-                )
-                if memory == NULL:
-                    return -1
-                self.domains = memory
-                self.capacity = 2 * self.capacity + 2
-            memmove(&self.domains[i + 1], &self.domains[i],
-                    (self.count - i) * sizeof(Domain))
+            memory = <Domain*>with_gap(self.domains, sizeof(Domain), self.count,
+                                       &self.capacity, i)
+            if memory == NULL:
+                return -1
+            self.domains = memory
             self.count += 1
         self.domains[i].domain = domain
         self.domains[i].server = server
@@ -106,20 +100,11 @@ cdef class MariaGtidSet:
         self.rendered = False
         return 0
 
-    cdef int render(self) noexcept nogil:
-        cdef size_t room = self.count * DOMAIN_TEXT_MAX + 1
-        cdef uint8_t* p
-        cdef char* memory
+    cdef size_t text_room(self) noexcept nogil:
+        return self.count * DOMAIN_TEXT_MAX
+
+    cdef uint8_t* put_text(self, uint8_t* p) noexcept nogil:
         cdef uint32_t i
-        if self.rendered:
-            return 0
-        if room > self.memory_n:
-            memory = <char*>realloc(self.memory, 2 * room)
-            if memory == NULL:
-                return -1
-            self.memory = memory
-            self.memory_n = 2 * room
-        p = <uint8_t*>self.memory
         for i in range(self.count):
             if i:
                 p[0] = 44
@@ -129,30 +114,7 @@ cdef class MariaGtidSet:
             p = put_u32(p + 1, self.domains[i].server)
             p[0] = 45
             p = put_u64(p + 1, self.domains[i].sequence)
-        self.text = self.memory
-        self.text_n = p - <uint8_t*>self.memory
-        self.rendered = True
-        return 0
-
-    def __str__(self):
-        if self.render() != 0:
-            raise MemoryError("no memory for the text of a GTID set")
-        return self.text[:self.text_n].decode("ascii")
-
-    def __repr__(self):
-        return f"<MariaGtidSet {self}>"
-
-    def __bool__(self):
-        return self.count > 0
-
-    def __eq__(self, other):
-        return isinstance(other, MariaGtidSet) and str(self) == str(other)
-
-    __hash__ = None
-
-    def copy(self):
-        """Return an equal set that goes its own way."""
-        return type(self)().union(self)
+        return p
 
     def union(self, MariaGtidSet other not None):
         """Return the set that stands in each domain where the farther one stands."""

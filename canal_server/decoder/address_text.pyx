@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Text of MariaDB's UUID, INET4 and INET6, from their fixed bytes."""
+"""Text of MariaDB's INET4 and INET6, from their fixed bytes."""
 
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
@@ -7,22 +7,6 @@ from libc.string cimport memcpy
 from canal_server.core.digits cimport put_u64
 
 cdef const char* HEX = b"0123456789abcdef"
-
-
-cdef uint8_t* put_uuid(uint8_t* p, const uint8_t* raw) noexcept nogil:
-    """Write MariaDB's UUID.
-
-    Tables keep some of them with their last group first, the binlog never does.
-    """
-    cdef int i
-    for i in range(16):
-        if i == 4 or i == 6 or i == 8 or i == 10:
-            p[0] = 45
-            p += 1
-        p[0] = <uint8_t>HEX[raw[i] >> 4]
-        p[1] = <uint8_t>HEX[raw[i] & 15]
-        p += 2
-    return p
 
 
 cdef uint8_t* put_inet4(uint8_t* p, const uint8_t* raw) noexcept nogil:

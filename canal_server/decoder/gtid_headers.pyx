@@ -11,8 +11,11 @@ from libc.stdlib cimport free, malloc
 from canal_server.core.digits cimport put_u64
 from canal_server.core.gtid cimport GtidSet
 from canal_server.core.maria_gtid cimport MariaGtidSet
+from canal_server.core.uuid_text cimport put_uuid
 from canal_server.core.wire cimport put_bytes, put_varint
-from canal_server.decoder.events cimport Event, read32, read64
+from canal_server.decoder.events cimport (
+    EV_GTID, EV_GTID_TAGGED, EV_MARIA_GTID, Event, read32, read64,
+)
 from canal_server.decoder.markers cimport put_pair_field
 from canal_server.decoder.tagged cimport TaggedGtid, read_tagged
 
@@ -76,7 +79,7 @@ cdef class GtidHeaders:
         """Add to the executed set and render what the transaction's headers carry."""
         cdef uint8_t[160] text
         cdef uint8_t[24] digits
-        cdef uint8_t* p = put_uuid_text(text, sid)
+        cdef uint8_t* p = put_uuid(text, sid)
         cdef uint8_t* q = self.props_memory
         if not 0 < gno <= GNO_MAX:
             return -1
@@ -116,14 +119,22 @@ cdef class GtidHeaders:
         return 0
 
 
-cdef uint8_t* put_uuid_text(uint8_t* p, const uint8_t* raw) noexcept nogil:
-    cdef const char* digits = "0123456789abcdef"
-    cdef int i
-    for i in range(16):
-        if i == 4 or i == 6 or i == 8 or i == 10:
-            p[0] = 45
-            p += 1
-        p[0] = <uint8_t>digits[raw[i] >> 4]
-        p[1] = <uint8_t>digits[raw[i] & 15]
-        p += 2
-    return p
+def gtid_text(int event_type, uint32_t server_id, const uint8_t[::1] body not None):
+    """Return the GTID that an event gives its transaction; "" when it is none.
+
+    `server_id` is that of the event's header, part of MariaDB's GTIDs.
+    """
+    cdef uint8_t[40] text
+    cdef TaggedGtid found
+    cdef str tag
+    if event_type == EV_MARIA_GTID and body.shape[0] >= 12:
+        return f"{read32(&body[8])}-{server_id}-{read64(&body[0])}"
+    if event_type == EV_GTID and body.shape[0] >= 25:
+        put_uuid(text, &body[1])
+        return f"{text[:36].decode()}:{read64(&body[17])}"
+    if (event_type == EV_GTID_TAGGED and body.shape[0]
+            and read_tagged(&body[0], body.shape[0], &found) == 0):
+        put_uuid(text, found.sid)
+        tag = f"{found.tag[:found.tag_n].decode()}:" if found.tag_n else ""
+        return f"{text[:36].decode()}:{tag}{found.number}"
+    return ""

@@ -139,6 +139,8 @@ def mismatch(table_map: tm.TableMap, meta: TableMeta) -> str | None:
 
 
 def _column_mismatch(mapped: tm.MappedColumn, column: ColumnMeta) -> str | None:
+    if mapped.name is not None and mapped.name.lower() != column.name.lower():
+        return f"named {mapped.name} in the binlog"
     base = base_type(column.mysql_type)
     allowed = _BINLOG_TYPES.get(base)
     if allowed is not None and mapped.type not in allowed:
@@ -147,7 +149,6 @@ def _column_mismatch(mapped: tm.MappedColumn, column: ColumnMeta) -> str | None:
         mapped.unsigned is not None
         and mapped.type in (*_INTEGERS, tm.NEWDECIMAL)
         and mapped.unsigned != column.unsigned
-        and mapped.name is None  # full metadata is trusted as it is
     ):
         sign = "unsigned" if mapped.unsigned else "signed"
         return f"{sign} in the binlog vs known type {column.mysql_type}"

@@ -150,16 +150,21 @@ cdef int put_special(uint8_t* p, bint nan, bint zero, bint negative) noexcept no
     return negative + (3 if zero else 8)
 
 
-cdef int put_double(uint8_t* p, double v) noexcept nogil:
-    """Write v as Java's Double.toString; returns the length."""
-    cdef uint64_t bits
-    memcpy(&bits, &v, 8)
-    cdef bint negative = bits >> 63
-    cdef int biased = <int>(bits >> 52 & 0x7FF)
-    cdef uint64_t c = bits & 0xFFFFFFFFFFFFFULL
+cdef inline int put_binary(uint8_t* p, double v, uint64_t bits, int fraction_bits,
+                           int biased_max, int least, uint64_t few) noexcept nogil:
+    """Write v, whose bits are given with their layout; returns the length.
+
+    `least`: 2^least is the smallest number above zero; less than `few` of these have
+    one digit alone.
+    """
+    cdef uint64_t unit = <uint64_t>1 << fraction_bits
+    cdef uint64_t c = bits & (unit - 1)
+    cdef int head = <int>(bits >> fraction_bits)
+    cdef int biased = head & biased_max
+    cdef bint negative = head > biased_max
     cdef uint64_t d
     cdef int k = 0
-    if biased == 0x7FF:
+    if biased == biased_max:
         return put_special(p, c != 0, False, negative)
     if biased == 0 and c == 0:
         return put_special(p, False, True, negative)
@@ -169,44 +174,28 @@ cdef int put_double(uint8_t* p, double v) noexcept nogil:
         v = -v
     if 1 <= v < 1e7 and v == <double><uint32_t>v:  # faster for whole numbers
         d = <uint32_t>v
-    elif biased == 0 and c < 3:
-        # One digit alone; ten times as much gives Java's two.
-        d = shortest(10 * c, -1074, False, &k)
+    elif biased == 0 and c < few:
+        d = shortest(10 * c, least, False, &k)  # gives Java's two digits
         k -= 1
     elif biased == 0:
-        d = shortest(c, -1074, False, &k)
+        d = shortest(c, least, False, &k)
     else:
-        d = shortest(c | <uint64_t>1 << 52, biased - 1075, c == 0 and biased > 1, &k)
+        d = shortest(c | unit, least + biased - 1, c == 0 and biased > 1, &k)
     return put_shortest(p, d, k) + negative
+
+
+cdef int put_double(uint8_t* p, double v) noexcept nogil:
+    """Write v as Java's Double.toString; returns the length."""
+    cdef uint64_t bits
+    memcpy(&bits, &v, 8)
+    return put_binary(p, v, bits, 52, 0x7FF, -1074, 3)
 
 
 cdef int put_float(uint8_t* p, float v) noexcept nogil:
     """Write v as Java's Float.toString; returns the length."""
     cdef uint32_t bits
     memcpy(&bits, &v, 4)
-    cdef bint negative = bits >> 31
-    cdef int biased = <int>(bits >> 23 & 0xFF)
-    cdef uint64_t c = bits & 0x7FFFFF
-    cdef uint64_t d
-    cdef int k = 0
-    if biased == 0xFF:
-        return put_special(p, c != 0, False, negative)
-    if biased == 0 and c == 0:
-        return put_special(p, False, True, negative)
-    if negative:
-        p[0] = 45
-        p += 1
-        v = -v
-    if 1 <= v < 1e7 and v == <float><uint32_t>v:
-        d = <uint32_t>v
-    elif biased == 0 and c < 8:
-        d = shortest(10 * c, -149, False, &k)
-        k -= 1
-    elif biased == 0:
-        d = shortest(c, -149, False, &k)
-    else:
-        d = shortest(c | 1 << 23, biased - 150, c == 0 and biased > 1, &k)
-    return put_shortest(p, d, k) + negative
+    return put_binary(p, v, bits, 23, 0xFF, -149, 8)
 
 
 cdef int group_size(int digits) noexcept nogil:

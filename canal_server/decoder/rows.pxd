@@ -35,7 +35,6 @@ cdef struct RowContext:
     uint32_t before_n
     Output scratch
     uint32_t column       # where an error happened
-    bint inflate_failed
 
 cdef int init_context(RowContext* context) except -1
 cdef void free_context(RowContext* context) noexcept nogil

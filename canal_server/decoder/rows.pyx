@@ -17,13 +17,14 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
+from canal_server.core.uuid_text cimport put_uuid
 from canal_server.core.wire cimport Input, Output, ensure, need, put_varint
 from canal_server.core.wire cimport take_be, take_le, varint_size
 from canal_server.decoder.charsets cimport CHARSET_UTF8, CharsetC, is_plain_ascii
 from canal_server.decoder.charsets cimport put_text, valid_utf8
 from canal_server.decoder.image cimport *
 from canal_server.decoder.json_text cimport put_json, put_json_diff
-from canal_server.decoder.address_text cimport put_inet4, put_inet6, put_uuid
+from canal_server.decoder.address_text cimport put_inet4, put_inet6
 from canal_server.decoder.number_text cimport decimal_size, put_decimal, put_double
 from canal_server.decoder.number_text cimport put_float, put_i64, put_u64
 
@@ -123,36 +124,39 @@ cdef int put_null(Output* out, uint8_t tag, const Piece* whole) noexcept nogil:
     return ROW_OK
 
 
-cdef int inflate(RowContext* context, const uint8_t* p, size_t n,
-                 Output* scratch) noexcept with gil:
-    """Undo MariaDB's column compression into the scratch memory.
+cdef bytes inflated(const uint8_t* p, size_t n):
+    """Return a value without MariaDB's column compression.
 
     One byte: algorithm (8: zlib) in the high half; low half: bit 3 says that there
     is no zlib wrapper, bits 0-2 how many bytes (big-endian) hold the length. A first
-    byte of 0: the rest is the value itself.
+    byte of 0: the rest is the value itself. Raises ValueError, zlib.error or
+    OverflowError for a value that contradicts itself.
     """
-    cdef bytes data
-    cdef size_t size
-    cdef uint8_t* source
     if n == 0 or p[0] == 0:
-        data = p[1:n] if n else b""
-    elif p[0] >> 4 != 8 or n < 1 + (p[0] & 7):
-        return ROW_VALUE
-    else:
-        try:
-            limit = int.from_bytes(p[1:1 + (p[0] & 7)], "big")
-            inflater = zlib.decompressobj(-15 if p[0] & 8 else 15)
-            data = inflater.decompress(p[1 + (p[0] & 7):n], limit + 1)
-        except Exception:
-            return ROW_VALUE
-        if <size_t>len(data) != <size_t>limit:
-            return ROW_VALUE
-    size = len(data)
-    source = data
-    if ensure(scratch, size + SLACK) != 0:
+        return p[1:n] if n else b""
+    if p[0] >> 4 != 8 or n < 1 + (p[0] & 7):
+        raise ValueError("no compressed value")
+    size = int.from_bytes(p[1:1 + (p[0] & 7)], "big")
+    inflater = zlib.decompressobj(-15 if p[0] & 8 else 15)
+    data = inflater.decompress(p[1 + (p[0] & 7):n], size + 1)
+    if len(data) != size or not inflater.eof:
+        raise ValueError("a compressed value of another length")
+    return data
+
+
+cdef int inflate(const uint8_t* p, size_t n, Output* scratch) noexcept with gil:
+    """Undo MariaDB's column compression into the scratch memory."""
+    cdef bytes data
+    try:
+        data = inflated(p, n)
+    except MemoryError:
         return ROW_MEMORY
-    memcpy(scratch.p, source, size)
-    scratch.p += size
+    except (ValueError, OverflowError, zlib.error):
+        return ROW_VALUE
+    if ensure(scratch, len(data) + SLACK) != 0:
+        return ROW_MEMORY
+    memcpy(scratch.p, <const uint8_t*>data, len(data))
+    scratch.p += len(data)
     return ROW_OK
 
 
@@ -213,7 +217,7 @@ cdef int put_bytes_column(RowContext* context, const ColumnPlan* column,
         if status != 0:
             return ROW_VALUE if status > 0 else ROW_MEMORY
     elif column.op == OP_COMPRESSED:
-        status = inflate(context, raw, n, scratch)
+        status = inflate(raw, n, scratch)
         if status != ROW_OK:
             return status
         inflated = scratch.p - scratch.start
@@ -241,6 +245,220 @@ cdef int recode(Output* scratch, size_t n, const CharsetC* charset) noexcept nog
     return ROW_OK if status == 0 else ROW_MEMORY
 
 
+cdef inline bint has_bit(const uint8_t* bits, uint32_t i) noexcept nogil:
+    return bits[i >> 3] >> (i & 7) & 1
+
+
+# --- values -----------------------------------------------------------------------
+
+# Each of these is called at one place and put in line there: faster, benchmark
+# `inserts`.
+
+cdef inline uint8_t* put_integer(uint8_t* text, Input* source, int op,
+                                 bint* promoted) noexcept nogil:
+    """Write an integer; `promoted`: it is too large for the signed type."""
+    cdef uint64_t v
+    if op == OP_I32:
+        return put_i64(text, <int32_t>take_le(source, 4))
+    if op == OP_U64:
+        v = take_le(source, 8)
+        promoted[0] = v >> 63
+        return put_u64(text, v)
+    if op == OP_I64:
+        return put_i64(text, <int64_t>take_le(source, 8))
+    if op == OP_I8:
+        return put_i64(text, <int8_t>take_le(source, 1))
+    if op == OP_U8:
+        v = take_le(source, 1)
+        promoted[0] = v >> 7
+        return put_u64(text, v)
+    if op == OP_I16:
+        return put_i64(text, <int16_t>take_le(source, 2))
+    if op == OP_U16:
+        v = take_le(source, 2)
+        promoted[0] = v >> 15
+        return put_u64(text, v)
+    if op == OP_I24:
+        return put_i64(text, <int32_t>(<uint32_t>take_le(source, 3) << 8) >> 8)
+    if op == OP_U24:
+        v = take_le(source, 3)
+        promoted[0] = v >> 23
+        return put_u64(text, v)
+    v = take_le(source, 4)
+    promoted[0] = v >> 31
+    return put_u64(text, v)
+
+
+cdef inline uint8_t* put_number_or_moment(uint8_t* text, Input* source,
+                                          const ColumnPlan* column) noexcept nogil:
+    """Write a value of a fixed type that is no plain integer."""
+    cdef const uint8_t* raw
+    cdef uint64_t v, n
+    if column.op == OP_DATETIME2:
+        v = take_be(source, 5)
+        n = take_be(source, (column.a + 1) // 2)
+        text = put_packed_datetime(text, v - (<uint64_t>1 << 39))
+        return put_fraction(text, n, (column.a + 1) // 2 * 2, column.a)
+    if column.op == OP_TIMESTAMP2:
+        v = take_be(source, 4)
+        n = take_be(source, (column.a + 1) // 2)
+        text = put_timestamp(text, <uint32_t>v)
+        return put_fraction(text, n, (column.a + 1) // 2 * 2, column.a)
+    if column.op == OP_DECIMAL:
+        raw = need(source, decimal_size(column.a, column.b))
+        return text if raw == NULL else text + put_decimal(text, raw, column.a, column.b)
+    if column.op == OP_BIT:
+        return put_u64(text, take_be(source, column.a))
+    return put_rarer(text, source, column)
+
+
+cdef uint8_t* put_rarer(uint8_t* text, Input* source,
+                        const ColumnPlan* column) noexcept nogil:
+    """Write a value of a type that most tables have not."""
+    cdef uint64_t v, n
+    cdef int op = column.op
+    if op == OP_FLOAT:
+        v = take_le(source, 4)
+        return text + put_float(text, (<float*>&v)[0])
+    if op == OP_DOUBLE:
+        v = take_le(source, 8)
+        return text + put_double(text, (<double*>&v)[0])
+    if op == OP_DATE:
+        v = take_le(source, 3)
+        return put_date(text, v >> 9, v >> 5 & 15, v & 31)
+    if op == OP_TIME2:
+        return put_time2(text, source, column.a)
+    if op == OP_YEAR:
+        return put_year(text, <uint32_t>take_le(source, 1))
+    if op == OP_ENUM or op == OP_SET:
+        return put_u64(text, take_le(source, column.a))
+    if op == OP_TIMESTAMP:
+        return put_timestamp(text, <uint32_t>take_le(source, 4))
+    if op == OP_DATETIME:
+        return put_old_datetime(text, take_le(source, 8))
+    if op == OP_TIME:
+        return put_old_time(text, <uint32_t>take_le(source, 3))
+    if op == OP_TIMESTAMP_HIRES:
+        v = take_be(source, 4)
+        n = take_be(source, HIRES_SECOND_BYTES[column.a])
+        text = put_timestamp(text, <uint32_t>v)
+        return put_fraction(text, n, column.a, column.a)
+    if op == OP_DATETIME_HIRES:
+        v = take_be(source, HIRES_DATETIME_BYTES[column.a])
+        return put_hires_datetime(text, v, column.a)
+    v = take_be(source, HIRES_TIME_BYTES[column.a])  # OP_TIME_HIRES
+    return put_hires_time(text, v, column.a)
+
+
+cdef uint8_t* put_address(uint8_t* text, const uint8_t* raw, uint64_t n,
+                          int op) noexcept nogil:
+    """Write a UUID, an INET4 or an INET6 of n <= 16 bytes."""
+    cdef uint8_t[16] whole
+    # Trailing zero bytes are stripped as of any fixed binary column.
+    memset(whole, 0, 16)
+    memcpy(whole, raw, n)
+    if op == OP_UUID:
+        # Tables keep some of them with their last group first, the binlog never does.
+        return put_uuid(text, whole)
+    if op == OP_INET4:
+        return put_inet4(text, whole)
+    return put_inet6(text, whole)
+
+
+# --- columns by kind ----------------------------------------------------------------
+
+cdef inline int put_null_column(const ColumnPlan* column, Output* out, uint8_t tag,
+                                Role role, Before* before) noexcept nogil:
+    """Write a NULL, and note it in a before image."""
+    cdef bint updated = role == ROLE_INSERT or (
+        role == ROLE_AFTER and before.size != -1)
+    if role == ROLE_BEFORE:
+        before.size = -1
+    if not column.emitted:
+        return ROW_OK
+    return put_null(out, tag, &column.null_whole_updated if updated
+                    else &column.null_whole)
+
+
+cdef inline int put_fixed_column(Input* source, const ColumnPlan* column, Output* out,
+                                 uint8_t tag, Role role,
+                                 Before* before) noexcept nogil:
+    """Write a value whose text fits in a small buffer.
+
+    Equal bytes of such are equal text and the other way round.
+    """
+    cdef uint8_t[128] text
+    cdef const uint8_t* raw = source.p
+    cdef uint8_t* p
+    cdef uint64_t n
+    cdef int size
+    cdef bint updated
+    cdef bint promoted = False
+    if column.op <= OP_U64:
+        p = put_integer(text, source, column.op, &promoted)
+    elif column.op >= OP_STRING:
+        n = take_le(source, column.a)
+        raw = need(source, n)
+        if raw == NULL:
+            return ROW_SHORT
+        if n > 16:
+            return ROW_VALUE
+        p = put_address(text, raw, n, column.op)
+    else:
+        p = put_number_or_moment(text, source, column)
+    if source.short:
+        return ROW_SHORT
+    size = <int>(source.p - raw)
+    if role == ROLE_BEFORE:
+        before.raw, before.size = raw, size
+        updated = False
+    elif role == ROLE_INSERT:
+        updated = True
+    else:
+        updated = before.size != size or memcmp(before.raw, raw, size) != 0
+    if not column.emitted:
+        return ROW_OK
+    return put_column(out, tag, head_of(column, updated, promoted), text, p - text,
+                      &column.tail, True)
+
+
+cdef inline int put_long_column(RowContext* context, Input* source,
+                                const ColumnPlan* column, Output* out, uint8_t tag,
+                                Role role, Before* before, bint diff) noexcept nogil:
+    """Write a value with its length in front: characters, bytes, JSON."""
+    cdef uint64_t n = take_le(source, column.a)
+    cdef const uint8_t* raw = need(source, n)
+    if raw == NULL:
+        return ROW_SHORT
+    if role == ROLE_BEFORE:
+        before.raw, before.size = raw, <int64_t>n
+    if not column.emitted:
+        return ROW_OK
+    return put_bytes_column(context, column, raw, n, out, tag, role, before, diff)
+
+
+# --- the row ------------------------------------------------------------------------
+
+cdef inline int begin_image(RowContext* context, Input* source, const uint8_t* present,
+                            uint32_t width, const uint8_t** nulls) noexcept nogil:
+    """Make room for a before image and take the NULL bits of the columns present."""
+    cdef uint32_t in_image = 0
+    cdef uint32_t i
+    cdef Before* before
+    if context.before_n < width:
+        before = <Before*>realloc(context.before, width * sizeof(Before))
+        if before == NULL:
+            return ROW_MEMORY
+        context.before, context.before_n = before, width
+    for i in range(width):
+        in_image += has_bit(present, i)
+    nulls[0] = need(source, (in_image + 7) // 8)
+    if nulls[0] == NULL:
+        context.column = 0
+        return ROW_SHORT
+    return ROW_OK
+
+
 cdef int encode_image(RowContext* context, Input* source, const Image* image,
                       const uint8_t* present, uint32_t width, Output* out, Role role,
                       const uint8_t* partial, uint32_t partial_n) noexcept nogil:
@@ -252,186 +470,37 @@ cdef int encode_image(RowContext* context, Input* source, const Image* image,
     `context.column` then is the column's index.
     """
     cdef uint32_t i
-    cdef uint32_t in_image = 0
     cdef uint32_t bit = 0
     cdef uint32_t json_bit = 0
     cdef const uint8_t* nulls
     cdef const ColumnPlan* column
-    cdef const uint8_t* raw
-    cdef uint8_t[128] text
-    cdef uint8_t* p
     cdef Before* before
     cdef uint8_t tag = 0x0A if role == ROLE_BEFORE else 0x12
-    cdef uint64_t v, n
-    cdef int64_t s
-    cdef int status, size
-    cdef bint updated, promoted, is_null, diff
-    cdef bint first = role == ROLE_BEFORE
-
-    if context.before_n < width:
-        before = <Before*>realloc(context.before, width * sizeof(Before))
-        if before == NULL:
-            return ROW_MEMORY
-        context.before, context.before_n = before, width
-    for i in range(width):
-        if present[i >> 3] >> (i & 7) & 1:
-            in_image += 1
-    nulls = need(source, (in_image + 7) // 8)
-    if nulls == NULL:
-        context.column = 0
-        return ROW_SHORT
-
+    cdef int status = begin_image(context, source, present, width, &nulls)
+    cdef bint is_null, diff
+    if status != ROW_OK:
+        return status
     for i in range(width):
         column = &image.columns[i]
         before = &context.before[i]
         diff = False
         if column.op == OP_JSON and partial_n:
-            diff = (json_bit >> 3) < partial_n and (
-                partial[json_bit >> 3] >> (json_bit & 7) & 1)
+            diff = (json_bit >> 3) < partial_n and has_bit(partial, json_bit)
             json_bit += 1
-        if not (present[i >> 3] >> (i & 7) & 1):
-            if first:
+        if not has_bit(present, i):
+            if role == ROLE_BEFORE:
                 before.size = -2
             continue
-        is_null = nulls[bit >> 3] >> (bit & 7) & 1
+        is_null = has_bit(nulls, bit)
         bit += 1
         if is_null:
-            updated = role == ROLE_INSERT or (role == ROLE_AFTER and before.size != -1)
-            if first:
-                before.size = -1
-            if column.emitted:
-                if put_null(out, tag, &column.null_whole_updated if updated
-                            else &column.null_whole) != ROW_OK:
-                    return ROW_MEMORY
-            continue
-
-        # The value's raw bytes.
-        raw = source.p
-        promoted = False
-        p = text
-        if column.op <= OP_U64:
-            if column.op == OP_I32:
-                p = put_i64(text, <int32_t>take_le(source, 4))
-            elif column.op == OP_U64:
-                v = take_le(source, 8)
-                promoted = v >> 63
-                p = put_u64(text, v)
-            elif column.op == OP_I64:
-                p = put_i64(text, <int64_t>take_le(source, 8))
-            elif column.op == OP_I8:
-                p = put_i64(text, <int8_t>take_le(source, 1))
-            elif column.op == OP_U8:
-                v = take_le(source, 1)
-                promoted = v >> 7
-                p = put_u64(text, v)
-            elif column.op == OP_I16:
-                p = put_i64(text, <int16_t>take_le(source, 2))
-            elif column.op == OP_U16:
-                v = take_le(source, 2)
-                promoted = v >> 15
-                p = put_u64(text, v)
-            elif column.op == OP_I24:
-                p = put_i64(text, <int32_t>(<uint32_t>take_le(source, 3) << 8) >> 8)
-            elif column.op == OP_U24:
-                v = take_le(source, 3)
-                promoted = v >> 23
-                p = put_u64(text, v)
-            else:
-                v = take_le(source, 4)
-                promoted = v >> 31
-                p = put_u64(text, v)
-        elif column.op >= OP_STRING:
-            n = take_le(source, column.a)
-            raw = need(source, n)
-            if raw == NULL:
-                context.column = i
-                return ROW_SHORT
-            if column.op == OP_UUID or column.op == OP_INET4 or column.op == OP_INET6:
-                # Trailing zero bytes are stripped as of any fixed binary column.
-                if n > 16:
-                    context.column = i
-                    return ROW_VALUE
-                memset(text + 64, 0, 16)
-                memcpy(text + 64, raw, n)
-                if column.op == OP_UUID:
-                    p = put_uuid(text, text + 64)
-                elif column.op == OP_INET4:
-                    p = put_inet4(text, text + 64)
-                else:
-                    p = put_inet6(text, text + 64)
-            else:
-                if first:
-                    before.raw, before.size = raw, <int64_t>n
-                if column.emitted:
-                    status = put_bytes_column(context, column, raw, n, out, tag, role,
-                                              before, diff)
-                    if status != ROW_OK:
-                        context.column = i
-                        return status
-                continue
-        elif column.op == OP_DATETIME2:
-            v = take_be(source, 5)
-            n = take_be(source, (column.a + 1) // 2)
-            p = put_packed_datetime(text, v - (<uint64_t>1 << 39))
-            p = put_fraction(p, n, (column.a + 1) // 2 * 2, column.a)
-        elif column.op == OP_TIMESTAMP2:
-            v = take_be(source, 4)
-            n = take_be(source, (column.a + 1) // 2)
-            p = put_timestamp(text, <uint32_t>v)
-            p = put_fraction(p, n, (column.a + 1) // 2 * 2, column.a)
-        elif column.op == OP_DECIMAL:
-            raw = need(source, decimal_size(column.a, column.b))
-            if raw != NULL:
-                p = text + put_decimal(text, raw, column.a, column.b)
-        elif column.op == OP_FLOAT:
-            v = take_le(source, 4)
-            p = text + put_float(text, (<float*>&v)[0])
-        elif column.op == OP_DOUBLE:
-            v = take_le(source, 8)
-            p = text + put_double(text, (<double*>&v)[0])
-        elif column.op == OP_BIT:
-            p = put_u64(text, take_be(source, column.a))
-        elif column.op == OP_DATE:
-            v = take_le(source, 3)
-            p = put_date(text, v >> 9, v >> 5 & 15, v & 31)
-        elif column.op == OP_TIME2:
-            p = put_time2(text, source, column.a)
-        elif column.op == OP_YEAR:
-            p = put_year(text, <uint32_t>take_le(source, 1))
-        elif column.op == OP_ENUM or column.op == OP_SET:
-            p = put_u64(text, take_le(source, column.a))
-        elif column.op == OP_TIMESTAMP:
-            p = put_timestamp(text, <uint32_t>take_le(source, 4))
-        elif column.op == OP_DATETIME:
-            p = put_old_datetime(text, take_le(source, 8))
-        elif column.op == OP_TIME:
-            p = put_old_time(text, <uint32_t>take_le(source, 3))
-        elif column.op == OP_TIMESTAMP_HIRES:
-            v = take_be(source, 4)
-            n = take_be(source, HIRES_SECOND_BYTES[column.a])
-            p = put_timestamp(text, <uint32_t>v)
-            p = put_fraction(p, n, column.a, column.a)
-        elif column.op == OP_DATETIME_HIRES:
-            p = put_hires_datetime(
-                text, take_be(source, HIRES_DATETIME_BYTES[column.a]), column.a)
-        else:  # OP_TIME_HIRES
-            p = put_hires_time(
-                text, take_be(source, HIRES_TIME_BYTES[column.a]), column.a)
-
-        if source.short:
-            context.column = i
-            return ROW_SHORT
-        # Values of fixed types: equal bytes are equal text and the other way round.
-        size = <int>(source.p - raw)
-        if first:
-            before.raw, before.size = raw, size
-            updated = False
-        elif role == ROLE_INSERT:
-            updated = True
+            status = put_null_column(column, out, tag, role, before)
+        elif OP_STRING <= column.op <= OP_COMPRESSED:
+            status = put_long_column(context, source, column, out, tag, role, before,
+                                     diff)
         else:
-            updated = before.size != size or memcmp(before.raw, raw, size) != 0
-        if column.emitted:
-            if put_column(out, tag, head_of(column, updated, promoted), text, p - text,
-                          &column.tail, True) != ROW_OK:
-                return ROW_MEMORY
+            status = put_fixed_column(source, column, out, tag, role, before)
+        if status != ROW_OK:
+            context.column = i
+            return status
     return ROW_OK

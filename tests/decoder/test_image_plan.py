@@ -102,7 +102,7 @@ def test_unknown_types_are_trusted() -> None:
 
 
 def test_signs() -> None:
-    """A sign that differs is told; full metadata knows it better."""
+    """A sign that differs is told, with the column's name or without."""
     unsigned = field(1, b"\x80")
     known = ColumnMeta("a", "int")
     assert compared([INT], known, optional=unsigned) == (
@@ -110,7 +110,16 @@ def test_signs() -> None:
     )
     assert compared([INT], ColumnMeta("a", "int unsigned"), optional=unsigned) is None
     assert compared([INT], ColumnMeta("a", "int unsigned"), optional=field(1, b"\0"))
-    assert compared([INT], known, optional=unsigned + field(4, b"\1a")) is None
+    assert compared([INT], known, optional=unsigned + field(4, b"\1a"))
+
+
+def test_names() -> None:
+    """Full metadata contradicts a column of another name; case does not matter."""
+    known = ColumnMeta("a", "int")
+    assert compared([INT], known, optional=field(4, b"\1A")) is None
+    assert compared([INT], known, optional=field(4, b"\1b")) == (
+        "column 1 (a) of table db.t: named b in the binlog"
+    )
 
 
 def test_charsets() -> None:

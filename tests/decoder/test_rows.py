@@ -282,6 +282,8 @@ def test_compressed_columns(packed: bytes, value: str) -> None:
     [
         b"\x81\x0c" + zlib.compress(b"hello world"),
         b"\x81\x0a" + zlib.compress(b"hello world"),
+        b"\x81\x0b" + zlib.compress(b"hello world")[:-4],  # no checksum at its end
+        b"\x89\x0b" + zlib.compress(b"hello world")[2:-5],  # no end of its block
         b"\x81\x0bnonsense",
         b"\x87\x0b",
         b"\x91\x0b" + zlib.compress(b"hello world"),

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 10.0  # for all stages together; then the process ends without them
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Some send one signal twice: to the process, and to its group.
+SAME_SIGNAL_S = 0.2
 
 
 class Instance(RunningInstance, Stage, Protocol):
@@ -80,7 +82,7 @@ class Destinations:
         """Start every instance that is not lazy; a failing one does not stop others."""
         for name, config in self._configs.items():
             if config.lazy:
-                log.info("[%s] waits for its first client", name)
+                log.info("destination %s waits for its first client", name)
             else:
                 self._start_one(name)
 
@@ -106,11 +108,13 @@ class Destinations:
         for instance in reversed(ending):
             try:
                 if not instance.join(deadline):
-                    log.error("[%s] does not stop", instance.destination)
+                    log.error("destination %s does not stop", instance.destination)
                     ended = False
             except CanalError as error:
                 # The others must still write their cursors.
-                log.error("[%s] ended badly: %s", instance.destination, error)  # noqa: TRY400  # told in words
+                log.error(  # noqa: TRY400  # told in words
+                    "destination %s ended badly: %s", instance.destination, error
+                )
                 first_error = first_error or error
         if first_error is not None:
             raise first_error
@@ -172,7 +176,7 @@ class Destinations:
                 instance = instance or self._make_instance(self._configs[name])
                 instance.start()
             except CanalError as error:
-                log.error("[%s] cannot start: %s", name, error)  # noqa: TRY400  # told in words
+                log.error("destination %s cannot start: %s", name, error)  # noqa: TRY400  # told in words
                 return None
             return self._admit(name, instance)
 
@@ -316,10 +320,15 @@ def _signals() -> Iterator[Callable[[Stop], str | None]]:
     reader.setblocking(False)
     writer.setblocking(False)
     came: list[int] = []
+    came_at_s = 0.0
 
     def on_signal(number: int, _: FrameType | None) -> None:
+        nonlocal came_at_s
+        now_s = time.monotonic()
         came.append(number)
-        if len(came) > 1:
+        if len(came) == 1:
+            came_at_s = now_s
+        elif now_s - came_at_s >= SAME_SIGNAL_S:
             os.write(2, b"canal-server: ended by a second signal\n")
             os._exit(128 + number)
 

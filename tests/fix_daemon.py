@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 STOP_TIMEOUT = "FAKE_STOP_TIMEOUT_S"
+SAME_SIGNAL = "FAKE_SAME_SIGNAL_S"
 
 
 def child_environ() -> dict[str, str]:
@@ -137,6 +138,8 @@ def main() -> int:
 
     if seconds := os.environ.get(STOP_TIMEOUT):
         daemon.STOP_TIMEOUT_S = float(seconds)
+    if seconds := os.environ.get(SAME_SIGNAL):
+        daemon.SAME_SIGNAL_S = float(seconds)
     return cli.main()
 
 

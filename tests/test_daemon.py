@@ -7,9 +7,10 @@ import logging
 import signal
 import socket
 import threading
+import time
 
 import pytest
-from fix_daemon import STOP_TIMEOUT, FakeInstance
+from fix_daemon import SAME_SIGNAL, STOP_TIMEOUT, FakeInstance
 
 from canal_server import control
 from canal_server.config.load import load
@@ -107,7 +108,9 @@ class TestDestinations:
         destinations.start()
         assert destinations.running("broken") is None
         assert destinations.running("b")
-        assert "[broken] cannot start: the cursors cannot be read" in caplog.text
+        assert (
+            "destination broken cannot start: the cursors cannot be read" in caplog.text
+        )
 
     def test_a_failed_one_can_be_tried_again(self):
         """Each further try starts a new instance."""
@@ -147,7 +150,9 @@ class TestDestinations:
         with pytest.raises(CanalError, match="cannot write the cursors"):
             destinations.join(Deadline(LONG))
         assert all(calls[-1] == "join" for calls in makes.calls().values())
-        assert "[unwritten] ended badly: cannot write the cursors" in caplog.text
+        assert (
+            "destination unwritten ended badly: cannot write the cursors" in caplog.text
+        )
 
     def test_a_stop_during_a_start(self):
         """An instance whose start ends after the stop is ended as well.
@@ -239,7 +244,7 @@ class TestDaemon:
         daemon.start()
         daemon.request_stop()
         assert daemon.join(Deadline(0.05)) is False
-        assert "[stuck] does not stop" in caplog.text
+        assert "destination stuck does not stop" in caplog.text
         assert "the instances did not stop in time" in caplog.text
 
     def test_a_stage_that_ends_badly_is_named(self, make_conf, caplog):
@@ -285,9 +290,27 @@ class TestProcess:
         server.read_until("canal-server 0")
         server.process.send_signal(signal.SIGTERM)
         server.read_until("SIGTERM came")
-        server.process.send_signal(signal.SIGTERM)
+        while server.process.poll() is None:  # for a moment it counts as the first
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.01)
         assert server.wait() == 128 + signal.SIGTERM
         assert server.log.endswith("ended by a second signal\n")
+
+    def test_a_signal_that_comes_twice_is_one(self, make_conf, start_server):
+        """1. start; 2. a signal, an instance is stuck; 3. it comes again soon after.
+
+        As `timeout` and others send it: to the process, then to its group. It ends
+        when the time to stop is over.
+        """
+        conf = make_conf(MAIN + "stuck", stuck=MASTER)
+        times = {STOP_TIMEOUT: "0.3", SAME_SIGNAL: str(LONG)}
+        server = start_server(conf, **times)
+        server.read_until("canal-server 0")
+        server.process.send_signal(signal.SIGTERM)
+        server.read_until("SIGTERM came")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.wait() == 1
+        assert "second signal" not in server.log
 
     def test_a_stuck_instance_is_left_behind(self, make_conf, start_server):
         """1. start; 2. a signal, an instance is stuck. It ends with status 1."""
@@ -296,7 +319,7 @@ class TestProcess:
         server.read_until("canal-server 0")
         server.process.send_signal(signal.SIGTERM)
         assert server.wait() == 1
-        assert "[stuck] does not stop" in server.log
+        assert "destination stuck does not stop" in server.log
 
     def test_a_broken_instance_does_not_end_it(self, make_conf, start_server):
         """1. start with an instance that fails. The process serves the other one."""

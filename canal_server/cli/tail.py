@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from canal_server.client.canal import CanalClient
 from canal_server.client.format import changes, json_line, text_lines
-from canal_server.errors import CanalError, ConfigError
+from canal_server.errors import CanalError, ConfigError, ProtocolError
 from canal_server.model.entry import EntryType
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         f"password; without it {PASSWORD_VARIABLE} of the environment")  # fmt: skip
     add("--client-id", type=int, metavar="ID", help="go on where this client is, and "
         "leave its subscription in place; default: a new subscription of the id "
-        f"{TAIL_CLIENT_ID}, which ends with the command")  # fmt: skip
+        f"{TAIL_CLIENT_ID}, which ends with the command; two commands at once need two "
+        "ids")  # fmt: skip
     add("--count", type=int, metavar="N", help="end after N changes")
     add("--no-ack", action="store_true", help="acknowledge nothing: the position of "
         "the client stays where it is (the server stops when its memory for changes "
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         _password(args.password_file),
     )
     try:
-        with _interrupted_by_sigterm():
+        with _interrupted_by_signals():
             client.connect()
             with _subscription(client, args):
                 _print_changes(client, args)
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         raise  # nobody reads what we print any more; the caller knows what to do
     except (OSError, CanalError) as error:
         where = f"{args.destination} at {args.host}:{args.port}"
-        print(f"canal-server tail: {where}: {error}", file=sys.stderr)
+        print(f"canal-server tail: {where}: {_reason(error)}", file=sys.stderr)
         return 1
     finally:
         client.close()
@@ -88,10 +89,12 @@ def _print_changes(client: CanalClient, args: argparse.Namespace) -> None:
     as_json = args.json or not sys.stdout.isatty()
     colour = not as_json and not os.environ.get("NO_COLOR")
     left = args.count  # None: without end
+    others = _OtherReaders(client.client_id)
     while left is None or left > 0:
         message = client.get(_FETCH_SIZE, _FETCH_TIMEOUT_S)
         if not message:
             continue
+        others.see(message.id)
         whole = True
         for entry in message.entries:
             lines = list(_lines(entry, args.transactions, as_json, colour))
@@ -133,17 +136,58 @@ def _subscription(client: CanalClient, args: argparse.Namespace) -> Iterator[Non
                 client.unsubscribe()
 
 
+class _OtherReaders:
+    """Notices another program that reads under the same client id.
+
+    The server numbers the batches of a client one by one, and gives each change to
+    one of those who ask in its name: a number that is left out went to somebody else.
+    """
+
+    def __init__(self, client_id: int) -> None:
+        self._client_id = client_id
+        self._last: int | None = None
+        self._told = False
+
+    def see(self, message_id: int) -> None:
+        """Look at the number of the batch that came; tell once of another reader."""
+        left_out = self._last is not None and message_id != self._last + 1
+        self._last = message_id
+        if left_out and not self._told:
+            self._told = True
+            print(
+                f"canal-server tail: another program reads as client {self._client_id} "
+                "too, and each gets a part of the changes; name another --client-id",
+                file=sys.stderr,
+            )
+
+
+def _reason(error: Exception) -> str:
+    """Return why it failed, without the number of the system's error."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused; is the server running, is this its port?"
+    if isinstance(error, ProtocolError):
+        return f"that is not canal's protocol: {error}"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)
+
+
 @contextlib.contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end us as Ctrl-C does, in order."""
+def _interrupted_by_signals() -> Iterator[None]:
+    """Let SIGTERM, and SIGHUP of a terminal that closes, end us as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread can set it
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {
+        number: signal.signal(number, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN  # as under nohup
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _password(file: Path | None) -> str:

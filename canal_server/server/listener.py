@@ -30,6 +30,11 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 128
 _ACCEPT_RETRY_S = 1.0  # when the process has no descriptor or memory left
+_NO_SUCH_ADDRESS = "canal.ip must be an address of this machine, or empty for all"
+_REMEDIES = {
+    errno.EADDRINUSE: "is another server running there?",
+    errno.EACCES: "ports below 1024 need a right of their own",
+}
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -183,9 +188,11 @@ def _listen(ip: str, port: int) -> socket.socket:
                 raise
             return socket.create_server(("", port), backlog=_BACKLOG)
     except OSError as error:
+        # Python adds the address that it tried, in its own notation.
+        why = str(error.strerror).partition(" (while")[0]
         problem = (
             f"canal.ip, canal.port: cannot listen on {ip or '*'}:{port}: "
-            f"{error.strerror}; is another server running there?"
+            f"{why}; {_REMEDIES.get(error.errno or 0, _NO_SUCH_ADDRESS)}"
         )
         raise ConfigError([problem]) from error
 

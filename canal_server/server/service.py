@@ -93,7 +93,7 @@ class Service:
         except ClientError as error:
             return (error_frame(error.code, str(error)),)
         except CanalError as error:
-            log.warning("could not answer %.300s: %s", request, error)
+            log.warning("could not answer %s: %s", _told(request), error)
             return (error_frame(session.REFUSED, str(error)),)
 
     def _answer_others(self, request: session.Request) -> Reply:
@@ -369,6 +369,15 @@ def _register(
         return (messages_header(batch_id, batch.size), *batch.slices)
     except ValueError as error:  # the batch stays open: a rollback brings it again
         raise StoreError(f"{error}; ask for fewer entries") from error
+
+
+def _told(request: session.Request) -> str:
+    """Return a request for the log: what is asked for, and by whom."""
+    kind = type(request).__name__.lower()
+    identity = getattr(request, "identity", None)
+    if identity is None:
+        return f"a {kind}"
+    return f"the {kind} of client {identity.client_id} of {identity.destination:.200}"
 
 
 def _name(identity: ClientIdentity) -> str:

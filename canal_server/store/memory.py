@@ -30,6 +30,7 @@ from canal_server.store.counts import CursorCounts, StoreCounts
 from canal_server.store.cursor import Cursor, Taken, mask_of
 from canal_server.store.parts import count_of, parts_of
 from canal_server.store.ring import Ring, bytes_in_use
+from canal_server.store.stall import TELL_AFTER_S, StallNotice
 from canal_server.store.waiting import Getter, WaitingRules, now_ms
 from canal_server.store.wakeup import READABLE, WakeUp
 
@@ -60,7 +61,9 @@ class MemoryEventStore:
         subjects: Subjects,
         pool: BlockPool,
         *,
+        destination: str = "",
         frame_bytes_max: int = FRAME_BYTES_MAX,
+        tell_after_s: float = TELL_AFTER_S,
     ) -> None:
         self._config = config
         self._subjects = subjects
@@ -73,6 +76,7 @@ class MemoryEventStore:
         self._getters: set[Getter] = set()  # that wait
         self._putter: WakeUp | None = None  # the put that waits for room
         self._putter_count = 0  # and for how many entries
+        self._stall = StallNotice(destination, tell_after_s)
         self._closed = False
         self.put_waiting_ns = 0
 
@@ -105,10 +109,14 @@ class MemoryEventStore:
                 self._append(spans)
                 return True
         started_ns = time.monotonic_ns()
+        self._stall.begin(time.monotonic())
         try:
-            return self._put_waiting(spans, count, stop)
+            if not self._put_waiting(spans, count, stop):
+                return False
         finally:
             self.put_waiting_ns += time.monotonic_ns() - started_ns
+        self._stall.end(time.monotonic())
+        return True
 
     def _put_waiting(self, spans: Sequence[Span], count: int, stop: Stop) -> bool:
         with WakeUp(stop.fileno(), READABLE) as putter:
@@ -126,12 +134,29 @@ class MemoryEventStore:
                         # answer with what there is.
                         self._wake_getters()
                         blocked = self._blocks_exceed()
-                    if putter.sleep(BLOCKS_RECHECK_S if blocked else None):
+                    due_s = self._stall.due_s(time.monotonic())
+                    if not due_s:
+                        self._stall.tell(self.holders(), time.monotonic())
+                    elif putter.sleep(BLOCKS_RECHECK_S if blocked else due_s):
                         return False
             finally:
                 with self._lock:
                     self._putter = None
                     self._rules.full = False
+
+    def holders(self) -> tuple[int, ...]:
+        """Return the clients for whose acks a put waits; none when it does not."""
+        with self._lock:
+            if not self._rules.full or not self._cursors:
+                return ()
+            oldest = min(cursor.ack_sequence for cursor in self._cursors.values())
+            return tuple(
+                sorted(
+                    client_id
+                    for client_id, cursor in self._cursors.items()
+                    if cursor.ack_sequence == oldest
+                )
+            )
 
     def _append(self, spans: Sequence[Span]) -> None:
         assert self._lock.locked()
@@ -317,10 +342,8 @@ class MemoryEventStore:
         if self._closed:
             return 0
         cursor = getter.cursor
-        if self._cursor(cursor.client_id) is not cursor:
-            raise StoreError(
-                f"client {cursor.client_id} was unsubscribed during its get; get again"
-            )
+        if self._cursors.get(cursor.client_id) is not cursor:
+            raise StoreError(f"client {cursor.client_id} was unsubscribed meanwhile")
         cursor.scan()
         cursor.skip(make_room=False)
         self._free_and_wake_putter()

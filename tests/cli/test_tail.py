@@ -13,10 +13,17 @@ from pathlib import Path
 
 import pytest
 from fix_server import DESTINATION, PATIENCE_S, make_entry
+from fix_store import eventually, in_thread
 
 from canal_server.cli import main
 from canal_server.cli.tail import TAIL_CLIENT_ID
 from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import (
+    EntryPosition,
+    LogIdentity,
+    LogPosition,
+    PositionRange,
+)
 from canal_server.protocol.auth import stored_form
 from canal_server.protocol.entries import (
     Entry,
@@ -26,6 +33,9 @@ from canal_server.protocol.entries import (
     RowChange,
     encode,
 )
+
+PLACE = LogPosition(LogIdentity("db", 3306), EntryPosition("binlog.000001", 4))
+BATCH = PositionRange(PLACE, PLACE, None, 0)
 
 
 def statement(number: int) -> bytes:
@@ -140,7 +150,49 @@ def test_no_server(capsys):
     assert tail(port) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"canal-server tail: example at 127.0.0.1:{port}: ")
-    assert "refused" in line
+    assert line.endswith("connection refused; is the server running, is this its port?")
+
+
+def test_no_server_of_ours(capsys):
+    """What speaks something else, a MySQL say, is told apart; status 1."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            with listener.accept()[0] as connection:
+                connection.sendall(b"J\0\0\0\n9.7.4\0")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        assert tail(listener.getsockname()[1]) == 1
+        thread.join()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "that is not canal's protocol: a frame of" in line
+
+
+def test_another_reader_is_noticed(serve, instance, capsys):
+    """When batches went to another program under the same id, that is told once."""
+    port = serve().port
+    who = ClientIdentity(DESTINATION, TAIL_CLIENT_ID)
+    instance.store.append(statement(1))
+
+    def take_batches_away() -> None:
+        for count in (1, 2):
+            # It has acked so many, and waits for the next.
+            eventually(lambda count=count: has_acked(count))
+            instance.store.wait_for_getters(1)
+            instance.meta.remove_batch(who, instance.meta.add_batch(who, BATCH))
+            instance.store.append(statement(count + 1))
+
+    def has_acked(count: int) -> bool:
+        place = instance.store.places.get(TAIL_CLIENT_ID)
+        return place is not None and place.acked == count
+
+    taking = in_thread(take_batches_away)
+    assert tail(port, "--count", "3") == 0
+    taking.result(PATIENCE_S)
+    streams = capsys.readouterr()
+    assert printed(streams.out) == [1, 2, 3]
+    assert streams.err.count(f"another program reads as client {TAIL_CLIENT_ID}") == 1
 
 
 def test_unknown_destination(serve, capsys):
@@ -165,10 +217,13 @@ def test_server_that_stops(serve, instance, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals(serve, instance, number):
-    """Ctrl-C and SIGTERM end the command at once, quietly, and nothing stays."""
-    program = "import sys; from canal_server.cli import main; sys.exit(main())"
+    """Ctrl-C, SIGTERM, a closed terminal end it at once, quietly; nothing stays."""
+    program = (
+        "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+        "from canal_server.cli import main; sys.exit(main())"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", program, "tail", "--port", str(serve().port)],
         stdout=subprocess.PIPE,

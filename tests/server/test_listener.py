@@ -59,8 +59,19 @@ def test_port_in_use(serve, instances):
     """A port that is taken is an error that names address and keys."""
     port = serve().port
     second = Server(ServerConfig(ip="127.0.0.1", port=port), instances)
-    with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+    with pytest.raises(ConfigError) as refused:
         second.start()
+    assert str(refused.value) == (
+        f"canal.ip, canal.port: cannot listen on 127.0.0.1:{port}: "
+        "Address already in use; is another server running there?"
+    )
+
+
+def test_an_address_of_another_machine(instances):
+    """An address that is not ours is told apart from a port that is taken."""
+    server = Server(ServerConfig(ip="192.0.2.1", port=0), instances)
+    with pytest.raises(ConfigError, match="must be an address of this machine"):
+        server.start()
 
 
 def test_all_addresses(instances):

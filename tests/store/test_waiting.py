@@ -6,6 +6,7 @@ the event under test can end it; where it must not, it has no time-out at all.
 
 from __future__ import annotations
 
+import logging
 import random
 import socket
 
@@ -15,6 +16,7 @@ from fix_store import PATIENCE_S, StoreUnderTest, eventually, in_thread
 
 from canal_server.config.schema import BatchMode
 from canal_server.errors import StoreError
+from canal_server.store.memory import MemoryEventStore
 
 CLIENT = 1001
 FOR_EVER_MS = 10**7
@@ -422,3 +424,33 @@ def test_threads(rng):
         assert consumer.taken_by_closed == 0
     t.store.close()
     assert t.store._ring.held == 0
+
+
+# -- telling of it --------------------------------------------------------------------
+
+
+def test_a_long_wait_names_the_client_that_holds_the_entries(caplog):
+    """The log and the status say whose ack is missing, and when reading goes on."""
+    caplog.set_level(logging.INFO)
+    t = StoreUnderTest(buffer_size=4)
+    store = MemoryEventStore(
+        t.store._config,
+        t.subjects,
+        t.entries.pool,
+        destination="example",
+        tell_after_s=0.001,
+    )
+    for client in (CLIENT, 9999):
+        store.subscribe(client, None, None)
+    t.entries.transaction(rows=2)
+    store.put(t.entries.take(), t.stop)
+    store.ack(CLIENT, store.get(CLIENT, 4, 0).last_sequence)
+    assert store.holders() == ()
+    t.entries.transaction(rows=2)
+    put = in_thread(store.put, t.entries.take(), t.stop)
+    eventually(lambda: "client 9999 must ack" in caplog.text)
+    assert store.holders() == (9999,)
+    store.unsubscribe(9999)
+    assert put.result(PATIENCE_S)
+    assert "destination example: reads on" in caplog.text
+    assert store.holders() == ()

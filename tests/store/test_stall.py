@@ -1,0 +1,82 @@
+"""Telling of a ring that stays full: when, of whom, and how often."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from canal_server.store.stall import TELL_AFTER_S, TELL_AGAIN_S, StallNotice
+
+START = 1000.0
+
+
+@pytest.fixture
+def told(caplog):
+    """Give a function that returns the lines told since it was called last."""
+    caplog.set_level(logging.INFO)
+
+    def lines() -> list[str]:
+        messages = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return messages
+
+    return lines
+
+
+def test_names_who_must_ack(told):
+    """A long wait is told with its length and the client that holds the entries."""
+    notice = StallNotice("example")
+    notice.begin(START)
+    assert notice.due_s(START) == TELL_AFTER_S
+    assert notice.due_s(START + TELL_AFTER_S + 1) == 0
+    notice.tell([9999], START + 11)
+    (line,) = told()
+    assert "example" in line
+    assert "11 s" in line
+    assert "client 9999 must ack" in line
+
+
+def test_names_a_few_of_many(told):
+    """However many clients hold the entries, the line stays short."""
+    notice = StallNotice("example")
+    notice.begin(START)
+    notice.tell(range(1, 101), START + 10)
+    (line,) = told()
+    assert "clients 1, 2, 3, 4, 5 and 95 more must ack" in line
+
+
+def test_says_that_nobody_is_subscribed(told, caplog):
+    """Without clients a full ring is no fault of anybody: no warning."""
+    notice = StallNotice("example")
+    notice.begin(START)
+    notice.tell((), START + 10)
+    assert caplog.records[0].levelno == logging.INFO
+    assert "no client is subscribed" in told()[0]
+
+
+def test_a_wait_is_told_once_in_a_while(told):
+    """The same clients are named again only after minutes, others at once."""
+    notice = StallNotice("example")
+    notice.begin(START)
+    notice.tell([1], START + 10)
+    assert notice.due_s(START + 10) == TELL_AFTER_S
+    notice.tell([1], START + 20)
+    assert len(told()) == 1
+    notice.tell([1, 2], START + 30)
+    assert len(told()) == 1
+    notice.tell([1, 2], START + 30 + TELL_AGAIN_S)
+    assert len(told()) == 1
+
+
+def test_the_end_of_a_told_wait_is_told(told):
+    """Whoever read of the wait reads of its end; short waits are not mentioned."""
+    notice = StallNotice("example")
+    notice.begin(START)
+    notice.end(START + 1)
+    assert told() == []
+    notice.begin(START)
+    notice.tell([1], START + 10)
+    told()
+    notice.end(START + 42)
+    assert told() == ["destination example: reads on after 42 s"]

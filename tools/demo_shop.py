@@ -74,7 +74,10 @@ class Shop:
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._ending = threading.Event()
-        self.committed: list[float] = []  # when each commit of the last job was done
+        # Of each commit of the last job: when it was sent, and when it was confirmed.
+        # A client may have the change before the writer has the confirmation.
+        self.sent: list[float] = []
+        self.committed: list[float] = []
 
     def open(self) -> str:
         """Make the schema and connect; returns the server's version."""
@@ -99,9 +102,10 @@ class Shop:
         """Write a step; its one commit is the last statement."""
 
         def write() -> None:
-            for sql in step.sql:
+            *before, last = step.sql
+            for sql in before:
                 self._execute(sql)
-            self.committed.append(time.monotonic())
+            self._commit(last)
 
         self._start(write)
 
@@ -114,8 +118,7 @@ class Shop:
                 left_s = begun + number / PACE_PER_SECOND - time.monotonic()
                 if self._ending.wait(max(0.0, left_s)):
                     return
-                self._execute("INSERT INTO sale (book, pieces) VALUES (1, 1)")
-                self.committed.append(time.monotonic())
+                self._commit("INSERT INTO sale (book, pieces) VALUES (1, 1)")
 
         self._start(write)
 
@@ -127,8 +130,7 @@ class Shop:
             for _ in range(BURST_SALES // BURST_ROWS):
                 if self._ending.is_set():
                     return
-                self._execute(f"INSERT INTO sale (book, pieces) VALUES {rows}")
-                self.committed.append(time.monotonic())
+                self._commit(f"INSERT INTO sale (book, pieces) VALUES {rows}")
 
         self._start(write)
 
@@ -150,9 +152,15 @@ class Shop:
             except pymysql.err.Error as error:
                 self._error = error
 
-        self.committed = []
+        self.sent, self.committed = [], []
         self._thread = threading.Thread(target=run, name="shop", daemon=True)
         self._thread.start()
+
+    def _commit(self, sql: str) -> None:
+        """Send a statement that commits, and note when."""
+        self.sent.append(time.monotonic())
+        self._execute(sql)
+        self.committed.append(time.monotonic())
 
     def _execute(self, sql: str) -> None:
         assert self._connection is not None

@@ -86,6 +86,15 @@ def parse_version(text: str) -> Version:
     return int(found[1]), int(found[2]), int(found[3] or 0)
 
 
+def version_number(text: str) -> int:
+    """Return a version as executable comments have it: 80401 for 8.4.1; 0: unknown."""
+    try:
+        major, minor, patch = parse_version(text)
+    except ValueError:
+        return 0
+    return major * 10000 + minor * 100 + patch
+
+
 def read_server_info(connection: ControlConnection) -> ServerInfo:
     """Ask an open connection's server for its settings, in one statement."""
     marks = ", ".join(["%s"] * len(_VARIABLES))
@@ -163,3 +172,15 @@ def check_capture(
         )
     if problems:
         raise SourceRefused(f"server {address} ({info}): {'; '.join(problems)}")
+
+
+def capture_warnings(info: ServerInfo) -> list[str]:
+    """Return what an operator should know of settings that allow capture."""
+    if info.binlog_format == "ROW":
+        return []
+    return [
+        (
+            f"binlog_format of the source is {info.binlog_format}: changes that it "
+            "logs as statements come without rows; run SET GLOBAL binlog_format=ROW"
+        )
+    ]

@@ -143,6 +143,11 @@ class Session:
             )
         errno = error.args[0] if error.args else 0
         if not isinstance(errno, int):
+            # PyMySQL's own words about packets that it did not expect.
+            if not self._logged_in:
+                return ConnectionLost(
+                    f"{address} does not speak as MySQL does: {error}"
+                )
             return ConnectionLost(f"{address}: {error}")
         if errno == 0:
             return ConnectionLost(f"{address}: the connection is closed")

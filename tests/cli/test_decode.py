@@ -224,8 +224,8 @@ def test_columns_file(tmp_path) -> None:
     columns = load_columns(path)
     assert columns.find("shop", "book") == BOOK
     assert columns.find("shop", "none") is None
-    columns.apply("shop", "drop table book", EntryPosition("binlog.000001", 4))
-    assert columns.refresh("shop", "book") == BOOK
+    columns.apply(EntryPosition("binlog.000001", 4), "shop", "drop table book", "")
+    assert columns.refresh("shop", "book", EntryPosition("binlog.000001", 4)) == BOOK
 
 
 @pytest.mark.parametrize("text", ["{", '[{"schema": "s"}]', "[1]", '{"a": {}}', "3"])

@@ -7,6 +7,7 @@ import pytest
 from canal_server.errors import SourceRefused
 from canal_server.mysql.flavour import (
     Flavour,
+    capture_warnings,
     check_capture,
     parse_version,
     read_server_info,
@@ -123,6 +124,14 @@ def test_format_and_image_are_checked_only_on_request():
     check_capture(info, address="db:3306")
     with pytest.raises(SourceRefused, match="NOBLOB"):
         check_capture(info, address="db:3306", images=["FULL"])
+
+
+def test_statements_instead_of_rows_are_worth_a_warning():
+    """A source that logs statements is read, and the log says what is missing."""
+    assert capture_warnings(server_info(MYSQL)) == []
+    (line,) = capture_warnings(server_info(MYSQL | {"binlog_format": "MIXED"}))
+    assert "MIXED" in line
+    assert "SET GLOBAL binlog_format=ROW" in line
 
 
 def test_a_real_server(source_server, source):

@@ -238,6 +238,8 @@ def test_another_protocol_is_an_error_of_the_source(answer):
         )
         with pytest.raises(SourceError, match=f"127.0.0.1:{port}") as failed:
             session(access)
+        if answer:
+            assert "does not speak as MySQL does" in str(failed.value)
         assert "s3cret" not in str(failed.value)
 
 

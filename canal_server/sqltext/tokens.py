@@ -1,9 +1,4 @@
-"""The door to sqlglot: SQL text of MySQL and MariaDB into tokens.
-
-Words keep their text: what is a keyword, the reader of the tokens decides, as most of
-them may be names as well. Leaves out what the statements mean
-(`canal_server.tablemeta.ddl`).
-"""
+"""SQL text into tokens: quotes, comments and executable comments, by the mode."""
 
 from __future__ import annotations
 
@@ -16,6 +11,8 @@ from typing import Any, Final, NamedTuple
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import TokenError
 from sqlglot.tokens import TokenType
+
+MYSQL: Final = MySQL()  # settings, made once
 
 
 class SqlTextError(ValueError):
@@ -73,14 +70,7 @@ def tokens(sql: str, dialect: Dialect, *, chars_max: int | None = None) -> list[
     With `chars_max` only about so many characters are looked at, and what is cut is
     cut between tokens. Raises SqlTextError.
     """
-    text = _opened(sql, dialect, chars_max)
-    try:
-        found = _tokenizer(
-            dialect.ansi_quotes, dialect.no_backslash_escapes
-        )().tokenize(text)
-    except (TokenError, ValueError, LookupError) as error:
-        # The error of sqlglot quotes the text, which may hold a password.
-        raise SqlTextError("a quote or a comment has no end") from error
+    text, found = scan(sql, dialect, chars_max)
     result: list[Token] = []
     end = -1  # where the last word ended in the text
     for token in found:
@@ -93,6 +83,23 @@ def tokens(sql: str, dialect: Dialect, *, chars_max: int | None = None) -> list[
             result.append(Token(kind, token.text, quote))
         end = token.end + 1 if kind is Kind.WORD else -1
     return result
+
+
+def scan(
+    sql: str, dialect: Dialect, chars_max: int | None = None
+) -> tuple[str, list[Any]]:
+    """Return a text with its executable comments opened, and sqlglot's tokens of it.
+
+    Raises SqlTextError.
+    """
+    text = _opened(sql, dialect, chars_max)
+    try:
+        # A new one each time: it holds the text, and threads share the class.
+        tokenizer = _tokenizer(dialect.ansi_quotes, dialect.no_backslash_escapes)
+        return text, tokenizer(MYSQL).tokenize(text)
+    except (TokenError, ValueError, LookupError) as error:
+        # The error of sqlglot quotes the text, which may hold a password.
+        raise SqlTextError("a quote or a comment has no end") from error
 
 
 _KINDS: Final = {

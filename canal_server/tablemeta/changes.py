@@ -1,0 +1,365 @@
+"""What operations make of a table: values in, a new value out.
+
+In the server's own way: all items of an ALTER count together; columns that it names
+are those before it, the places it gives are in the table as it is becoming.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from sys import intern
+from typing import TYPE_CHECKING, Final
+
+from canal_server.tablemeta.charsets import BINARY
+from canal_server.tablemeta.image import (
+    INVISIBLE,
+    PRIMARY,
+    ROW_END,
+    ROW_START,
+    Column,
+    Kind,
+    Part,
+    Table,
+    Versioning,
+    column,
+)
+from canal_server.tablemeta.keys import (
+    own_keys,
+    with_hashes,
+    with_keys,
+    with_period,
+)
+from canal_server.tablemeta.operations import (
+    AddColumn,
+    AddKey,
+    AddPeriod,
+    ChangeColumn,
+    ConvertTo,
+    DropColumn,
+    DropKey,
+    DropPeriod,
+    Options,
+    RenameColumn,
+    RenameKey,
+    ShowColumn,
+)
+from canal_server.tablemeta.types import converted_type, finished_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from canal_server.tablemeta.operations import (
+        ColumnSpec,
+        CreateSequence,
+        CreateTable,
+        Item,
+        Name,
+    )
+
+
+class CannotApplyError(Exception):
+    """The operation does not fit the table as it is known."""
+
+
+def created(operation: CreateTable, charset: str, *, mariadb: bool) -> Table:
+    """Return a new table; `charset` is its database's."""
+    options = operation.options
+    table_charset = options.charset or charset
+    columns = [
+        _column(spec, table_charset, mariadb=mariadb) for spec in operation.columns
+    ]
+    table = Table(
+        *operation.name,
+        columns=tuple(columns),
+        charset=table_charset,
+        engine=options.engine or "",
+        kind=Kind.SEQUENCE if options.is_sequence else Kind.BASE,
+    )
+    for period in operation.periods:
+        table = with_period(table, period)
+    keys = [*own_keys(operation.columns), *operation.keys]
+    table = with_keys(table, keys, mariadb=mariadb)
+    versioned = options.is_versioned or any(
+        spec.has_versions for spec in operation.columns
+    )
+    return _with_versions(table, versioned=versioned)
+
+
+def alike(table: Table, name: Name, *, mariadb: bool) -> Table:
+    """Return a new table with the structure of another one."""
+    new = table.renamed(*name)
+    return with_hashes(new) if mariadb else new
+
+
+def sequence(operation: CreateSequence, engine: str = "") -> Table:
+    """Return the table that a sequence is to those who read row events."""
+    columns = [
+        *((name, "bigint(21)") for name in _SEQUENCE_VALUES),
+        ("cache_size", "bigint(21) unsigned"),
+        ("cycle_option", "tinyint(1) unsigned"),
+        ("cycle_count", "bigint(21)"),
+    ]
+    return Table(
+        *operation.name,
+        columns=tuple(column(name, kind, False, None, "") for name, kind in columns),
+        kind=Kind.SEQUENCE,
+        engine=engine,
+    )
+
+
+_SEQUENCE_VALUES: Final = (
+    *("next_not_cached_value", "minimum_value", "maximum_value", "start_value"),
+    "increment",
+)
+
+
+def altered(
+    table: Table, items: Sequence[Item], charset: str, *, mariadb: bool
+) -> Table:
+    """Return the table as an ALTER TABLE leaves it, but for its name.
+
+    `charset` is the database's. Raises CannotApplyError.
+    """
+    return _Alteration(table, items, charset, mariadb=mariadb).result()
+
+
+class _Alteration:
+    """One ALTER TABLE on one table."""
+
+    def __init__(
+        self, table: Table, items: Sequence[Item], charset: str, *, mariadb: bool
+    ) -> None:
+        self._table = table
+        self._items = items
+        self._mariadb = mariadb
+        self._convert_to: str | None = None
+        self._versioned: bool | None = None
+        self._before = {each.key for each in table.columns}
+        self._columns: list[Column] = []
+        self._keys: list[str] = []  # of these columns, to find them by
+        # What the columns that keys may name are called now, by the old name's key.
+        self._now: dict[str, str] = {}
+        for item in items:
+            if isinstance(item, ConvertTo):
+                self._convert_to = item.charset or charset
+                self._table = replace(self._table, charset=self._convert_to)
+            elif isinstance(item, Options):
+                self._take_options(item, charset)
+        self._charset = self._table.charset or charset
+
+    def _take_options(self, options: Options, charset: str) -> None:
+        if options.charset is not None:
+            table_charset = options.charset or charset
+            self._table = replace(self._table, charset=table_charset)
+        if options.engine is not None:
+            self._table = replace(self._table, engine=options.engine)
+        if options.is_versioned is not None:
+            self._versioned = options.is_versioned
+        if options.is_sequence is not None:
+            kind = Kind.SEQUENCE if options.is_sequence else Kind.BASE
+            self._table = replace(self._table, kind=kind)
+
+    def result(self) -> Table:
+        """Return the new table. Raises CannotApplyError."""
+        self._change_in_place()
+        added = self._place()
+        self._show()
+        if self._convert_to is not None:
+            self._convert(self._convert_to)
+        table = self._with_periods(replace(self._table, columns=tuple(self._columns)))
+        table = self._with_keys(table, added)
+        versioned = self._versioned
+        if versioned is None and any(spec.has_versions for spec in added):
+            versioned = True
+        if versioned is None:
+            versioned = table.versioning is not Versioning.NONE
+        return _with_versions(table, versioned=versioned)
+
+    def _change_in_place(self) -> None:
+        """Drop, change and rename the columns that the table has."""
+        dropped = {i.name.lower() for i in self._items if isinstance(i, DropColumn)}
+        changes = {
+            item.old.lower(): item
+            for item in self._items
+            if isinstance(item, ChangeColumn | RenameColumn)
+        }
+        for each in self._table.columns:
+            change = changes.pop(each.key, None)
+            if each.key in dropped:
+                continue
+            new = each
+            if isinstance(change, ChangeColumn):
+                new = self._finished(change.column)
+            elif change is not None:
+                new = each.named(change.new)
+            self._now[each.key] = new.name
+            self._columns.append(new)
+        self._keys += [each.key for each in self._columns]
+        for change in changes.values():
+            if not change.if_exists:
+                self._missing(change)
+
+    def _missing(self, change: ChangeColumn | RenameColumn) -> None:
+        """Pass over what was done already, as when a statement is read again."""
+        new = change.new if isinstance(change, RenameColumn) else change.column.name
+        if self._is_added(change.old):
+            return  # by the same statement, as MariaDB allows
+        if new.lower() == change.old.lower() or self._index(new) is None:
+            raise CannotApplyError(f"no column {change.old!r}")
+
+    def _is_added(self, name: str) -> bool:
+        return any(
+            isinstance(item, AddColumn) and item.column.name.lower() == name.lower()
+            for item in self._items
+        )
+
+    def _place(self) -> list[ColumnSpec]:
+        """Add columns, and move those that a place was given.
+
+        Returns the definitions that took effect.
+        """
+        added = []
+        for item in self._items:
+            if isinstance(item, AddColumn):
+                name = item.column.name
+                if item.if_not_exists and name.lower() in self._before:
+                    continue
+                if self._index(name) is not None:
+                    continue  # it was added already
+                self._insert(self._finished(item.column), item.after)
+                # One that was dropped and is added again stays in its keys.
+                self._now.setdefault(name.lower(), name)
+                added.append(item.column)
+            elif isinstance(item, ChangeColumn) and self._change_place(item):
+                added.append(item.column)
+        return added
+
+    def _change_place(self, item: ChangeColumn) -> bool:
+        """Move a changed column where it was told to; false when there is none."""
+        if item.old.lower() in self._before:
+            at = self._index(item.column.name)
+        else:
+            # MariaDB: one that the same statement added
+            at = self._index(item.old)
+            if at is not None:
+                self._columns[at] = self._finished(item.column)
+                self._keys[at] = self._columns[at].key
+        if at is None:
+            return False
+        if item.after is not None:
+            del self._keys[at]
+            self._insert(self._columns.pop(at), item.after)
+        return True
+
+    def _insert(self, new: Column, after: str | None) -> None:
+        at = len(self._columns)
+        if after is not None:
+            found = self._index(after) if after else -1
+            if found is None:
+                raise CannotApplyError(f"no column {after!r} to put another one after")
+            at = found + 1
+        self._columns.insert(at, new)
+        self._keys.insert(at, new.key)
+
+    def _index(self, name: str) -> int | None:
+        try:
+            return self._keys.index(name.lower())
+        except ValueError:
+            return None
+
+    def _finished(self, spec: ColumnSpec) -> Column:
+        return _column(spec, self._charset, mariadb=self._mariadb)
+
+    def _show(self) -> None:
+        for item in self._items:
+            if isinstance(item, ShowColumn):
+                at = self._index(item.name)
+                if at is not None:
+                    self._columns[at] = self._columns[at].with_flag(
+                        INVISIBLE, on=not item.visible
+                    )
+
+    def _convert(self, charset: str) -> None:
+        for index, each in enumerate(self._columns):
+            if each.charset not in (None, BINARY):
+                new = converted_type(
+                    each.type, each.charset, charset, mariadb=self._mariadb
+                )
+                self._columns[index] = each.with_type(*new)
+
+    def _with_periods(self, table: Table) -> Table:
+        for item in self._items:
+            if isinstance(item, DropPeriod) and not item.is_system:
+                table = replace(table, period=None)  # there is but one
+        if table.period:
+            name, *columns = table.period
+            start, end = (self._name_now(each) or each for each in columns)
+            table = replace(table, period=(name, start, end))
+        for item in self._items:
+            if isinstance(item, AddPeriod):
+                table = with_period(table, item)
+        return table
+
+    def _with_keys(self, table: Table, added: Iterable[ColumnSpec]) -> Table:
+        """Return the table with the keys that follow from its columns and the items."""
+        dropped = {i.name.lower() for i in self._items if isinstance(i, DropKey)}
+        renamed = {
+            i.old.lower(): i.new for i in self._items if isinstance(i, RenameKey)
+        }
+        primary: tuple[str, ...] = ()
+        if PRIMARY.lower() not in dropped:
+            primary = tuple(filter(None, map(self._name_now, table.primary)))
+        keys = []
+        for key in table.keys:
+            if key.name.lower() in dropped:
+                continue
+            parts = [
+                Part(self._name_now(part.column) or "", part.length)
+                for part in key.parts
+                if not part.column or self._name_now(part.column)
+            ]
+            if parts:
+                name = renamed.get(key.name.lower(), key.name)
+                keys.append(replace(key, name=name, parts=tuple(parts)))
+        table = replace(table, primary=primary, keys=tuple(keys))
+        if self._mariadb:
+            table = with_hashes(table)
+        # Whether one exists is asked before anything is dropped.
+        known = {key.name.lower() for key in self._table.keys}
+        if self._table.primary:
+            known.add(PRIMARY.lower())
+        new = [
+            item.key
+            for item in self._items
+            if isinstance(item, AddKey)
+            and not (item.if_not_exists and item.key.name.lower() in known)
+        ]
+        return with_keys(table, [*own_keys(added), *new], mariadb=self._mariadb)
+
+    def _name_now(self, name: str) -> str | None:
+        """Return what a column of a key is called now; None when it is gone."""
+        return self._now.get(name.lower())
+
+
+def _column(spec: ColumnSpec, charset: str, *, mariadb: bool) -> Column:
+    if spec.text_type is None:
+        kind, shown = spec.type, None
+    else:
+        kind, shown = finished_type(
+            spec.text_type, spec.charset or charset, mariadb=mariadb
+        )
+    # Names and types recur even where whole columns do not.
+    name, kind = intern(spec.name), intern(kind + spec.suffix)
+    return column(name, kind, spec.nullable is not False, shown, spec.flags)
+
+
+def _with_versions(table: Table, *, versioned: bool) -> Table:
+    versioning = Versioning.NONE
+    if versioned:
+        named = any(
+            ROW_START in each.flags or ROW_END in each.flags for each in table.columns
+        )
+        versioning = Versioning.NAMED if named else Versioning.HIDDEN
+    if versioning is table.versioning:
+        return table
+    return replace(table, versioning=versioning)

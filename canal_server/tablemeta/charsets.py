@@ -1,0 +1,137 @@
+"""Character sets: how wide their characters are, and whose collations are which."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+BINARY: Final = "binary"
+UTF8: Final = "utf8mb3"
+
+# Most bytes of a character, of the sets where it is more than one.
+_BYTES_MAX: Final = {
+    **dict.fromkeys(("big5", "cp932", "euckr", "gb2312", "gbk", "sjis", "ucs2"), 2),
+    **dict.fromkeys(("eucjpms", "ujis", "utf8mb3"), 3),
+    **dict.fromkeys(("gb18030", "utf16", "utf16le", "utf32", "utf8mb4"), 4),
+    "filename": 5,
+}
+
+# Names that mean another one.
+_ALIASES: Final = {
+    "utf8": UTF8,
+}
+
+# Python's codecs.
+_CODECS: Final = {
+    **{"utf8mb3": "utf-8", "utf8mb4": "utf-8", "binary": "utf-8", "ascii": "ascii"},
+    **{"ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le"},
+    **{"utf32": "utf-32-be", "gb18030": "gb18030"},
+    **{"latin1": "cp1252", "dec8": "latin-1", "swe7": "ascii", "hp8": "hp-roman8"},
+    **{"latin2": "iso8859-2", "latin5": "iso8859-9", "latin7": "iso8859-13"},
+    **{"greek": "iso8859-7", "hebrew": "iso8859-8", "tis620": "iso8859-11"},
+    **{"koi8r": "koi8-r", "koi8u": "koi8-u"},
+    **{"macce": "mac-latin2", "macroman": "mac-roman"},
+    **{name: name for name in ("cp1250", "cp1251", "cp1256", "cp1257")},
+    **{name: name for name in ("cp850", "cp852", "cp866", "cp932", "gbk", "big5")},
+    **{"gb2312": "gb2312", "euckr": "cp949", "sjis": "shift_jis", "ujis": "euc_jp"},
+    "eucjpms": "euc_jp",
+}
+_OF_UNICODE: Final = frozenset(
+    (
+        *("utf8mb3", "utf8mb4", "binary", "ucs2", "utf16", "utf16le", "utf32"),
+        "gb18030",
+    )
+)
+_SWEDISH: Final = "ÉÄÖÅÜéäöåü"  # what swe7 has in the places of signs
+_UNIT_BYTES: Final = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
+
+# MariaDB's collations that take the character set of whatever they are said of.
+_OF_EACH_SET: Final = "uca1400"
+
+
+@cache
+def bytes_max(charset: str | None) -> int:
+    """Return the most bytes of one character."""
+    return _BYTES_MAX.get(charset or BINARY, 1)
+
+
+@cache
+def charset_named(name: str) -> str:
+    """Return a character set's own name in lower case."""
+    name = name.lower()
+    return _ALIASES.get(name, name)
+
+
+@cache
+def charset_of(collation: str) -> str | None:
+    """Return the character set of a collation; None when it may be of several."""
+    head = collation.lower().partition("_")[0]
+    return None if head == _OF_EACH_SET else charset_named(head)
+
+
+def storable(text: str, charset: str) -> str:
+    """Return a text as a character set holds it: ? for what it has not.
+
+    Nor has information_schema what is beyond U+FFFF.
+    """
+    if text.isascii():
+        return text
+    codec = None if charset in _OF_UNICODE else _CODECS.get(charset)
+    more = _SWEDISH if charset == "swe7" else ""
+    return "".join(c if c in more or _has(codec, c) else "?" for c in text)
+
+
+def written(text: str, charset: str) -> bytes:
+    """Return a text as bytes in a character set, ? for what it has not."""
+    return text.encode(_CODECS.get(charset, "latin-1"), "replace")
+
+
+def read_bytes(data: bytes, charset: str, *, lenient: bool = False) -> str | None:
+    """Return bytes as text in a character set.
+
+    What they hold besides comes as ? with `lenient`; else they are None.
+    """
+    unit = _UNIT_BYTES.get(charset, 1)
+    data = b"\0" * (-len(data) % unit) + data
+    codec = _CODECS.get(charset, "latin-1")
+    try:
+        return data.decode(codec)
+    except UnicodeDecodeError:
+        if charset == "latin1":
+            # MySQL has characters where cp1252 has holes.
+            return data.decode("latin-1")
+        return data.decode(codec, "replace").replace("\ufffd", "?") if lenient else None
+
+
+def as_utf8(text: str, charset: str) -> str | None:
+    """Read a text as UTF-8 that was taken for one in another character set.
+
+    None when it cannot be that.
+    """
+    codec = _CODECS.get(charset)
+    if text.isascii() or codec is None or charset in _OF_UNICODE:
+        return None
+    try:
+        return b"".join(_bytes_of(codec, char) for char in text).decode()
+    except UnicodeError:
+        return None
+
+
+def _has(codec: str | None, char: str) -> bool:
+    if char > "\uffff":
+        return False
+    if codec is None:
+        return True
+    try:
+        _bytes_of(codec, char)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _bytes_of(codec: str, char: str) -> bytes:
+    """Return a character's bytes. Raises UnicodeEncodeError."""
+    # MySQL's latin1 has these, too, where cp1252 has holes.
+    if codec == "cp1252" and "\x80" <= char <= "\x9f":
+        codec = "latin-1"
+    return char.encode(codec)

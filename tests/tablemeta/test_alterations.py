@@ -1,0 +1,269 @@
+"""ALTER TABLE: what its items, alone and together, make of a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_server.tablemeta.context import Context
+from canal_server.tablemeta.image import Table, Versioning
+from canal_server.tablemeta.memory import MemoryTableMeta
+
+
+def after(
+    create: str,
+    *alters: str,
+    mariadb: bool = False,
+    charset: str = "latin1",
+    explicit_timestamp: bool = True,
+) -> Table:
+    """Return the table t after statements, all of which must be understood."""
+    model = MemoryTableMeta(mariadb=mariadb)
+    model.load_database("d", charset)
+    context = Context(
+        schema="d", mariadb=mariadb, explicit_timestamp=explicit_timestamp
+    )
+    for sql in (create, *alters):
+        applied = model.apply(None, "d", sql, context)
+        assert not applied.problem
+    table = model.find("d", "t")
+    assert table is not None
+    return table
+
+
+def names(table: Table) -> str:
+    """Return the names of a table's columns."""
+    return " ".join(each.name for each in table.columns)
+
+
+ABC = "CREATE TABLE t (a INT, b INT, c INT)"
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ("ADD d INT", "a b c d"),
+        ("ADD COLUMN d INT FIRST", "d a b c"),
+        ("ADD d INT AFTER a", "a d b c"),
+        ("ADD d INT AFTER c, MODIFY c INT FIRST", "c a b d"),
+        ("MODIFY a INT AFTER b, MODIFY b INT AFTER c", "a c b"),
+        ("ADD d INT FIRST, ADD e INT FIRST", "e d a b c"),
+        ("ADD (d INT, e INT)", "a b c d e"),
+        ("ADD d INT AFTER a, ADD e INT AFTER d", "a d e b c"),
+        ("CHANGE a z INT, ADD d INT AFTER z", "z d b c"),
+        ("CHANGE a b INT, CHANGE b a INT", "b a c"),
+        ("RENAME COLUMN a TO b, RENAME COLUMN b TO a", "b a c"),
+        ("RENAME COLUMN a TO x, ADD a INT", "x b c a"),
+        ("DROP b, ADD b VARCHAR(3)", "a c b"),
+        ("DROP b, ADD b VARCHAR(3) FIRST", "b a c"),
+        ("DROP COLUMN a, DROP b RESTRICT", "c"),
+        ("CHANGE c cc INT FIRST, CHANGE a aa INT AFTER b", "cc b aa"),
+        ("MODIFY C INT FIRST", "C a b"),
+        ("ORDER BY a, b DESC, c", "a b c"),
+        ("ORDER BY a, b, DROP c", "a b"),
+        ("DROP t.a, CHANGE d.t.b x INT", "x c"),
+        ("ALTER a SET DEFAULT 5, ALTER COLUMN b DROP DEFAULT", "a b c"),
+        ("ADD d INT DEFAULT (1 + 2), ALGORITHM=INPLACE, LOCK NONE", "a b c d"),
+        ("ENGINE=InnoDB, COMMENT='x, DROP a' ROW_FORMAT DYNAMIC, DROP b", "a c"),
+        ("ADD d INT, PARTITION BY HASH(a) PARTITIONS 2", "a b c d"),
+        ("DROP PARTITION a, b", "a b c"),
+        ("REORGANIZE PARTITION a, b INTO (PARTITION c VALUES LESS THAN (5))", "a b c"),
+        ("EXCHANGE PARTITION a WITH TABLE x", "a b c"),
+        ("TRUNCATE PARTITION ALL", "a b c"),
+        ("ADD CONSTRAINT x CHECK (a > b), DROP CHECK y, FORCE", "a b c"),
+        ("ADD FOREIGN KEY (a) REFERENCES x(b) ON DELETE SET NULL, DROP c", "a b"),
+        # It was done already, as when a binlog is read again.
+        ("ADD b INT", "a b c"),
+        ("DROP d", "a b c"),
+        ("CHANGE d a INT", "a b c"),
+    ],
+)
+def test_order_of_columns(items: str, expected: str) -> None:
+    """Items change columns in their places first, then put them where they go."""
+    assert names(after(ABC, f"ALTER TABLE t {items}")) == expected
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ("ADD IF NOT EXISTS b INT, ADD COLUMN IF NOT EXISTS d INT", "a b c d"),
+        ("DROP b, ADD IF NOT EXISTS b INT", "a c"),
+        ("DROP IF EXISTS x, MODIFY IF EXISTS y INT, CHANGE IF EXISTS z a INT", "a b c"),
+        ("RENAME COLUMN IF EXISTS x TO y, RENAME COLUMN a TO z", "z b c"),
+        ("ADD d INT, MODIFY d VARCHAR(5) FIRST, ADD e INT", "d a b c e"),
+        ("WAIT 5 ADD d INT", "a b c d"),
+        ("NOWAIT DROP c", "a b"),
+    ],
+)
+def test_order_on_mariadb(items: str, expected: str) -> None:
+    """MariaDB's own clauses ask for names before anything is dropped."""
+    assert names(after(ABC, f"ALTER TABLE t {items}", mariadb=True)) == expected
+
+
+KEYED = "CREATE TABLE t (a INT, b INT NULL, c INT, PRIMARY KEY (a, b))"
+
+
+@pytest.mark.parametrize(
+    ("items", "primary", "never_null"),
+    [
+        ("DROP PRIMARY KEY", "", "a b"),
+        ("DROP INDEX `PRIMARY`", "", "a b"),
+        ("DROP KEY `primary`", "", "a b"),
+        ("DROP CONSTRAINT `PRIMARY`", "", "a b"),
+        ("DROP PRIMARY KEY, MODIFY a INT", "", "b"),
+        ("DROP PRIMARY KEY, ADD PRIMARY KEY (c)", "c", "a b c"),
+        ("ADD PRIMARY KEY (c), DROP PRIMARY KEY", "c", "a b c"),
+        ("ADD n INT, DROP PRIMARY KEY, ADD PRIMARY KEY (c, n)", "c n", "a b c n"),
+        ("MODIFY a BIGINT", "a b", "a b"),
+        ("CHANGE a z INT", "z b", "z b"),
+        ("RENAME COLUMN b TO z", "a z", "a z"),
+        ("RENAME COLUMN a TO b, RENAME COLUMN b TO a", "b a", "b a"),
+        ("DROP a", "b", "b"),
+        ("DROP a, DROP b", "", ""),
+        ("DROP b, ADD b INT", "a b", "a b"),
+        ("DROP PRIMARY KEY, MODIFY c INT KEY", "c", "a b c"),
+        ("DROP PRIMARY KEY, ADD d INT PRIMARY KEY", "d", "a b d"),
+        ("ADD UNIQUE (c)", "a b", "a b"),
+    ],
+)
+def test_primary_key(items: str, primary: str, never_null: str) -> None:
+    """The primary key follows its columns, which cannot be null."""
+    table = after(KEYED, f"ALTER TABLE t {items}")
+    assert " ".join(table.primary) == primary
+    found = " ".join(each.name for each in table.columns if not each.nullable)
+    assert found == never_null
+
+
+def test_primary_key_if_not_exists() -> None:
+    """MariaDB adds no primary key where one is or was in the same statement."""
+    alter = "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY IF NOT EXISTS (c)"
+    assert after(KEYED, alter, mariadb=True).primary == ()
+    alter = "ALTER TABLE t ADD PRIMARY KEY IF NOT EXISTS (c)"
+    assert after(KEYED, alter, mariadb=True).primary == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ("CONVERT TO CHARACTER SET utf8mb4", "v20:utf8mb4 mediumtext:utf8mb4 b:None"),
+        ("CONVERT TO CHARSET DEFAULT", "v20:latin1 text:latin1 b:None"),
+        ("DEFAULT CHARACTER SET utf8mb4", "v20:koi8r text:koi8r b:None"),
+        ("CHARSET utf8mb4, ADD x CHAR", "v20:koi8r text:koi8r b:None char(1):utf8mb4"),
+        ("COLLATE utf8mb4_bin, ADD x CHAR", "v20:koi8r text:koi8r b:None char(1):utf8mb4"),
+        (
+            "ADD x CHAR CHARACTER SET greek, CONVERT TO CHARACTER SET utf8mb4",
+            "v20:utf8mb4 mediumtext:utf8mb4 b:None char(1):utf8mb4",
+        ),
+        ("CONVERT TO CHARACTER SET binary", "vb20:None blob:None b:None"),
+        ("MODIFY v VARCHAR(20)", "v20:koi8r text:koi8r b:None"),
+        ("MODIFY v VARCHAR(20) COLLATE greek_bin", "v20:greek text:koi8r b:None"),
+        ("ADD x NCHAR", "v20:koi8r text:koi8r b:None char(1):utf8mb3"),
+    ],
+)
+def test_charsets(items: str, expected: str) -> None:
+    """CONVERT changes all texts, a default only what is added later."""
+    create = "CREATE TABLE t (v VARCHAR(20), x0 TEXT, b BINARY(5)) CHARSET koi8r"
+    table = after(create, f"ALTER TABLE t {items}")
+    shown = " ".join(f"{each.type}:{each.charset}" for each in table.columns)
+    short = {"varchar(20)": "v20", "varbinary(20)": "vb20", "binary(5)": "b"}
+    for long, brief in short.items():
+        shown = shown.replace(long, brief)
+    assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("definition", "explicit", "mariadb", "nullable"),
+    [
+        ("TIMESTAMP", True, False, True),
+        ("TIMESTAMP", False, False, False),
+        ("TIMESTAMP NULL", False, False, True),
+        ("TIMESTAMP NOT NULL", True, False, False),
+        ("TIMESTAMP AS (now())", False, False, False),
+        ("TIMESTAMP AS (now())", False, True, True),
+        ("INT AUTO_INCREMENT", True, False, False),
+        ("INT AUTO_INCREMENT NULL", True, False, True),
+        ("INT NULL AUTO_INCREMENT", True, False, False),
+        ("INT SERIAL DEFAULT VALUE", True, False, False),
+        ("SERIAL", True, False, False),
+        ("INT NOT NULL NULL", True, False, True),
+        ("INT DEFAULT 1 UNIQUE COMMENT 'NOT NULL' KEY", True, False, False),
+        ("INT UNIQUE KEY", True, False, True),
+        ("INT REFERENCES x (NULL_) ON DELETE SET NULL NOT NULL", True, False, False),
+        ("INT NOT NULL REFERENCES x(y) ON DELETE SET NULL", True, False, False),
+        ("INT DEFAULT NULL CHECK (a IS NOT NULL)", True, False, True),
+        ("INT CHECK (a > 0) NOT ENFORCED", True, False, True),
+        ("INT DEFAULT CASE WHEN 1 THEN 2 END NOT NULL", True, True, False),
+        ("VARCHAR(5) DEFAULT _utf8'x' 'y' NOT NULL", True, False, False),
+        ("VARCHAR(5) DEFAULT x'41' NOT NULL", True, False, False),
+        ("BIGINT DEFAULT NEXT VALUE FOR s NOT NULL", True, True, False),
+        ("DATETIME DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE NOW(3) NOT NULL",) + (1, 0, 0),
+        ("INT DEFAULT -1 NOT NULL COMMENT 'a' COLUMN_FORMAT FIXED", True, False, False),
+        ("INT GENERATED ALWAYS AS (1) STORED NOT NULL", True, False, False),
+        ("INT AS (1)", True, False, True),
+        ("TIMESTAMP(6) AS ROW START", True, True, False),
+    ],
+)
+def test_nullable(definition: str, explicit: bool, mariadb: bool, nullable: bool) -> None:
+    """What a definition says, and what follows from it, decides about NULL."""
+    table = after(
+        f"CREATE TABLE t (a {definition})",
+        mariadb=bool(mariadb),
+        explicit_timestamp=bool(explicit),
+    )
+    assert table.columns[0].nullable == bool(nullable)
+
+
+def test_flags() -> None:
+    """Generated, invisible and counting columns are marked, and may be shown again."""
+    table = after(
+        "CREATE TABLE t (a INT AUTO_INCREMENT KEY INVISIBLE, b INT AS (1), c INT)",
+        "ALTER TABLE t ALTER COLUMN a SET VISIBLE, ALTER c SET INVISIBLE",
+    )
+    assert [each.flags for each in table.columns] == ["A", "G", "I"]
+
+
+def test_versioning() -> None:
+    """Row times that the definition does not name are hidden behind the columns."""
+    hidden = after("CREATE TABLE t (a INT) WITH SYSTEM VERSIONING", mariadb=True)
+    assert hidden.versioning is Versioning.HIDDEN
+    columns = [each.name for each in hidden.meta.columns]
+    assert columns == ["a", "row_start", "row_end"]
+    named = after(
+        "CREATE TABLE t (a INT, s TIMESTAMP(6) AS ROW START, e TIMESTAMP(6) GENERATED"
+        " ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME (s, e), PRIMARY KEY (a, e))"
+        " WITH SYSTEM VERSIONING",
+        mariadb=True,
+    )
+    assert named.versioning is Versioning.NAMED
+    assert [each.name for each in named.meta.columns] == ["a", "s", "e"]
+    assert named.primary == ("a",)  # the server adds `e` by itself
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (("CREATE TABLE t (a INT)", "ALTER TABLE t ADD SYSTEM VERSIONING"), "hidden"),
+        (("CREATE TABLE t (a INT WITH SYSTEM VERSIONING)",), "hidden"),
+        (("CREATE TABLE t (a INT WITHOUT SYSTEM VERSIONING)",), ""),
+        (
+            (
+                "CREATE TABLE t (a INT) WITH SYSTEM VERSIONING",
+                "ALTER TABLE t DROP SYSTEM VERSIONING",
+            ),
+            "",
+        ),
+    ],
+)
+def test_versioning_comes_and_goes(statements: tuple[str, ...], expected: str) -> None:
+    """System versioning is added, dropped, and implied by a column."""
+    assert after(*statements, mariadb=True).versioning.value == expected
+
+
+def test_period() -> None:
+    """A period's columns are never null, and stand for it in a key."""
+    table = after(
+        "CREATE TABLE t (id INT, s DATE, e DATE, PERIOD FOR p (s, e))",
+        "ALTER TABLE t ADD PRIMARY KEY (id, p WITHOUT OVERLAPS)",
+        mariadb=True,
+    )
+    assert table.primary == ("id", "e", "s")
+    assert not any(each.nullable for each in table.columns)

@@ -151,3 +151,21 @@ def test_run_command(own_server: Start) -> None:
         assert command.wait(30) == 0
     with pytest.raises(servers.Unavailable, match="does not let"):
         named.start()
+
+
+def test_wanted_port(own_server: Start) -> None:
+    """A port that is named is used; one that is taken is told, not replaced."""
+    port = own_server("mariadb", []).port  # skips where the flavour cannot be had
+    with pytest.raises(servers.Unavailable, match=f"port {port}: Address already"):
+        servers.PrivateServer("mariadb", port=port).start()
+    wanted = servers._free_port()
+    with servers.PrivateServer("mariadb", port=wanted) as own:
+        assert own.port == wanted
+        assert own.execute("SELECT @@port")[0][0] == wanted
+
+
+def test_port_among_the_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """A port behind the flavour would be used and not known: it is refused."""
+    with pytest.raises(SystemExit):
+        servers.main(["run", "mysql", "--", "--port=1"])
+    assert "name the port in front of the flavour" in capsys.readouterr().err

@@ -179,10 +179,13 @@ class PrivateServer(Server):
     the port.
     """
 
-    def __init__(self, flavour: str, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, flavour: str, options: Sequence[str] = (), *, port: int = 0
+    ) -> None:
         super().__init__(flavour, f"mysql://{CANAL[0]}:{CANAL[1]}@127.0.0.1:1")
         self._admin = ADMIN
         self.options = list(options)
+        self._wanted_port = port  # 0: any that is free
         self.folder: Path | None = None
         self._owned: int | None = None  # descriptor whose lock says the folder is used
         self._process: subprocess.Popen[bytes] | None = None
@@ -211,11 +214,11 @@ class PrivateServer(Server):
         atexit.register(self.stop)
         shutil.copytree(template, self.data_folder)
         for attempt in range(START_TRIES_MAX):
-            self.port = _free_port()
             try:
+                self.port = _free_port(self._wanted_port)
                 self._launch()
             except Unavailable as error:
-                in_use = "in use" in str(error)
+                in_use = "in use" in str(error) and not self._wanted_port
                 if in_use and attempt + 1 < START_TRIES_MAX:
                     continue
                 self.stop()
@@ -328,9 +331,19 @@ def named_or_private(flavour: str, options: Sequence[str] = ()) -> Server:
     return Server(flavour, url) if url else PrivateServer(flavour, options)
 
 
-def _free_port() -> int:
+def _free_port(wanted: int = 0) -> int:
+    """Return a port that nobody listens on: the wanted one, or any.
+
+    Raises Unavailable when the wanted one is taken: another server of ours there would
+    answer to our accounts, and be taken for the one that could not start.
+    """
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        if wanted:  # connections that a server there has closed do not matter
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError as error:
+            raise Unavailable(f"port {wanted}: {error.strerror}") from error
         return int(probe.getsockname()[1])
 
 
@@ -341,6 +354,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prepare = commands.add_parser("prepare", help="fetch the programs")
     prepare.add_argument("flavours", nargs="*", default=["mysql", "mariadb"])
     foreground = commands.add_parser("run", help="run a server until ^C")
+    foreground.add_argument("--port", type=int, default=0, help="default: a free one")
     foreground.add_argument("flavour", choices=["mysql", "mariadb"])
     foreground.add_argument("options", nargs="*", help="for mysqld, after --")
     wanted = parser.parse_args(arguments)
@@ -353,13 +367,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 missing += 1
                 print(f"{flavour}: unavailable: {error}", file=sys.stderr)
         return 1 if missing else 0
+    if any(option.startswith("--port") for option in wanted.options):
+        foreground.error("name the port in front of the flavour, it is ours to know")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with PrivateServer(wanted.flavour, wanted.options) as server:
-        admin = f"mysql://{ADMIN[0]}:{ADMIN[1]}@{server.host}:{server.port}"
-        print(f"{server.url}\nadministrator: {admin}", flush=True)
-        stop.wait()
+    try:
+        with PrivateServer(wanted.flavour, wanted.options, port=wanted.port) as server:
+            admin = f"mysql://{ADMIN[0]}:{ADMIN[1]}@{server.host}:{server.port}"
+            print(f"{server.url}\nadministrator: {admin}", flush=True)
+            stop.wait()
+    except Unavailable as error:
+        print(f"{wanted.flavour}: unavailable: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -10,6 +10,7 @@
     │   └── SourceRefused         rights, settings or a kind of server; needs a person
     ├── DecodeError               an event that cannot be read; stops the instance
     ├── TableMetaError            a table's columns cannot be known; stops the instance
+    │   └── TableMetaStoreError   the table history cannot be read or written
     ├── PositionError             no place to start from can be found
     ├── MetaStoreError            stored cursors cannot be read or written
     ├── StoreError                the event store refuses a request
@@ -75,6 +76,10 @@ class DecodeError(CanalError):
 
 class TableMetaError(CanalError):
     """The columns that a table had at a position cannot be told for certain."""
+
+
+class TableMetaStoreError(TableMetaError):
+    """The table history cannot be read or written."""
 
 
 class PositionError(CanalError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.config import values
+from canal_server.config import tablemeta, values
 from canal_server.config.schema import MIB
 from canal_server.config.values import INT32_MAX, INT64_MAX, PORT_MAX
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DAY_S = 86_400
+HOURS_MAX = 100 * 366 * 24
 SLOTS_MAX = 2**24  # of a ring; each costs some bytes also when it is empty
 SERVER_ID_MAX = 2**32 - 1
 
@@ -241,11 +242,41 @@ POSITION_KEYS = (
     ),
 )
 
+TABLE_META_KEYS = (
+    Key("canal.instance.tsdb.enable", "table_meta.enable", values.boolean),
+    Key(tablemeta.DIR_KEY, "table_meta.dir", values.folder),
+    Key(
+        # Somebody may have written a password into it.
+        tablemeta.URL_KEY,
+        "table_meta.database",
+        tablemeta.database,
+        secret=True,
+    ),
+    Key(tablemeta.USER_KEY, "table_meta.user", values.text),
+    Key(
+        "canal.instance.tsdb.dbPassword",
+        "table_meta.password",
+        values.text,
+        secret=True,
+    ),
+    Key(
+        "canal.instance.tsdb.snapshot.interval",
+        "table_meta.snapshot_interval_h",
+        values.integer(0, HOURS_MAX, "hours"),
+    ),
+    Key(
+        "canal.instance.tsdb.snapshot.expire",
+        "table_meta.snapshot_expire_h",
+        values.integer(0, HOURS_MAX, "hours"),
+    ),
+)
+
 INSTANCE_KEYS = (
     *SOURCE_KEYS,
     *FILTER_KEYS,
     *STORE_KEYS,
     *POSITION_KEYS,
+    *TABLE_META_KEYS,
 )
 
 # Keys that decide what is served; `canal_server.config.modes` reads them. Those in
@@ -260,5 +291,6 @@ MODE_KEYS = (
     "canal.conf.dir",
     "canal.auto.scan",
     "canal.instance.enableDruid",
+    tablemeta.SPRING_KEY,
     *(f"canal.instance.global.{word}" for word in PER_DESTINATION),
 )

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canal_server.config import modes
+from canal_server.config import modes, tablemeta
 from canal_server.config.keys import INSTANCE_KEYS, SERVER_KEYS
 from canal_server.config.problems import Problems, find, read_all
 from canal_server.config.properties import (
@@ -30,6 +30,7 @@ from canal_server.config.schema import (
     ServerConfig,
     SourceConfig,
     StoreConfig,
+    TableMetaConfig,
 )
 from canal_server.config.unserved import (
     set_without_effect,
@@ -72,6 +73,7 @@ class _Loading:
         self._files: list[Properties] = []
         self._used: set[str] = set()
         self._without_effect: list[str] = []
+        self._hints: list[str] = []
 
     def run(self) -> DaemonConfig:
         main = self._main_file()
@@ -81,6 +83,7 @@ class _Loading:
         names = modes.destinations(lookup, main.origin, self._conf_dir, self._problems)
         instances = [self._instance(name, main, lookup) for name in names]
         data_dir = self._data_dir(main)
+        tablemeta.check_folders(instances, main.origin, self._problems)
         self._problems.raise_if_any()
         return DaemonConfig(
             conf_dir=Path(os.path.abspath(self._conf_dir)),  # noqa: PTH100  # links stay
@@ -136,7 +139,8 @@ class _Loading:
         self, destination: str, main: Properties, server_lookup: Lookup
     ) -> InstanceConfig:
         path = self._conf_dir / destination / modes.INSTANCE_FILE
-        own = self._read(path) or Properties(str(path), {})
+        found = self._read(path)
+        own = found or Properties(str(path), {})
         lookup = InstanceLookup(
             self._environ,
             [main, own],
@@ -151,6 +155,9 @@ class _Loading:
             if isinstance(value, Path):
                 read[field] = anchored(self._conf_dir, value)
         read.setdefault("position.data_dir", anchored(self._conf_dir, DATA_DIR_DEFAULT))
+        read.setdefault(
+            "table_meta.dir", Path(str(read["position.data_dir"]), destination)
+        )
         config = InstanceConfig(
             destination=destination,
             lazy=lazy,
@@ -159,11 +166,52 @@ class _Loading:
             buffer=BufferConfig(**_fields(read, "buffer.")),
             store=StoreConfig(**_fields(read, "store.")),
             position=PositionConfig(wiring=wiring, **_fields(read, "position.")),
+            table_meta=TableMetaConfig(**_fields(read, "table_meta.")),
         )
+        self._check_address(config.source, lookup, own.origin, missing=found is None)
         self._check_source(config.source, lookup, own.origin)
+        self._check_place(config.source, lookup)
+        tablemeta.check(config.table_meta, lookup, problems, own.origin)
         self._without_effect += set_without_effect(lookup)
         self._used |= lookup.used
         return config
+
+    def _check_address(
+        self, source: SourceConfig, lookup: Lookup, file: str, *, missing: bool
+    ) -> None:
+        """Note that no server is named; `missing` is the file that should do so."""
+        key = "canal.instance.master.address"
+        # An address that is there but cannot be read is a problem already.
+        if source.master.address is not None or find(lookup, key, self._problems):
+            return
+        if missing:
+            self._problems.add_file(
+                file, f"file not found, and {key} is set nowhere else; write it there"
+            )
+        else:
+            self._problems.add(
+                file, key, "", "no MySQL server is named; write host:port"
+            )
+
+    def _check_place(self, source: SourceConfig, lookup: Lookup) -> None:
+        """Warn of a place to begin that counts for nothing as it is written."""
+        master = source.master
+        for word, is_set, lacks in (
+            (
+                "position",
+                master.position and not master.journal_name,
+                "canal.instance.master.journal.name, the file it is in, is not set",
+            ),
+            (
+                "gtid",
+                master.gtid and not source.gtid_on,
+                "canal.instance.gtidon is not true",
+            ),
+        ):
+            key = f"canal.instance.master.{word}"
+            found = find(lookup, key, self._problems)
+            if is_set and found:
+                self._hints.append(f"{found.origin}: {key}: without effect: {lacks}")
 
     def _check_source(self, source: SourceConfig, lookup: Lookup, file: str) -> None:
         """Note values that do not fit together or name files that are not there."""
@@ -174,10 +222,6 @@ class _Loading:
                 found.origin if found else file, key, found.text if found else "", wrong
             )
 
-        # An address that is there but cannot be read is a problem already.
-        key = "canal.instance.master.address"
-        if source.master.address is None and not find(lookup, key, self._problems):
-            note(key, "no MySQL server is named; write host:port")
         if source.silence_s <= source.heartbeat_s:
             note(
                 "canal.instance.network.silence.seconds",
@@ -203,7 +247,7 @@ class _Loading:
         return anchored(self._conf_dir, path)
 
     def _warnings(self, destinations: list[str]) -> list[str]:
-        warnings = unserved_warning(self._without_effect)
+        warnings = [*unserved_warning(self._without_effect), *self._hints]
         for file in self._files:
             warnings += unknown_warnings(file, destinations, self._used)
             warnings += [

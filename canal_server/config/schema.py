@@ -173,6 +173,28 @@ class PositionConfig:
     flush_period_ms: int = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class MysqlDatabase:
+    """A data base on a MySQL server of its own, where we write."""
+
+    address: HostPort
+    name: str
+    ssl_mode: SslMode = SslMode.PREFERRED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMetaConfig:
+    """The history of the tables' columns."""
+
+    enable: bool = True  # false: columns are those the tables have today
+    dir: Path = Path("conf")  # of the file; each destination has one of its own
+    database: MysqlDatabase | None = None  # None: it is kept in the file
+    user: str = ""  # of the database
+    password: str = field(default="", repr=False)
+    snapshot_interval_h: int = 24  # 0: none
+    snapshot_expire_h: int = 360  # 0: never
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceConfig:
     """One destination."""
@@ -184,6 +206,7 @@ class InstanceConfig:
     buffer: BufferConfig = BufferConfig()
     store: StoreConfig = StoreConfig()
     position: PositionConfig = PositionConfig()
+    table_meta: TableMetaConfig = TableMetaConfig()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from canal_server.config.properties import Properties
     from canal_server.config.resolve import Lookup
 
-EMBEDDED_DATABASE = "jdbc:h2:"
-
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
@@ -53,17 +51,6 @@ INERT = (
     "canal.instance.parser.parallel",
     "canal.instance.parser.parallelThreadSize",
     "canal.instance.parser.parallelBufferSize",
-    "canal.instance.tsdb.dir",
-)
-
-TABLE_META = (
-    Unserved("canal.instance.tsdb.enable", ("true", "false")),
-    Unserved("canal.instance.tsdb.url"),
-    Unserved("canal.instance.tsdb.dbUsername", ("canal",)),
-    Unserved("canal.instance.tsdb.dbPassword", ("canal",)),
-    Unserved("canal.instance.tsdb.spring.xml", ("classpath:spring/tsdb/h2-tsdb.xml",)),
-    Unserved("canal.instance.tsdb.snapshot.interval", ("24",)),
-    Unserved("canal.instance.tsdb.snapshot.expire", ("360",)),
 )
 
 ADMINISTRATION = (
@@ -156,13 +143,14 @@ NOT_YET = (
 
 UNSERVED = (
     *NOT_YET,
-    *TABLE_META,
     *ADMINISTRATION,
     *MESSAGE_QUEUES,
     *CLOUD,
     *KEY_STORES,
     *GROUP,
 )
+
+NEAR = 0.85  # how alike a name must be to be taken for a slip of the pen
 
 KNOWN = frozenset(
     [key.name for key in (*SERVER_KEYS, *INSTANCE_KEYS)]
@@ -211,8 +199,7 @@ def _asks(key: Unserved, lookup: Lookup) -> bool:
         return True
     if found is None:
         return False
-    value = _spelling(found.text)
-    return value not in key.harmless and not value.startswith(EMBEDDED_DATABASE)
+    return _spelling(found.text) not in key.harmless
 
 
 def _spelling(text: str) -> str:
@@ -230,5 +217,5 @@ def _with_instead(key: Unserved) -> str:
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.7)
+    close = difflib.get_close_matches(key, sorted(known), n=1, cutoff=NEAR)
     return f"; did you mean {close[0]}?" if close else ""

@@ -30,6 +30,7 @@ DELIBERATE = {
     "canal.instance.detecting.sql",
     "canal.instance.detecting.interval.time",
     "canal.file.data.dir",
+    "canal.instance.tsdb.dir",
 }
 FILLED_ELSEWHERE = {"destination", "lazy", "position.wiring"}
 
@@ -88,7 +89,8 @@ def test_a_key_reads_its_fields_type(key, config):
     allowed = tuple(members) or (origin or kind,)
     accepted = []
     for text in ("true", "65536", "1048576", "64", "ROW", "FULL", "a:1",
-                 "MEMSIZE", "DISABLED", "UTF-8", "ab" * 20):  # fmt: skip
+                 "MEMSIZE", "DISABLED", "UTF-8", "ab" * 20, "jdbc:h2:file",
+                 "jdbc:mysql://h/d"):  # fmt: skip
         try:
             accepted.append(key.read(text))
         except ValueError:

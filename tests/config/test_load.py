@@ -47,6 +47,9 @@ def test_javas_own_folder():
     assert example.buffer.transaction_size == 1024
     assert example.position.wiring is Wiring.FILE
     assert example.position.data_dir == SHIPPED
+    assert example.table_meta.enable
+    assert example.table_meta.dir == SHIPPED / "example"
+    assert example.table_meta.database is None
 
 
 def test_the_smallest_folder(make_conf):
@@ -158,7 +161,7 @@ def test_refusals(make_conf, main, problem):
 
 def test_a_missing_address_is_a_problem(make_conf):
     """An instance without a source is refused with the name of its file."""
-    conf = make_conf(MAIN, other="")
+    conf = make_conf(MAIN, example="")
     (sentence,) = problems_of(conf)
     assert sentence == (
         f"{conf}/example/instance.properties: canal.instance.master.address = :"
@@ -265,3 +268,31 @@ def test_two_loads_are_equal(make_conf):
     """The same files and environment give equal settings, which can be compared."""
     conf = make_conf()
     assert load(conf, {}) == load(conf, {})
+
+
+def test_a_destination_without_a_file(make_conf):
+    """A folder that was forgotten is told as a file that is not there."""
+    conf = make_conf("canal.destinations = example,other\n", example=MASTER)
+    (problem,) = problems_of(conf)
+    assert problem.startswith(f"{conf}/other/instance.properties: file not found")
+    assert "canal.instance.master.address" in problem
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("position = 4\n", "position: without effect: canal.instance.master.journal"),
+        ("gtid = a:1-2\n", "gtid: without effect: canal.instance.gtidon is not true"),
+        ("position = 4\ncanal.instance.master.journal.name = b.1\n", None),
+        ("gtid = a:1-2\ncanal.instance.gtidon = true\n", None),
+    ],
+)
+def test_a_place_that_counts_for_nothing(make_conf, lines, told):
+    """A place to begin that lacks what it needs is a warning that says so."""
+    conf = make_conf(MAIN, example=f"{MASTER}canal.instance.master.{lines}")
+    warnings = load(conf, {}).warnings
+    if told is None:
+        assert warnings == ()
+    else:
+        (warning,) = warnings
+        assert f"instance.properties: canal.instance.master.{told}" in warning

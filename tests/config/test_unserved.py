@@ -19,12 +19,12 @@ def test_one_warning_lists_what_is_not_served(make_conf):
     """All keys that ask for something missing stand in one line, each once."""
     conf = make_conf(
         "canal.destinations = example,b\ncanal.metrics.pull.port = 9000\n",
-        example=f"{MASTER}canal.instance.tsdb.url = jdbc:mysql://h/tsdb\n",
+        example=f"{MASTER}canal.instance.standby.address = db2:1\n",
         b=f"{MASTER}canal.mq.dynamicTopic = a\n",
     )
     (warning,) = warnings_of(conf)
     assert warning == (
-        "set but not served yet, without effect: canal.instance.tsdb.url,"
+        "set but not served yet, without effect: canal.instance.standby.address,"
         " canal.metrics.pull.port, canal.mq.dynamicTopic"
     )
 
@@ -34,10 +34,8 @@ def test_one_warning_lists_what_is_not_served(make_conf):
     [
         "canal.metrics.pull.port = 11112",
         "canal.metrics.pull.port =",
-        "canal.instance.tsdb.enable = false",
         "canal.instance.detecting.enable = off",
         "canal.instance.cursor.pin.seconds = -1",
-        "canal.instance.tsdb.url = jdbc:h2:file;MODE=MYSQL;",
         "canal.instance.parser.parallelThreadSize = 16",
         "canal.mq.flatMessage = TRUE",
         "kafka.bootstrap.servers = elsewhere:9092",

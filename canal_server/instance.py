@@ -45,6 +45,8 @@ from canal_server.sink.filters import (
 )
 from canal_server.sink.sink import EntrySink
 from canal_server.store.memory import MemoryEventStore
+from canal_server.tablemeta.storage_open import open_storage
+from canal_server.tablemeta.tsdb import Retention, TableMetaTsdb
 
 if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig, SourceConfig
@@ -67,7 +69,9 @@ class Instance:
         self.meta: MetaManager = _meta_manager(config)
         self._pool = BlockPool(spare_max=_SPARE_BYTES_MAX)
         self._subjects = Subjects()
-        self.store = MemoryEventStore(config.store, self._subjects, self._pool)
+        self.store = MemoryEventStore(
+            config.store, self._subjects, self._pool, destination=self.destination
+        )
         self._sink = EntrySink(self.store, thin_markers=config.filter.transaction_entry)
         self._default = _default_filter(config)
         # Of each client: its expression and what became of it.
@@ -82,7 +86,7 @@ class Instance:
         )
         self._pump = Pump(
             config,
-            _access(config.source, config.destination),
+            access_of(config.source, config.destination),
             self._pool,
             self._subjects,
             self._log_positions(config),
@@ -93,6 +97,7 @@ class Instance:
             idle=self.store.wake_getters,
             begun=self._begun,
             session=self._session_begins,
+            history=_history(config),
         )
 
     def _log_positions(self, config: InstanceConfig) -> LogPositionManager:
@@ -271,24 +276,41 @@ class Instance:
                 identity.client_id
                 for identity in self.meta.subscriptions(self.destination)
             ],
+            "waits_for": list(self.store.holders()),
             "transactions": self._sink.counters.transactions,
             "rows": self._sink.counters.rows,
         }
 
 
 def _default_filter(config: InstanceConfig) -> TableFilter:
-    try:
-        return TableFilter(config.filter.regex, config.filter.black_regex)
-    except ValueError as error:
-        raise ConfigError(
-            [
-                (
-                    f"{config.destination}/instance.properties: "
-                    "canal.instance.filter.regex or "
-                    f"canal.instance.filter.black.regex: {error}"
-                )
-            ]
-        ) from error
+    """Return the configured filter. Raises ConfigError with what is wrong in it."""
+    wanted, unwanted = config.filter.regex, config.filter.black_regex
+    problems = []
+    for key, lists in (("regex", (wanted, "")), ("black.regex", ("", unwanted))):
+        try:
+            TableFilter(*lists)
+        except ValueError as error:
+            problems.append(
+                f"{config.destination}/instance.properties: "
+                f"canal.instance.filter.{key}: {error}"
+            )
+    if problems:
+        raise ConfigError(problems)
+    return TableFilter(wanted, unwanted)
+
+
+def _history(config: InstanceConfig) -> TableMetaTsdb | None:
+    """Return the table history; None: columns are those the tables have today."""
+    wanted = config.table_meta
+    if not wanted.enable:
+        return None
+    return TableMetaTsdb(
+        open_storage(config),
+        Retention(
+            snapshot_interval_s=wanted.snapshot_interval_h * 3600,
+            expire_s=wanted.snapshot_expire_h * 3600,
+        ),
+    )
 
 
 def _meta_manager(config: InstanceConfig) -> MetaManager:
@@ -301,7 +323,7 @@ def _meta_manager(config: InstanceConfig) -> MetaManager:
     )
 
 
-def _access(source: SourceConfig, destination: str) -> Access:
+def access_of(source: SourceConfig, destination: str) -> Access:
     """Return how to reach the source. Raises ConfigError without an address."""
     master = source.master
     if master.address is None:

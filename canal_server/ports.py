@@ -38,11 +38,23 @@ class TableImages(Protocol):
         Raises SourceError when the server cannot be asked.
         """
 
-    def refresh(self, schema: str, table: str) -> TableMeta | None:
-        """Look again at the source, past every cache; else as `find`."""
+    def refresh(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
+        """Look again at the source, past every cache; else as `find`.
 
-    def apply(self, schema: str, ddl: str, position: EntryPosition) -> None:
-        """Take note of a DDL statement; durable when it returns."""
+        `position` is where the rows lie that contradict what is known.
+        """
+
+    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+        """Take note of a statement that may change tables; durable when it returns.
+
+        `schema` is the session's default one, `extra` what else decides the result,
+        as JSON (`canal_server.tablemeta.context`).
+        """
+
+    def passed(self, position: EntryPosition) -> None:
+        """Take note that all before a place was read; cheap, called per chunk."""
 
 
 class EventStore(Protocol):

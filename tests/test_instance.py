@@ -23,7 +23,7 @@ from canal_server.config.schema import (
     Wiring,
 )
 from canal_server.errors import ClientError, ConfigError
-from canal_server.instance import Instance, _access
+from canal_server.instance import Instance, access_of
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
 from canal_server.model.identity import ClientIdentity
@@ -147,6 +147,7 @@ def test_from_the_source_to_a_client(
     status = instance.status()
     assert status["destination"] == "wired"
     assert status["clients"] == [CLIENT]
+    assert status["waits_for"] == []
     assert status["error"] == ""
     assert status["rows"] == 1
     position = instance.log_position(EntryPosition("f", 4))
@@ -291,7 +292,7 @@ def test_access(mode: SslMode) -> None:
     master = HostConfig(
         address=HostPort("db", 3307), ssl_mode=mode, ssl_ca=Path("/ca.pem")
     )
-    access = _access(
+    access = access_of(
         SourceConfig(master=master, user="u", password="p", so_timeout_s=7.0), "d"
     )
     assert (access.address.host, access.address.port) == ("db", 3307)

@@ -30,9 +30,10 @@ from canal_server.decoder.statements cimport (
     ST_XA_START, statement_kind,
 )
 from canal_server.decoder.stream cimport EventStream
-from canal_server.decoder.tables cimport TableCache, TableSlot
+from canal_server.decoder.tables cimport TABLES_MAX, TableCache, TableSlot
 from canal_server.decoder.writer cimport Envelope, RecordWriter
 
+from canal_server.decoder.gtid_headers import gtid_text
 from canal_server.errors import DecodeError
 
 HALT_NEED_INPUT = NEED_INPUT
@@ -49,8 +50,10 @@ HALT_LIMIT = LIMIT
 
 cdef enum:
     IGNORABLE_FLAG = 0x80
+    STATEMENT_END_FLAG = 1  # of a row event: the last one of its statement
     ENTRY_BYTES_MAX = 0x7FFFFFFF - 64
     PAUSE_BYTES = 512 * 1024  # written between two returns to Python
+    GTID_BYTES_KEPT = 256     # what is read of a GTID's event ends before
 
 
 cdef class Decoder(EventStream):
@@ -67,6 +70,10 @@ cdef class Decoder(EventStream):
     cdef TableCache tables
     cdef GtidHeaders gtids
     cdef bint in_group                        # behind a begin, before its end
+    cdef uint8_t gtid_type                    # event of the transaction's GTID, 0: none
+    cdef uint32_t gtid_server                 # and what is in front of its body
+    cdef uint32_t gtid_n
+    cdef uint8_t[GTID_BYTES_KEPT] gtid_body
     cdef readonly str server_version
     cdef readonly uint64_t heartbeats
     cdef readonly uint64_t unknown_events     # that were left out
@@ -129,6 +136,15 @@ cdef class Decoder(EventStream):
         """Go on with this executed set (GtidSet, MariaGtidSet; None: no GTID mode)."""
         self.gtids.set_gtids(gtids)
 
+    @property
+    def transaction_gtid(self):
+        """The GTID of the transaction that was begun last, in and out of GTID mode.
+
+        "" when it has none: an anonymous one, or before the first.
+        """
+        cdef bytes body = self.gtid_body[:self.gtid_n]
+        return gtid_text(self.gtid_type, self.gtid_server, body)
+
     def take(self):
         """Return the spans of the records finished since the last call."""
         return self.writer.take()
@@ -158,6 +174,9 @@ cdef class Decoder(EventStream):
         """Answer a TABLE halt: rows of this table map are read so, or not at all."""
         if self.event.type != EV_TABLE_MAP or self.event.body_n < 6:
             raise ValueError(f"no table map is asked for at {self.where()}")
+        if self.tables.is_full():
+            raise DecodeError(f"more than {TABLES_MAX} tables in one statement",
+                              file=self.file, position=self.event.offset)
         self.tables.install(self.event.body, self.event.body_n, image)
         self.answered = True
 
@@ -295,7 +314,7 @@ cdef class Decoder(EventStream):
 
     cdef int put_end(self, uint64_t xid) noexcept nogil:
         cdef uint8_t[32] store
-        self.tables.trim()
+        self.tables.end_rows()
         self.in_group = False
         return self.put_marker(KIND_END, 3, 0, store, put_end_value(store, xid))
 
@@ -340,6 +359,7 @@ cdef class Decoder(EventStream):
         """
         cdef int status = 0
         self.gtids.clear()
+        self.keep_gtid()
         self.in_group = False
         if self.event.type == EV_GTID:
             status = self.gtids.enter(&self.event)
@@ -355,9 +375,17 @@ cdef class Decoder(EventStream):
         if self.event.body_n < 13:
             return self.fail("a body of %d bytes", self.event.body_n)
         self.gtids.clear()
+        self.keep_gtid()
         # It stands for BEGIN, too, unless a single statement follows.
         self.in_group = self.event.body[12] & 1 == 0
         return RUNNING if self.gtids.enter_maria(&self.event) == 0 else NO_MEMORY
+
+    cdef void keep_gtid(self) noexcept nogil:
+        """Remember the event, of which Python may want the GTID as text."""
+        self.gtid_type = self.event.type
+        self.gtid_server = self.event.server_id
+        self.gtid_n = <uint32_t>min(self.event.body_n, <size_t>GTID_BYTES_KEPT)
+        memcpy(self.gtid_body, self.event.body, self.gtid_n)
 
     # --- rows -------------------------------------------------------------------------
 
@@ -365,6 +393,7 @@ cdef class Decoder(EventStream):
         """TABLE_MAP: 6 table id, …"""
         if self.event.body_n < 8:
             return self.fail("a body of %d bytes", self.event.body_n)
+        self.tables.expect_rows()
         if self.skip_rows or self.tables.knows(self.event.body, self.event.body_n):
             return RUNNING
         return TABLE
@@ -386,7 +415,8 @@ cdef class Decoder(EventStream):
         source.end = source.p + self.event.body_n
         source.short = False
         table_id = take_le(&source, 6)
-        need(&source, 2)
+        if take_le(&source, 2) & STATEMENT_END_FLAG:
+            self.tables.end_rows()
         if second_version:
             extra = take_le(&source, 2)
             if extra < 2:

@@ -5,6 +5,9 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from canal_server.decoder.image cimport Image, TableImage
 
+cdef enum:
+    TABLES_MAX = 65536       # of one statement
+
 cdef struct TableSlot:
     uint64_t table_id
     uint8_t* body          # the table map's body as it was when the image was made
@@ -15,14 +18,21 @@ cdef struct TableSlot:
 
 cdef class TableCache:
     cdef TableSlot* slots
+    cdef uint32_t size    # of the slots, a power of two
     cdef uint32_t count
-    cdef dict images      # slot number -> TableImage, which keeps it alive
+    cdef bint rows_done   # no more rows come for the table maps seen so far
+    cdef dict images      # table id -> TableImage, which keeps it alive
 
     # The slot of a table id, or the free one where it would be.
     cdef TableSlot* slot_of(self, uint64_t table_id) noexcept nogil
+    # Called for each table map, before `knows`; where a statement begins it lets go
+    # of everything when there is too much.
+    cdef void expect_rows(self) noexcept nogil
     cdef bint knows(self, const uint8_t* body, size_t n) noexcept nogil
-    # Called between transactions: lets go of everything when there is too much.
-    cdef void trim(self) noexcept nogil
+    # Called where a statement or a transaction ends.
+    cdef void end_rows(self) noexcept nogil
     cdef void clear(self) noexcept nogil
+    cdef bint is_full(self) noexcept nogil
     cdef int install(self, const uint8_t* body, size_t n, TableImage image) except -1
+    cdef int resize(self, uint32_t size) except -1
     cdef object meta_of(self, TableSlot* slot)

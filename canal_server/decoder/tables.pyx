@@ -2,7 +2,8 @@
 """Which image belongs to a table id: a small hash table that the row loop reads.
 
 An image is used as long as its table map arrives with the same bytes. Table ids are
-given anew when a server restarts, so that an id alone says nothing.
+given anew when a server restarts, so that an id alone says nothing. All table maps of
+a statement stand before its rows: what is too much is let go of between statements.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -13,9 +14,8 @@ from canal_server.decoder.events cimport read48
 from canal_server.decoder.image cimport TableImage
 
 cdef enum:
-    TABLE_SLOTS = 4096       # a power of two
-    TABLES_KEPT = 2048       # with more, a transaction's end empties the cache
-    TABLES_MAX = 4000        # with more, a table map does
+    SLOTS_MIN = 4096         # a power of two
+    TABLES_KEPT = 2048       # with more, the next statement begins with none
 
 
 cdef class TableCache:
@@ -23,9 +23,7 @@ cdef class TableCache:
 
     def __cinit__(self):
         self.images = {}
-        self.slots = <TableSlot*>calloc(TABLE_SLOTS, sizeof(TableSlot))
-        if self.slots == NULL:
-            raise MemoryError("no memory for a decoder's tables")
+        self.resize(SLOTS_MIN)
 
     def __dealloc__(self):
         self.clear()
@@ -37,7 +35,7 @@ cdef class TableCache:
         Rows whose table map was seen already are still read with its image.
         """
         cdef uint32_t i
-        for i in range(TABLE_SLOTS):
+        for i in range(self.size):
             self.slots[i].stale = True
 
     cdef int install(self, const uint8_t* body, size_t n, TableImage image) except -1:
@@ -45,8 +43,12 @@ cdef class TableCache:
         cdef uint64_t table_id = read48(body)
         cdef TableSlot* slot
         cdef uint8_t* copy
-        if self.count >= TABLES_MAX:
-            self.clear()
+        if self.count == 0:
+            self.images.clear()
+            if self.size > SLOTS_MIN:
+                self.resize(SLOTS_MIN)
+        if self.count >= self.size // 4 * 3:
+            self.resize(2 * self.size)
         copy = <uint8_t*>malloc(n + 1)
         if copy == NULL:
             raise MemoryError("no memory for a table map")
@@ -61,17 +63,32 @@ cdef class TableCache:
         slot.used = True
         slot.stale = False
         slot.image = NULL if image is None else &image.image
-        self.images[slot - self.slots] = image
+        self.images[table_id] = image
+        return 0
+
+    cdef int resize(self, uint32_t size) except -1:
+        """Move all table maps to so many slots."""
+        cdef TableSlot* old = self.slots
+        cdef uint32_t old_size = self.size
+        cdef uint32_t i
+        cdef TableSlot* slots = <TableSlot*>calloc(size, sizeof(TableSlot))
+        if slots == NULL:
+            raise MemoryError("no memory for a decoder's tables")
+        self.slots, self.size = slots, size
+        for i in range(old_size):
+            if old[i].used:
+                self.slot_of(old[i].table_id)[0] = old[i]
+        free(old)
         return 0
 
     cdef object meta_of(self, TableSlot* slot):
         """Return the TableMeta of a slot with an image."""
-        return self.images[slot - self.slots].meta
+        return self.images[slot.table_id].meta
 
     cdef TableSlot* slot_of(self, uint64_t table_id) noexcept nogil:
-        cdef uint32_t i = <uint32_t>(table_id * 0x9E3779B1u >> 7) & (TABLE_SLOTS - 1)
+        cdef uint32_t i = <uint32_t>(table_id * 0x9E3779B1u >> 7) & (self.size - 1)
         while self.slots[i].used and self.slots[i].table_id != table_id:
-            i = (i + 1) & (TABLE_SLOTS - 1)
+            i = (i + 1) & (self.size - 1)
         return &self.slots[i]
 
     cdef bint knows(self, const uint8_t* body, size_t n) noexcept nogil:
@@ -80,16 +97,22 @@ cdef class TableCache:
         return (slot.used and not slot.stale and slot.body_n == n
                 and memcmp(slot.body, body, n) == 0)
 
-    cdef void trim(self) noexcept nogil:
-        if self.count > TABLES_KEPT:
+    cdef void expect_rows(self) noexcept nogil:
+        if self.rows_done and self.count > TABLES_KEPT:
             self.clear()
+        self.rows_done = False
+
+    cdef void end_rows(self) noexcept nogil:
+        self.rows_done = True
+
+    cdef bint is_full(self) noexcept nogil:
+        """Tell whether one statement has as many tables as one may have."""
+        return self.count >= TABLES_MAX
 
     cdef void clear(self) noexcept nogil:
-        """Forget all table maps; their images stay until others take their place."""
+        """Forget all table maps; their images stay until another one comes."""
         cdef uint32_t i
-        if self.slots == NULL:
-            return
-        for i in range(TABLE_SLOTS):
+        for i in range(self.size):
             free(self.slots[i].body)
             self.slots[i].body = NULL
             self.slots[i].used = False

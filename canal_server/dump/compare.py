@@ -35,7 +35,7 @@ try:
     )
 except ImportError as error:
     raise CanalError(
-        "decode --compare needs mysql-replication: pip install 'canal-server[compare]'"
+        "decode --compare needs mysql-replication: pip install mysql-replication"
     ) from error
 
 if TYPE_CHECKING:

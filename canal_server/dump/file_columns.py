@@ -34,10 +34,18 @@ class FileColumns:
         """Return the columns, None when the file has no such table."""
         return self._tables.get((schema, table))
 
-    refresh = find
+    def refresh(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
+        """Know no more than `find`."""
+        del position
+        return self.find(schema, table)
 
-    def apply(self, schema: str, ddl: str, position: EntryPosition) -> None:
+    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
         """Change nothing: the file tells what the tables were like."""
+
+    def passed(self, position: EntryPosition) -> None:
+        """Keep no history."""
 
 
 def load_columns(path: Path) -> FileColumns:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from canal_server.dump.ddl_scan import DdlScanner
+from canal_server.dump.history import HistoryImages
 from canal_server.dump.places import SourceFiles, base_name
 from canal_server.dump.reader import Reader
 from canal_server.dump.scan import Scanner
@@ -35,9 +37,15 @@ from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.dump import DumpOptions, DumpStream
 from canal_server.mysql.failures import error_of_packet
-from canal_server.mysql.flavour import ServerInfo, check_capture, read_server_info
+from canal_server.mysql.flavour import (
+    ServerInfo,
+    capture_warnings,
+    check_capture,
+    read_server_info,
+)
 from canal_server.mysql.replication import replica_id
 from canal_server.position.logposition import same_server
+from canal_server.tablemeta.storage_open import warn_of_java_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,8 +54,9 @@ if TYPE_CHECKING:
     from canal_server.core.blocks import BlockPool
     from canal_server.core.subjects import Subjects
     from canal_server.mysql.settings import Access
-    from canal_server.ports import Accepts, LogPositionManager, Span
+    from canal_server.ports import Accepts, LogPositionManager, Span, TableImages
     from canal_server.sink.columns import ColumnFilter
+    from canal_server.tablemeta.tsdb import TableMetaTsdb
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +96,7 @@ class Pump:
     what follows goes on behind the last span), `idle` is told when the source has
     nothing more at hand, `begun` where the first session begins, `session` that a
     session begins: `skips` may answer otherwise then. All are called on the pump's
-    thread.
+    thread, and so is the table history, None for columns as the server has them now.
     """
 
     def __init__(
@@ -105,6 +114,7 @@ class Pump:
         idle: Callable[[], None],
         begun: Callable[[EntryPosition], None],
         session: Callable[[], None] = lambda: None,
+        history: TableMetaTsdb | None = None,
     ) -> None:
         self.status = PumpStatus()
         self.identity = LogIdentity(access.address.host, access.address.port)
@@ -120,6 +130,9 @@ class Pump:
         self._idle = idle
         self._begun = begun
         self._session_begins = session
+        self._history = history
+        self._history_open = False
+        self._images: TableImages | None = None
         # Where the first session began; nothing before it was ever delivered.
         self.began_at: EntryPosition | None = None
         self._stop = Stop()
@@ -132,6 +145,7 @@ class Pump:
         self._last_file = ""
         self._last_ended = True  # `_last` is the end of a transaction
         self._last_server = ""  # whose file and offset `_last` tells
+        self._scanner = Scanner(config, access, self._stop)
         self._files: SourceFiles | None = None  # of this session's source
         self._place: Place | None = None  # where this session began
         self._at_end = False  # it began at the end since its place was gone
@@ -179,6 +193,14 @@ class Pump:
     # --- the thread -----------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._run_sessions()
+        finally:
+            if self._history is not None:
+                self._history.close()
+        self.status.state = PumpState.STOPPED
+
+    def _run_sessions(self) -> None:
         backoff = Backoff()
         while not self._stop.requested():
             try:
@@ -196,7 +218,6 @@ class Pump:
                 delay_s = _STUBBORN_DELAY_S
             self.status.state = PumpState.WAITING
             self._stop.wait(delay_s)
-        self.status.state = PumpState.STOPPED
 
     def _failed(self, error: CanalError, backoff: Backoff) -> float:
         """Note an error; returns the seconds to wait."""
@@ -223,6 +244,10 @@ class Pump:
     def _session(self) -> None:
         """Connect and read until the end of it."""
         self.status.state = PumpState.CONNECTING
+        if self._history is not None and not self._history_open:
+            if not self._history.init(self._config.destination):
+                warn_of_java_history(self._config)
+            self._history_open = True
         control = ControlConnection(self._access, self._stop)
         self._control = control
         try:
@@ -234,6 +259,8 @@ class Pump:
                     formats=self._config.source.binlog_formats,
                     images=self._config.source.binlog_images,
                 )
+                for line in capture_warnings(info):
+                    _log.warning("destination %s: %s", self._config.destination, line)
                 self._server = info.server_uuid or str(info.server_id)
                 self.status.source = str(info)
                 self._files = self._list_files(control)
@@ -249,7 +276,8 @@ class Pump:
             return SourceFiles(tuple(binary_logs(control)))
         except SourceRefused as error:
             _log.warning(
-                "destination %s: places in the binlog are taken on trust: %s",
+                "destination %s: the source does not list its binlog files, so stored "
+                "positions are believed unseen: %s",
                 self._config.destination,
                 error,
             )
@@ -297,7 +325,7 @@ class Pump:
 
     def _find_place(self, control: ControlConnection, info: ServerInfo) -> Place:
         source = self._config.source
-        scanner = Scanner(self._config, self._access, self._stop)
+        scanner = self._scanner
         finder = StartFinder(
             connection=control,
             info=info,
@@ -324,10 +352,11 @@ class Pump:
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
         address = str(self._access.address)
+        self._images = self._images_at(place, control, info)
         reader = Reader(
             self._pool,
             self._subjects,
-            CachedColumns(control),
+            self._images,
             wants=self._wants,
             columns=self._columns,
             filters=self._config.filter,
@@ -378,6 +407,24 @@ class Pump:
             stream.close()
         if at_end and not self._stop.requested():
             raise ConnectionLost(f"{address}: the server closed the connection")
+
+    def _images_at(
+        self, place: Place, control: ControlConnection, info: ServerInfo
+    ) -> TableImages:
+        """Return the tables' columns as of the place, or as of now without history."""
+        if self._history is None:
+            return CachedColumns(control)
+        assert self._files is not None
+        images = HistoryImages(
+            self._history,
+            control,
+            info,
+            destination=self._config.destination,
+            scanner=DdlScanner(self._config, self._access, self._stop),
+        )
+        stored = self._positions.latest(self._config.destination)
+        images.begin(place, stored, self._files, self._scanner.first_event_ms)
+        return images
 
     def _note_begin(self, place: Place) -> None:
         """Keep the first session's place: what comes behind it must not be missed.
@@ -442,9 +489,9 @@ class Pump:
         file, offset, timestamp, server_id, gtid = position
         self.status.position = f"{file}:{offset}"
         self.status.delivered_at_ms = timestamp
+        place = EntryPosition(file, offset, timestamp, server_id, gtid)
+        if self._images is not None:
+            self._images.passed(place)
         self._positions.persist(
-            self._config.destination,
-            LogPosition(
-                self.identity, EntryPosition(file, offset, timestamp, server_id, gtid)
-            ),
+            self._config.destination, LogPosition(self.identity, place)
         )

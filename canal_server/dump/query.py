@@ -13,6 +13,8 @@ from typing import Final
 from canal_server.decoder.charset_names import charset_of_collation
 from canal_server.decoder.checked import CheckedBytes
 from canal_server.errors import DecodeError
+from canal_server.mysql.flavour import version_number
+from canal_server.tablemeta.context import Context
 
 _POST_HEADER: Final = struct.Struct("<IIBHH")
 _LOAD_BYTES: Final = 13  # of an EXECUTE_LOAD_QUERY, behind the post-header
@@ -21,8 +23,13 @@ _SQL_MODE_NO_BACKSLASH: Final = 1 << 20
 
 # Status variables in front of those that are read here, with their bytes; None:
 # read by `_variables` itself. The order is that of the codes, not of the event.
+_Q_FLAGS2: Final = 0
 _Q_SQL_MODE: Final = 1
 _Q_CHARSET: Final = 4
+_Q_CHARSET_DATABASE: Final = 8
+_Q_EXPLICIT_TIMESTAMP: Final = 16  # MySQL
+_Q_COLLATION_UTF8MB4: Final = 18  # MySQL
+_FLAG_EXPLICIT_TIMESTAMP: Final = 1 << 24  # MariaDB
 _VARIABLE_BYTES: Final = {
     0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 14: 8, 15: 8, 16: 1,
     17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8,
@@ -54,6 +61,18 @@ _CODECS: Final = {
 }  # fmt: skip
 
 
+@dataclass(slots=True)
+class Variables:
+    """Settings of a statement's session; collations as numbers, 0: not told."""
+
+    flags2: int | None = None
+    sql_mode: int = 0
+    collations: tuple[int, int, int] = (0, 0, 0)  # client, connection, server
+    collation_database: int = 0
+    collation_utf8mb4: int = 0
+    explicit_timestamp: bool | None = None  # explicit_defaults_for_timestamp
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A statement in the context that the binlog gives it."""
@@ -63,6 +82,8 @@ class Query:
     sql: str
     sql_mode: int
     charset: str | None  # MySQL's name of the client's character set
+    error: int  # the server's number, 0: all of it was done
+    variables: Variables
 
     @property
     def ansi_quotes(self) -> bool:
@@ -74,6 +95,13 @@ class Query:
         """Whether a backslash in a string stands for itself."""
         return bool(self.sql_mode & _SQL_MODE_NO_BACKSLASH)
 
+    def explicit_timestamp(self, *, mariadb: bool) -> bool | None:
+        """Tell explicit_defaults_for_timestamp; None when the event does not."""
+        flags2 = self.variables.flags2
+        if mariadb:
+            return None if flags2 is None else bool(flags2 & _FLAG_EXPLICIT_TIMESTAMP)
+        return self.variables.explicit_timestamp
+
 
 def parse_query(body: bytes, *, load: bool = False) -> Query:
     """Read a QUERY event's body; `load`: an EXECUTE_LOAD_QUERY, 13 bytes longer.
@@ -81,32 +109,57 @@ def parse_query(body: bytes, *, load: bool = False) -> Query:
     Raises DecodeError when it ends early.
     """
     source = CheckedBytes(body, "a statement's event")
-    thread_id, _, schema_n, _, status_n = _POST_HEADER.unpack(
+    thread_id, _, schema_n, error, status_n = _POST_HEADER.unpack(
         source.take(_POST_HEADER.size)
     )
     if load:
         source.take(_LOAD_BYTES)
-    sql_mode, collation = _variables(source.take(status_n))
+    variables = _variables(source.take(status_n))
     schema = source.text(schema_n)  # names are UTF-8 in the binlog
     source.take(1)
-    charset = charset_of_collation(collation) if collation else None
-    return Query(
-        thread_id, schema, decode_sql(source.rest(), charset), sql_mode, charset
+    client = variables.collations[0]
+    charset = charset_of_collation(client) if client else None
+    sql = decode_sql(source.rest(), charset)
+    return Query(thread_id, schema, sql, variables.sql_mode, charset, error, variables)
+
+
+def context_of(query: Query, server_version: str) -> Context:
+    """Return what decides how a statement changed tables.
+
+    Collations are told by their numbers, as text.
+    """
+    mariadb = "maria" in server_version.lower()
+    _, connection, server = query.variables.collations
+    return Context(
+        mariadb=mariadb,
+        server_version=version_number(server_version),
+        sql_mode=query.sql_mode,
+        charset_client=query.charset,
+        collation_connection=_number(connection),
+        collation_server=_number(server),
+        collation_database=_number(query.variables.collation_database),
+        collation_utf8mb4=_number(query.variables.collation_utf8mb4),
+        explicit_timestamp=query.explicit_timestamp(mariadb=mariadb),
+        error=query.error,
+        thread_id=query.thread_id,
     )
 
 
-def _variables(status: bytes) -> tuple[int, int]:
-    """Return sql_mode and the client's collation id; 0 where they are not told."""
-    at = sql_mode = collation = 0
+def _number(collation: int) -> str | None:
+    return str(collation) if collation else None
+
+
+def _variables(status: bytes) -> Variables:
+    """Read the status variables; what the event leaves out keeps its default."""
+    found = Variables()
+    at = 0
     while at < len(status):
         code = status[at]
         at += 1
-        if code == _Q_SQL_MODE:
-            sql_mode = int.from_bytes(status[at : at + 8], "little")
-        elif code == _Q_CHARSET:
-            collation = int.from_bytes(status[at : at + 2], "little")
-        if code in _VARIABLE_BYTES:
-            at += _VARIABLE_BYTES[code]
+        size = _VARIABLE_BYTES.get(code)
+        if size is not None:
+            _note_variable(found, code, status[at : at + size])
+            at += size
         elif code in _SHORT_TEXTS and at < len(status):
             at += 1 + status[at] + _SHORT_TEXTS[code]
         elif code == _Q_INVOKER and at < len(status):
@@ -114,7 +167,23 @@ def _variables(status: bytes) -> tuple[int, int]:
             at += 1 + status[at] if at < len(status) else 0
         else:
             break  # the length of an unknown one is unknown; those above come first
-    return sql_mode, collation
+    return found
+
+
+def _note_variable(found: Variables, code: int, value: bytes) -> None:
+    number = int.from_bytes(value, "little")
+    if code == _Q_FLAGS2:
+        found.flags2 = number
+    elif code == _Q_SQL_MODE:
+        found.sql_mode = number
+    elif code == _Q_CHARSET:
+        found.collations = (number & 0xFFFF, number >> 16 & 0xFFFF, number >> 32)
+    elif code == _Q_CHARSET_DATABASE:
+        found.collation_database = number
+    elif code == _Q_EXPLICIT_TIMESTAMP:
+        found.explicit_timestamp = bool(number)
+    elif code == _Q_COLLATION_UTF8MB4:
+        found.collation_utf8mb4 = number
 
 
 def decode_sql(text: bytes, charset: str | None) -> str:

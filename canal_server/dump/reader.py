@@ -16,6 +16,7 @@ from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.decoder import engine
 from canal_server.decoder.image_plan import compile_image, mismatch
+from canal_server.decoder.map_meta import meta_of, tells_names
 from canal_server.decoder.tablemap import TableMap, parse_table_map
 from canal_server.dump import query
 from canal_server.errors import ConnectionLost, DecodeError, TableMetaError
@@ -234,11 +235,20 @@ class Reader:
         difference = None if meta is None else mismatch(table_map, meta)
         if meta is None or difference:
             # What is known may be older than the event: ask the server again.
-            meta = self._images.refresh(schema, table)
+            meta = self._images.refresh(schema, table, self._position())
             difference = None if meta is None else mismatch(table_map, meta)
         if meta is not None and not difference:
             return self._compiled(table_map, meta, names)
         reason = difference or f"not found [{table_map}] in db , pls check!"
+        if tells_names(table_map):
+            # Full metadata: all that rows need but for members of ENUM and widths.
+            _log.info(
+                "columns of %s at %s are those that the binlog tells itself: %s",
+                table_map,
+                self._at(),
+                reason,
+            )
+            return self._compiled(table_map, meta_of(table_map), names)
         if self._filters.table_error:
             _log.warning("rows of %s left out at %s: %s", table_map, self._at(), reason)
             return None
@@ -247,8 +257,9 @@ class Reader:
         raise TableMetaError(
             f"{reason}; at {self._at()}. The table was altered or dropped behind this "
             f"place in the binlog{unless}: begin behind that statement, exclude the "
-            "table with canal.instance.filter.black.regex, or leave its rows out with "
-            "canal.instance.filter.table.error = true"
+            "table with canal.instance.filter.black.regex, leave its rows out with "
+            "canal.instance.filter.table.error = true, or let the server write what "
+            "columns are (binlog_row_metadata = FULL) from now on"
         )
 
     def _compiled(
@@ -293,15 +304,21 @@ class Reader:
     def _from_mariadb(self) -> bool:
         return "maria" in self.decoder.server_version.lower()
 
+    def _position(self) -> EntryPosition:
+        """Return where the current event begins."""
+        decoder = self.decoder
+        return EntryPosition(
+            decoder.file,
+            decoder.event_offset,
+            decoder.event_time * 1000,
+            decoder.event_server_id,
+            decoder.transaction_gtid or None,
+        )
+
     def _note_ddl(self, statement: query.Query, results: list[Statement]) -> None:
         """Let the table images follow a statement that may change tables."""
-        position = EntryPosition(
-            self.decoder.file,
-            self.decoder.event_offset,
-            self.decoder.event_time * 1000,
-            self.decoder.event_server_id,
-        )
-        self._images.apply(statement.schema, statement.sql, position)
+        extra = query.context_of(statement, self.decoder.server_version).to_json()
+        self._images.apply(self._position(), statement.schema, statement.sql, extra)
         self.decoder.forget_tables()
         if any(result.event_type in DDL_TYPES for result in results):
             self.ddl_count += 1

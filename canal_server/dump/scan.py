@@ -43,9 +43,16 @@ class _NoImages:
     def find(self, schema: str, table: str) -> TableMeta | None:
         raise AssertionError(f"{schema}.{table} was asked for, but no table is wanted")
 
-    refresh = find
+    def refresh(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
+        del position
+        return self.find(schema, table)
 
-    def apply(self, schema: str, ddl: str, position: EntryPosition) -> None:
+    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+        pass
+
+    def passed(self, position: EntryPosition) -> None:
         pass
 
 

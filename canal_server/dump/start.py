@@ -7,7 +7,7 @@ Leaves out what stands in the way later (a purged file): the server says that it
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from canal_server.core.gtid import GtidSet
@@ -43,12 +43,15 @@ class Place:
 
     `file` and `position` name the first event; empty for a dump by GTID, which tells
     them itself. `gtids` is the executed set to go on from, None outside GTID mode.
+    `timestamp_ms`: the place is behind the last transaction older than this time, 0
+    when it was found in another way.
     """
 
     file: str
     position: int
     gtids: Gtids | None
     by_gtid: bool = False
+    timestamp_ms: int = 0
 
     def dump_start(self) -> DumpStart:
         """Return what to ask the server for."""
@@ -149,7 +152,8 @@ class StartFinder:
             if self.first_event_ms(log.name) >= timestamp_ms:
                 continue
             offset = self.boundary_before(log.name, timestamp_ms)
-            return self._at(log.name, offset or FIRST_EVENT)
+            place = self._at(log.name, offset or FIRST_EVENT)
+            return replace(place, timestamp_ms=timestamp_ms)
         oldest = logs[0].name if logs else "none"
         raise PositionError(
             f"can't find start position for time {timestamp_ms} ms: the oldest binlog "

@@ -45,8 +45,11 @@ class CachedColumns:
             return self._known[name]
         return self.refresh(schema, table)
 
-    def refresh(self, schema: str, table: str) -> TableMeta | None:
+    def refresh(
+        self, schema: str, table: str, position: EntryPosition | None = None
+    ) -> TableMeta | None:
         """Ask the server, whatever is remembered; else as `find`."""
+        del position
         name = (schema, table)
         # Not to be believed any more, even if asking fails.
         self._known.pop(name, None)
@@ -55,10 +58,13 @@ class CachedColumns:
             self._known.popitem(last=False)
         return found
 
-    def apply(self, schema: str, ddl: str, position: EntryPosition) -> None:
+    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
         """Forget all tables: a statement may name those of other schemas, too."""
-        del schema, ddl, position
+        del position, schema, ddl, extra
         self._known.clear()
+
+    def passed(self, position: EntryPosition) -> None:
+        """Keep no history."""
 
     def close(self) -> None:
         """Close the connection and forget everything."""

@@ -34,7 +34,8 @@ def mode_status(mode: int) -> bytes:
 def test_parts() -> None:
     """Thread, schema and text are read; without variables nothing more is known."""
     found = query.parse_query(b.query_body(b"CREATE TABLE t (a INT)", b"sch", thread=9))
-    assert found == query.Query(9, "sch", "CREATE TABLE t (a INT)", 0, None)
+    text = "CREATE TABLE t (a INT)"
+    assert found == query.Query(9, "sch", text, 0, None, 0, query.Variables())
     assert not found.ansi_quotes
     assert not found.no_backslash_escapes
 
@@ -66,6 +67,25 @@ def test_variables() -> None:
     assert found.charset == "gbk"
     assert found.ansi_quotes
     assert found.no_backslash_escapes
+    assert found.explicit_timestamp(mariadb=False)
+
+
+def test_what_decides_a_ddl() -> None:
+    """Mode, collations, error and the kind of timestamps make a DDL's context."""
+    flags = b"\0" + (1 << 24).to_bytes(4, "little")
+    charset = b"\4" + b"\x08\0\x21\0\x3f\0"
+    rest = b"\x08\x1c\0" + b"\x12\x2d\0"
+    body = b.query_body(b"x", status=flags + mode_status(4) + charset + rest)
+    maria = query.context_of(query.parse_query(body), "10.11.19-MariaDB-log")
+    assert maria.mariadb
+    assert maria.server_version == 101119
+    assert maria.explicit_timestamp
+    assert maria.sql_mode == 4
+    assert (maria.charset_client, maria.collation_connection) == ("latin1", "33")
+    assert (maria.collation_server, maria.collation_database) == ("63", "28")
+    assert maria.collation_utf8mb4 == "45"
+    mysql = query.context_of(query.parse_query(body), "8.4.1")
+    assert mysql.explicit_timestamp is None
 
 
 def test_unknown_variables_end_the_reading() -> None:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pymysql
 import pytest
 from fix_pipeline import UNIT_S
+
+if TYPE_CHECKING:
+    from fix_pipeline import Pipeline
+    from fix_proxy import Proxy
+    from ledger import Checker, Writer
+    from servers import Server
 
 GTID_MODE = {"canal.instance.gtidon": "true"}
 FLAVOURS = ["mysql", "mariadb"]
@@ -19,6 +27,47 @@ def by_gtid(make_pipeline, source_server, database):
     pipeline = make_pipeline(source_server, database, GTID_MODE)
     pipeline.start()
     return pipeline
+
+
+@dataclass
+class Delivery:
+    """A source of the test's own, and a running pipeline that delivered all of it."""
+
+    source: Server
+    pipeline: Pipeline
+    proxy: Proxy | None
+    writer: Writer
+    checker: Checker
+
+    def receive(self) -> None:
+        """Receive and ack all that was written."""
+        with self.pipeline.client() as client:
+            self.pipeline.receive(client, self.checker)
+
+
+@pytest.fixture
+def deliver(own_server, make_pipeline, make_proxy, rng):
+    """Give `deliver(flavour, settings, …)`: some transactions written and received.
+
+    `flushes`: binlog files closed before; `proxied`: the source is behind a proxy.
+    """
+
+    def deliver(flavour, settings, *, flushes=0, count=5, proxied=False) -> Delivery:
+        source = own_server(flavour)
+        source.execute(
+            "CREATE DATABASE shop CHARACTER SET utf8mb4",
+            *["FLUSH BINARY LOGS"] * flushes,
+        )
+        proxy = make_proxy(source) if proxied else None
+        pipeline = make_pipeline(source, "shop", settings, proxy=proxy)
+        pipeline.start()
+        writer = pipeline.writer(rng)
+        found = Delivery(source, pipeline, proxy, writer, pipeline.checker(writer))
+        writer.write(count)
+        found.receive()
+        return found
+
+    return deliver
 
 
 def executed(server):
@@ -96,20 +145,13 @@ def test_killed(by_gtid, rng):
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_purged(own_server, make_pipeline, rng, flavour):
+def test_purged(deliver, flavour):
     """A stored set that the source has purged is a clear error; clients are served."""
-    source = own_server(flavour)
-    source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
-    pipeline = make_pipeline(source, "shop", GTID_MODE)
-    pipeline.start()
-    writer = pipeline.writer(rng)
-    checker = pipeline.checker(writer)
-    writer.write(5)
-    with pipeline.client() as client:
-        pipeline.receive(client, checker)
+    made = deliver(flavour, GTID_MODE)
+    pipeline = made.pipeline
     pipeline.stop()
-    writer.write(5)
-    purge(source)
+    made.writer.write(5)
+    purge(made.source)
     pipeline.start()
     line = pipeline.process.wait_for_log("ERROR .* BinlogPurged")
     assert "1236" in line
@@ -120,23 +162,16 @@ def test_purged(own_server, make_pipeline, rng, flavour):
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_purged_while_cut(own_server, make_pipeline, make_proxy, rng, flavour):
+def test_purged_while_cut(deliver, flavour):
     """A place purged while the link was down is an error; the process goes on."""
-    source = own_server(flavour)
-    proxy = make_proxy(source)
-    source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
-    pipeline = make_pipeline(source, "shop", proxy=proxy)
-    pipeline.start()
-    writer = pipeline.writer(rng)
-    checker = pipeline.checker(writer)
-    writer.write(5)
+    made = deliver(flavour, {}, proxied=True)
+    pipeline = made.pipeline
     with pipeline.client() as client:
-        pipeline.receive(client, checker)
-        with proxy.refuse():
-            proxy.end_all()
+        with made.proxy.refuse():
+            made.proxy.end_all()
             pipeline.wait_for_status(lambda status: status["state"] == "waiting")
-            writer.write(5)
-            purge(source)
+            made.writer.write(5)
+            purge(made.source)
         pipeline.process.wait_for_log("ERROR .* BinlogPurged")
         assert not client.get(10, 0)
     pipeline.stop()
@@ -144,19 +179,12 @@ def test_purged_while_cut(own_server, make_pipeline, make_proxy, rng, flavour):
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("gtid", [False, True], ids=["file", "gtid"])
-def test_begun_anew(own_server, make_pipeline, rng, *, flavour, gtid):
+def test_begun_anew(deliver, *, flavour, gtid):
     """A source whose binlog was thrown away and begun anew is a clear error."""
-    source = own_server(flavour)
-    source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
-    pipeline = make_pipeline(source, "shop", {"canal.instance.gtidon": gtid})
-    pipeline.start()
-    writer = pipeline.writer(rng)
-    checker = pipeline.checker(writer)
-    writer.write(50)
-    with pipeline.client() as client:
-        pipeline.receive(client, checker)
+    made = deliver(flavour, {"canal.instance.gtidon": gtid}, count=50)
+    pipeline = made.pipeline
     pipeline.stop()
-    source.execute(
+    made.source.execute(
         "RESET BINARY LOGS AND GTIDS" if flavour == "mysql" else "RESET MASTER",
         "CREATE DATABASE other",  # MariaDB would wait with an empty binlog
     )
@@ -180,77 +208,51 @@ def begin_anew(source, flavour: str) -> None:
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("restart", [True, False], ids=["restart", "reconnect"])
-def test_other_file_numbers(own_server, make_pipeline, rng, *, flavour, restart):
+def test_other_file_numbers(deliver, *, flavour, restart):
     """By GTID nothing is lost when the source's files have smaller numbers now."""
-    source = own_server(flavour)
-    source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
-    source.execute(*["FLUSH BINARY LOGS"] * 4)
-    pipeline = make_pipeline(source, "shop", GTID_MODE)
-    pipeline.start()
-    writer = pipeline.writer(rng)
-    checker = pipeline.checker(writer)
-    writer.write(5)
-    with pipeline.client() as client:
-        pipeline.receive(client, checker)
+    made = deliver(flavour, GTID_MODE, flushes=4)
     if restart:
-        pipeline.stop()
-    begin_anew(source, flavour)
-    checker.resume(5, 5)  # offsets go back, transactions do not
-    writer.write(5)
+        made.pipeline.stop()
+    begin_anew(made.source, flavour)
+    made.checker.resume(5, 5)  # offsets go back, transactions do not
+    made.writer.write(5)
     if restart:
-        pipeline.start()
-    with pipeline.client() as client:
-        pipeline.receive(client, checker)
-    pipeline.stop()
+        made.pipeline.start()
+    made.receive()
+    made.pipeline.stop()
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_reset_to_latest_of_other_files(own_server, make_pipeline, rng, flavour):
+def test_reset_to_latest_of_other_files(deliver, flavour):
     """After the jump to the end of a binlog begun anew its changes arrive."""
-    source = own_server(flavour)
-    source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
-    source.execute(*["FLUSH BINARY LOGS"] * 4)
     settings = {"canal.auto.reset.latest.pos.mode": "true"}
-    pipeline = make_pipeline(source, "shop", settings)
-    pipeline.start()
-    writer = pipeline.writer(rng)
-    checker = pipeline.checker(writer)
-    writer.write(5)
-    with pipeline.client() as client:
-        pipeline.receive(client, checker)
+    made = deliver(flavour, settings, flushes=4)
+    pipeline = made.pipeline
     pipeline.stop()
-    begin_anew(source, flavour)
+    begin_anew(made.source, flavour)
     pipeline.start()
     pipeline.process.wait_for_log("ERROR .* BinlogPurged.*begun anew")
     pipeline.process.wait_for_log("reads .* from")
-    checker.resume(5, 5)
-    writer.write(5)
-    with pipeline.client() as client:
-        pipeline.receive(client, checker)
+    made.checker.resume(5, 5)
+    made.writer.write(5)
+    made.receive()
     pipeline.stop()
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_reset_to_latest(own_server, make_pipeline, rng, flavour):
+def test_reset_to_latest(deliver, flavour):
     """With canal.auto.reset.latest.pos.mode a purged place becomes the current end."""
-    source = own_server(flavour)
-    source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
     settings = GTID_MODE | {"canal.auto.reset.latest.pos.mode": "true"}
-    pipeline = make_pipeline(source, "shop", settings)
-    pipeline.start()
-    writer = pipeline.writer(rng)
-    checker = pipeline.checker(writer)
-    writer.write(5)
-    with pipeline.client() as client:
-        pipeline.receive(client, checker)
+    made = deliver(flavour, settings)
+    pipeline = made.pipeline
     pipeline.stop()
-    writer.write(5)
-    purge(source)
+    made.writer.write(5)
+    purge(made.source)
     pipeline.start()
     pipeline.process.wait_for_log("ERROR .* BinlogPurged")
     pipeline.process.wait_for_log("reads .* from")
-    writer.write(5)
-    checker.resume(10, 10)
+    made.writer.write(5)
+    made.checker.resume(10, 10)
     with pipeline.client() as client:
-        pipeline.receive(client, checker)
+        pipeline.receive(client, made.checker)
         assert not client.get(10, UNIT_S / 100)

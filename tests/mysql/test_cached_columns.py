@@ -57,7 +57,7 @@ def test_a_ddl_empties_the_cache(source_server, database, images):
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     images.find(database, "t")
     alter(source_server, database)
-    images.apply("another", f"ALTER TABLE {database}.t ADD b INT", HERE)
+    images.apply(HERE, "another", f"ALTER TABLE {database}.t ADD b INT", "")
 
     assert names(images.find(database, "t")) == ["a", "b"]
 

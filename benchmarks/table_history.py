@@ -1,0 +1,175 @@
+"""Measures the table history: memory, statements a second, start-up.
+
+    python benchmarks/table_history.py [--tables N] [--ddls N] [--columns N]
+
+Needs no server. Prints one line per figure with its target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from canal_server.model.positions import EntryPosition
+from canal_server.tablemeta.context import Context
+from canal_server.tablemeta.memory import MemoryTableMeta
+from canal_server.tablemeta.storage import SourceTraits, StoredSchema
+from canal_server.tablemeta.storage_sqlite import FILE_NAME, SqliteHistoryStorage
+from canal_server.tablemeta.tsdb import Retention, TableMetaTsdb, made_record
+
+TRAITS = SourceTraits(version=80401, collation="utf8mb4_0900_ai_ci")
+CONTEXT = Context(schema="shop", collation_server="utf8mb4_0900_ai_ci")
+SOURCE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+TYPES = (
+    *("bigint unsigned NOT NULL", "int", "varchar(64)", "varchar(128) NOT NULL"),
+    *("decimal(12,2)", "tinyint(1)", "datetime(6)", "timestamp NULL", "text", "json"),
+)
+STATEMENTS_DURABLE = 500
+
+
+def create_text(table: int, columns: int) -> str:
+    """Return a CREATE TABLE text as the server gives it, names unlike others'."""
+    lines = [f"  `id` {TYPES[0]}"]
+    lines += [
+        f"  `c{table % 500}_{number}` {TYPES[(table + number) % len(TYPES)]}"
+        for number in range(1, columns)
+    ]
+    body = ",\n".join([*lines, "  PRIMARY KEY (`id`)"])
+    return (
+        f"CREATE TABLE `t{table}` (\n{body}\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"
+        " COLLATE=utf8mb4_0900_ai_ci"
+    )
+
+
+def statement(number: int, tables: int, chance: random.Random) -> str:
+    """Return an ALTER of one of the tables; columns come and go."""
+    table = chance.randrange(tables)
+    if number % 2:
+        return f"ALTER TABLE t{table} ADD COLUMN n{number} VARCHAR({number % 200 + 1})"
+    return f"ALTER TABLE t{table} ADD KEY k{number} (id), MODIFY id BIGINT NOT NULL"
+
+
+def base_of(tables: int, columns: int) -> list[StoredSchema]:
+    """Return a base dump."""
+    texts = tuple((f"t{n}", create_text(n, columns)) for n in range(tables))
+    return [StoredSchema("shop", "utf8mb4_0900_ai_ci", texts)]
+
+
+def measure_memory(tables: int, columns: int) -> None:
+    """Print what a process with so many tables, all of them read, takes."""
+    model = MemoryTableMeta(server_version=80401)
+    model.load_database("shop", "utf8mb4_0900_ai_ci")
+    begun_s = time.perf_counter()
+    for number in range(tables):
+        model.load("shop", create_text(number, columns), f"t{number}")
+        found = model.find("shop", f"t{number}")
+        assert found is not None
+        assert len(found.columns) == columns
+    read_s = time.perf_counter() - begun_s
+    resident = int(Path("/proc/self/statm").read_text().split()[1])
+    mib = resident * os.sysconf("SC_PAGESIZE") / 1024 / 1024
+    tell(
+        f"{tables:,} tables of {columns} columns, all read",
+        f"{mib:.0f} MB resident, {tables / read_s:,.0f} tables/s",
+        "500 MB",
+        mib < 500,
+    )
+
+
+def measure_history(tables: int, ddls: int, columns: int) -> None:
+    """Print how fast statements become durable, and how long a start takes."""
+    chance = random.Random(7)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / FILE_NAME
+        tsdb = TableMetaTsdb(SqliteHistoryStorage(path), Retention())
+        tsdb.init("bench")
+        first = EntryPosition("binlog.000001", 4, 1_700_000_000_000)
+        stretch = tsdb.begin(SOURCE, TRAITS, first, base_of(tables, columns))
+        gap = ddls - STATEMENTS_DURABLE
+        extra = CONTEXT.to_json()
+        records = [
+            made_record(place(n), "shop", statement(n, tables, chance), extra)
+            for n in range(gap)
+        ]
+        stretch = tsdb.extend(stretch, records, last=place(gap))
+        begun_s = time.perf_counter()
+        tsdb.rollback(place(gap), stretch)
+        replayed_s = time.perf_counter() - begun_s
+        tell("statements replayed, /s", f"{gap / replayed_s:,.0f}", "2,000", True)
+
+        texts = [statement(n, tables, chance) for n in range(gap, ddls)]
+        begun_s = time.perf_counter()
+        for number, text in enumerate(texts, gap):
+            tsdb.apply(place(number), "shop", text, extra)
+        applied_s = time.perf_counter() - begun_s
+        durable = STATEMENTS_DURABLE / applied_s
+        tell("statements applied and durable, /s", f"{durable:,.0f}", "", True)
+        tsdb.close()
+        size = sum(each.stat().st_size for each in Path(folder).iterdir())
+        print(f"  the file: {size / 1024 / 1024:.0f} MB")
+        start(path, ddls)
+
+
+def start(path: Path, ddls: int) -> None:
+    """Print how long it takes to stand at the end of a history again."""
+    code = (
+        "import sys,time;b=time.perf_counter();"
+        "from table_history import *;i=time.perf_counter();"
+        "t=TableMetaTsdb(SqliteHistoryStorage(Path(sys.argv[1])));t.init('bench');"
+        "t.rollback(place(int(sys.argv[2])-1));t.find('shop','t1');"
+        "print(time.perf_counter()-i)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(path), str(ddls)],
+        cwd=Path(__file__).parent,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    seconds = float(found.stdout)
+    tell("start-up: open, roll back to the end", f"{seconds:.2f} s", "1 s", seconds < 1)
+
+
+def place(number: int) -> EntryPosition:
+    """Return where the nth statement begins."""
+    file, offset = divmod(number, 1000)
+    return EntryPosition(
+        f"binlog.{file + 1:06}", 100 + offset * 200, 1_700_000_000_000 + number * 1000
+    )
+
+
+def tell(what: str, figure: str, target: str, reached: bool) -> None:
+    """Print a figure with its target."""
+    mark = ("PASS" if reached else "miss") if target else "    "
+    print(f"{mark}  {what}: {figure}{f' (target: {target})' if target else ''}")
+
+
+def main() -> None:
+    """Measure; memory in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", type=int, default=10_000)
+    parser.add_argument("--ddls", type=int, default=100_000)
+    parser.add_argument("--columns", type=int, default=20)
+    parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
+    wanted = parser.parse_args()
+    if wanted.memory:
+        measure_memory(wanted.memory, wanted.columns)
+        return
+    subprocess.run(
+        [sys.executable, __file__, "--memory", "100000"]
+        + ["--columns", str(wanted.columns)],
+        check=True,
+    )
+    measure_history(wanted.tables, wanted.ddls, wanted.columns)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Names of collations by their numbers, which is how the binlog tells them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canal_server.errors import SourceError
+
+if TYPE_CHECKING:
+    from canal_server.mysql.connection import ControlConnection
+
+_IDS = "SELECT ID, COLLATION_NAME FROM information_schema.COLLATIONS"
+# MariaDB since 10.10: collations for several character sets have no number of their
+# own, only together with one.
+_FULL_IDS = """SELECT ID, FULL_COLLATION_NAME
+  FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"""
+
+
+def collation_names(connection: ControlConnection) -> dict[int, str]:
+    """Return all collations of a server. Raises SourceError."""
+    rows = []
+    if connection.is_mariadb:
+        try:
+            rows = connection.query(_FULL_IDS)
+        except SourceError as error:
+            if not connection.is_open:
+                raise
+            del error  # an older one has no such column
+    rows = rows or connection.query(_IDS)
+    return {int(number): str(name) for number, name in rows if number is not None}

@@ -1,0 +1,170 @@
+"""The tables of a server as SHOW CREATE TABLE tells them, all or one.
+
+Each table is read by itself and without locks; whoever reads all of them has to find
+out what was altered meanwhile (`canal_server.dump.base_dump`).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import ConnectionLost, SourceError
+from canal_server.mysql.flavour import parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from canal_server.mysql.connection import ControlConnection
+
+_log = logging.getLogger(__name__)
+
+TableName = tuple[str, str]  # schema, table
+
+# Nothing in them is written to the binary log as rows.
+_VIRTUAL_SCHEMAS: Final = ("information_schema", "performance_schema", "sys")
+_GENERATED_KEYS_SINCE: Final = (8, 0, 30)  # MySQL
+_GONE: Final = frozenset((1049, 1146))  # unknown database, no such table
+
+# How SHOW CREATE TABLE writes: nothing left out, names in backquotes.
+_SETTINGS: Final = "SET SESSION sql_mode = '', sql_quote_show_create = 1"
+_SHOW_GENERATED_KEYS: Final = (
+    "SET SESSION show_gipk_in_create_table_and_information_schema = ON"
+)
+
+
+@dataclass(slots=True)
+class DumpedSchema:
+    """A schema: its default collation, CREATE TABLE texts by name, views."""
+
+    collation: str = ""
+    tables: dict[str, str] = field(default_factory=dict)
+    views: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class DumpedTables:
+    """All schemas by name, and what could not be read: one sentence each."""
+
+    schemas: dict[str, DumpedSchema] = field(default_factory=dict)
+    problems: dict[TableName, str] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many tables there are."""
+        return sum(len(schema.tables) for schema in self.schemas.values())
+
+
+class SchemaReader:
+    """Reads definitions over a control connection; for one thread."""
+
+    def __init__(self, connection: ControlConnection) -> None:
+        """Take a connection, which its owner opens and reopens."""
+        self._connection = connection
+        self._prepared_for = 0  # connection id
+
+    def show_create(self, schema: str, table: str) -> str | None:
+        """Return a table's CREATE TABLE text; None when it is gone or a view.
+
+        Raises SourceError, also when the account may not see it.
+        """
+        self._prepare()
+        try:
+            rows = self._connection.query(
+                f"SHOW CREATE TABLE {_quoted(schema)}.{_quoted(table)}"
+            )
+        except SourceError as error:
+            if error.errno in _GONE:
+                return None
+            raise
+        # Of a view: four columns, the second being CREATE VIEW.
+        text = str(rows[0][1])
+        return None if len(rows[0]) > 2 else text  # noqa: PLR2004
+
+    def read_all(self, progress: Callable[[int, int], None]) -> DumpedTables:
+        """Return all tables but those of virtual schemas.
+
+        `progress` is told how many of how many tables were read. Tables without
+        rights, or broken ones, are problems. Raises SourceError when the server
+        cannot be asked.
+        """
+        self._prepare()
+        found = DumpedTables()
+        for schema, collation in self._connection.query(
+            "SELECT SCHEMA_NAME, DEFAULT_COLLATION_NAME FROM"
+            " information_schema.SCHEMATA"
+        ):
+            if str(schema).lower() not in _VIRTUAL_SCHEMAS:
+                found.schemas[str(schema)] = DumpedSchema(str(collation))
+        names = self._list(found)
+        for number, name in enumerate(names, 1):
+            self.read_into(found, [name])
+            progress(number, len(names))
+        return found
+
+    def read_into(self, found: DumpedTables, names: Iterable[TableName]) -> None:
+        """Read tables, again or for the first time; those that are gone leave."""
+        for schema, table in names:
+            known = found.schemas.setdefault(schema, DumpedSchema())
+            known.tables.pop(table, None)
+            known.views.discard(table)
+            found.problems.pop((schema, table), None)
+            try:
+                text = self.show_create(schema, table)
+            except ConnectionLost:
+                raise
+            except SourceError as error:
+                found.problems[schema, table] = str(error)
+                continue
+            if text is not None:
+                known.tables[table] = text
+
+    def refresh_schemas(self, found: DumpedTables, schemas: Iterable[str]) -> None:
+        """Read schemas again with all that they hold; those that are gone leave."""
+        for schema in schemas:
+            found.schemas.pop(schema, None)
+            rows = self._connection.query(
+                "SELECT DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA"
+                " WHERE SCHEMA_NAME = %s",
+                (schema,),
+            )
+            if rows:
+                found.schemas[schema] = DumpedSchema(str(rows[0][0]))
+                self.read_into(found, self._list(found, schema))
+
+    def _list(self, found: DumpedTables, schema: str | None = None) -> list[TableName]:
+        """Return the names of tables, and note those of views."""
+        sql = (
+            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES"
+        )
+        if schema is None:
+            rows = self._connection.query(sql)
+        else:
+            rows = self._connection.query(f"{sql} WHERE TABLE_SCHEMA = %s", (schema,))
+        names = []
+        for owner, table, kind in rows:
+            known = found.schemas.get(str(owner))
+            if known is None:
+                continue
+            if str(kind).upper().endswith("VIEW"):
+                known.views.add(str(table))
+            else:
+                names.append((str(owner), str(table)))
+        return names
+
+    def _prepare(self) -> None:
+        """Adapt the session, once per connection."""
+        connection = self._connection
+        if connection.is_open and self._prepared_for == connection.connection_id:
+            return
+        connection.open()
+        connection.query(_SETTINGS)
+        version = parse_version(connection.server_version)
+        if not connection.is_mariadb and version >= _GENERATED_KEYS_SINCE:
+            connection.query(_SHOW_GENERATED_KEYS)
+        self._prepared_for = connection.connection_id
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

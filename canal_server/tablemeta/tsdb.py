@@ -1,0 +1,388 @@
+"""The table history of one destination: the columns of every table at every place.
+
+It is canal's table-meta TSDB: `init`, `find`, `apply`, `rollback`, `snapshot`, and
+`at` besides, on a storage (`canal_server.tablemeta.storage`) and an image in memory.
+Leaves out how gaps are closed and where base dumps come from (`canal_server.dump`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import TableMetaError
+from canal_server.tablemeta.context import Context
+from canal_server.tablemeta.ddl import examine
+from canal_server.tablemeta.replay import Replay, stored_schemas
+from canal_server.tablemeta.schemas import read_table
+from canal_server.tablemeta.storage import DdlRecord, Stretch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from canal_server.model.positions import EntryPosition
+    from canal_server.tablemeta.image import Table
+    from canal_server.tablemeta.memory import Applied, MemoryTableMeta
+    from canal_server.tablemeta.schemas import Image
+    from canal_server.tablemeta.storage import (
+        HistoryStorage,
+        SourceTraits,
+        StoredSchema,
+    )
+
+_log = logging.getLogger(__name__)
+
+DDLS_PER_SNAPSHOT: Final = 500
+_HOUR_S: Final = 3600
+# How often the end of what is known is written while no DDL comes.
+_PASSED_EVERY_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How often snapshots are taken and how long they are kept; 0: never, for ever."""
+
+    snapshot_interval_s: float = 24 * _HOUR_S
+    expire_s: float = 360 * _HOUR_S
+    ddls_per_snapshot: int = DDLS_PER_SNAPSHOT
+
+
+class TableMetaTsdb:
+    """One destination's table history; for one thread at a time.
+
+    Its live image stands at a place in a stretch (`stretch`) and follows the
+    statements that `apply` is told from there on, in the order of the binlog.
+    """
+
+    def __init__(
+        self,
+        storage: HistoryStorage,
+        retention: Retention = Retention(),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._storage = storage
+        self._retention = retention
+        self._clock = clock
+        self._destination = ""
+        self._stretch: Stretch | None = None
+        self._live: Replay | None = None
+        # Where the live image stands: all that begins before is in it.
+        self._standing: EntryPosition | None = None
+        self._contained: dict[tuple[int, int], DdlRecord] = {}
+        self._since_snapshot = 0  # statements
+        self._snapshot_at_s = 0.0
+        self._passed_at_s = 0.0
+
+    def init(self, destination: str) -> bool:
+        """Open the storage; tells whether it holds a history already.
+
+        Raises TableMetaStoreError.
+        """
+        self._destination = destination
+        self._storage.open()
+        self._snapshot_at_s = self._clock()
+        return bool(self._storage.stretches())
+
+    def close(self) -> None:
+        """Let go of the storage; the history can be opened again."""
+        self._stretch = self._live = None
+        self._storage.close()
+
+    # --- stretches ------------------------------------------------------------------
+
+    @property
+    def stretch(self) -> Stretch | None:
+        """The stretch in which the live image stands."""
+        return self._stretch
+
+    def stretches(self) -> list[Stretch]:
+        """Return what the history covers, the newest at the end."""
+        return self._storage.stretches()
+
+    def begin(
+        self,
+        source: str,
+        traits: SourceTraits,
+        first: EntryPosition,
+        base: Iterable[StoredSchema],
+    ) -> Stretch:
+        """Begin a stretch with the tables as they are at a place."""
+        stretch = Stretch(0, source, traits, first, first, int(self._clock() * 1000))
+        return self._storage.begin(stretch, base)
+
+    def extend(
+        self,
+        stretch: Stretch,
+        records: Iterable[DdlRecord],
+        *,
+        first: EntryPosition | None = None,
+        last: EntryPosition | None = None,
+    ) -> Stretch:
+        """Close a gap in front of or behind a stretch; returns the longer one."""
+        self._storage.append_all(stretch.id, records, first=first, last=last)
+        return replace(stretch, first=first or stretch.first, last=last or stretch.last)
+
+    # --- the interface of the original ----------------------------------------------
+
+    def rollback(self, position: EntryPosition, stretch: Stretch | None = None) -> None:
+        """Put the live image to a place: every statement that begins before it is in.
+
+        Without a stretch the newest that covers the place. Raises TableMetaError when
+        the history does not cover it.
+        """
+        stretch = stretch or self._covering(position)
+        replayed = self._replay(stretch, position)
+        ahead = {
+            record.position.order(): record
+            for record in self._storage.records(stretch.id, start=position)
+            if record.contained
+        }
+        self._live, self._contained = replayed, ahead
+        self._stretch, self._standing = stretch, position
+        if self._since_snapshot >= self._retention.ddls_per_snapshot:
+            # So many statements of a gap are not to be replayed each time.
+            self.snapshot()
+
+    def at(self, position: EntryPosition, stretch: Stretch | None = None) -> Image:
+        """Return the image as of a place, beside the live one and immutable.
+
+        Raises TableMetaError when the history does not cover the place.
+        """
+        stretch = stretch or self._covering(position)
+        return self._replay(stretch, position).model.freeze()
+
+    def at_executed(
+        self, stretch: Stretch, executed: Callable[[DdlRecord], bool]
+    ) -> Image:
+        """Return the image with those statements that another server has executed.
+
+        For places of another server, which are told by GTID or time.
+        """
+        end = stretch.last
+        newest = self._storage.snapshot(stretch.id, stretch.first)
+        if newest is None:
+            raise TableMetaError(f"{self._name}: the stretch has no base")
+        replayed = Replay(stretch.traits, newest.schemas)
+        records = list(self._storage.records(stretch.id, stop=end))
+        replayed.expect(record for record in records if record.contained)
+        for record in records:
+            if record.contained or executed(record):
+                replayed.apply(record)
+        return replayed.model.freeze()
+
+    def find(self, schema: str, table: str) -> Table | None:
+        """Return a table's image as of where the live image stands."""
+        return self._model.find(schema, table)
+
+    def is_uncertain(self, schema: str, table: str) -> bool:
+        """Tell whether a table's columns may be others than `find` says."""
+        return self._model.is_uncertain(schema, table)
+
+    def apply(
+        self, position: EntryPosition, schema: str, ddl: str, extra: str = ""
+    ) -> Applied:
+        """Follow a statement of the binlog; durable when this returns.
+
+        `extra` is its Context as JSON. A statement that is known already, as after a
+        restart, changes the image only. Raises TableMetaStoreError.
+        """
+        live, stretch = self._live, self._stretch
+        if live is None or stretch is None:
+            raise TableMetaError(f"{self._name}: the history stands nowhere yet")
+        record = self._contained.pop(position.order(), None)
+        if record is None:
+            record = made_record(position, schema, ddl, extra)
+            self._keep(stretch, record)
+        applied = live.apply(record)
+        self._standing = place_behind(position)
+        self._snapshot_if_due()
+        if applied.problem:
+            _log.warning(
+                "%s: the statement at %s was not understood: %s",
+                self._name,
+                position,
+                applied.problem,
+            )
+        return applied
+
+    def load(self, position: EntryPosition, schema: str, text: str) -> None:
+        """Take a table's CREATE TABLE text as what it is from a place on.
+
+        Kept like a statement of the binlog: that is how an answer of the server that
+        settles a doubt stays known. The place is that of the rows it was needed for.
+        """
+        assert self._live is not None
+        assert self._stretch is not None
+        traits = self._stretch.traits
+        context = Context(
+            schema=schema,
+            mariadb=traits.mariadb,
+            server_version=traits.version,
+            explicit_timestamp=True,
+        )
+        record = DdlRecord(
+            position, schema, text, context, event_type="CREATE", sql_schema=schema
+        )
+        self._storage.append(self._stretch.id, record)
+        self._live.apply(record)
+
+    def parsed(self, schema: str, table: str, text: str) -> Table | None:
+        """Return the table that a CREATE TABLE text describes, None if nobody can."""
+        assert self._stretch is not None
+        traits = self._stretch.traits
+        context = Context(
+            schema=schema,
+            mariadb=traits.mariadb,
+            server_version=traits.version,
+            collation_server=traits.collation or None,
+            explicit_timestamp=True,
+        )
+        return read_table((schema, table), text, context)
+
+    def passed(self, position: EntryPosition) -> None:
+        """Note that all before a place was read; written now and then."""
+        now_s = self._clock()
+        if now_s - self._passed_at_s < _PASSED_EVERY_S:
+            return
+        self.reached(position)
+        self._passed_at_s = now_s
+
+    def reached(self, position: EntryPosition) -> None:
+        """Write down that all statements before a place are known."""
+        stretch = self._stretch
+        if stretch is None or position.order() <= stretch.last.order():
+            return
+        self._storage.extend(stretch.id, last=position)
+        self._stretch = replace(stretch, last=position)
+        self._standing = position
+        self._snapshot_if_due()
+
+    def snapshot(self) -> bool:
+        """Keep the live image as a snapshot; false when it cannot be one now.
+
+        It can be none while statements come yet that its base contains.
+        """
+        live, stretch, standing = self._live, self._stretch, self._standing
+        if live is None or stretch is None or standing is None or not live.at_rest:
+            return False
+        self._storage.write_snapshot(
+            stretch.id, standing, stored_schemas(live.model.freeze())
+        )
+        self._since_snapshot = 0
+        self._snapshot_at_s = self._clock()
+        return True
+
+    # --- by time --------------------------------------------------------------------
+
+    def place_at(self, timestamp_ms: int) -> tuple[Stretch, EntryPosition]:
+        """Return the place behind the last statement that is older than a time.
+
+        Raises TableMetaError when the history does not cover the time.
+        """
+        for stretch in reversed(self._storage.stretches()):
+            if timestamp_ms < (stretch.first.timestamp or 0):
+                continue
+            for record in self._storage.records(stretch.id):
+                if (record.position.timestamp or 0) >= timestamp_ms:
+                    return stretch, record.position
+            return stretch, stretch.last
+        raise TableMetaError(f"{self._name}: {self._reach()}")
+
+    # --- inside ---------------------------------------------------------------------
+
+    @property
+    def _name(self) -> str:
+        return f"table history of destination {self._destination}"
+
+    @property
+    def _model(self) -> MemoryTableMeta:
+        if self._live is None:
+            raise TableMetaError(f"{self._name}: it stands nowhere yet")
+        return self._live.model
+
+    def _covering(self, position: EntryPosition) -> Stretch:
+        for stretch in reversed(self._storage.stretches()):
+            if stretch.first.order() <= position.order() <= stretch.last.order():
+                return stretch
+        raise TableMetaError(f"{self._name}: {position} is not in it; {self._reach()}")
+
+    def _reach(self) -> str:
+        covered = ", ".join(
+            f"{each.first} to {each.last} of server {each.source}"
+            for each in self._storage.stretches()
+        )
+        return f"it covers {covered}" if covered else "it is empty"
+
+    def _replay(self, stretch: Stretch, position: EntryPosition) -> Replay:
+        """Return an image at a place of a stretch, from the snapshot before it."""
+        snapshot = self._storage.snapshot(stretch.id, position)
+        if snapshot is None:
+            raise TableMetaError(
+                f"{self._name}: nothing is known before {stretch.first}, and {position}"
+                " lies before it"
+            )
+        replayed = Replay(stretch.traits, snapshot.schemas)
+        # Only the base, at `first`, contains statements that come yet.
+        behind = list(self._storage.records(stretch.id, start=snapshot.position))
+        replayed.expect(record for record in behind if record.contained)
+        self._since_snapshot = 0
+        for record in behind:
+            if record.position.order() >= position.order():
+                break
+            replayed.apply(record)
+            self._since_snapshot += 1
+        return replayed
+
+    def _keep(self, stretch: Stretch, record: DdlRecord) -> None:
+        """Write a statement down, and that all before it is known."""
+        behind = replace(place_behind(record.position), gtid=None)
+        grows = behind.order() > stretch.last.order()
+        new = self._storage.append(stretch.id, record, last=behind if grows else None)
+        if grows:
+            self._stretch = replace(stretch, last=behind)
+            # The set that was executed by then is told by what passes next.
+            self._passed_at_s = 0.0
+        if new:
+            self._since_snapshot += 1
+
+    def _snapshot_if_due(self) -> None:
+        if not self._since_snapshot:
+            return
+        interval_s = self._retention.snapshot_interval_s
+        overdue = interval_s and self._clock() - self._snapshot_at_s >= interval_s
+        if not overdue and self._since_snapshot < self._retention.ddls_per_snapshot:
+            return
+        if self.snapshot() and self._retention.expire_s:
+            before_ms = int((self._clock() - self._retention.expire_s) * 1000)
+            self._storage.expire(before_ms)
+
+
+def place_behind(position: EntryPosition) -> EntryPosition:
+    """Return the first place at which a statement is no longer to come."""
+    return replace(position, position=(position.position or 0) + 1)
+
+
+def made_record(
+    position: EntryPosition,
+    schema: str,
+    ddl: str,
+    extra: str = "",
+    *,
+    contained: bool = False,
+) -> DdlRecord:
+    """Return what is stored of a statement; `extra` is its Context as JSON."""
+    context = Context.from_json(extra)
+    statements = examine(ddl, schema, context.dialect).statements
+    first = statements[0] if statements else None
+    return DdlRecord(
+        position,
+        schema,
+        ddl,
+        context,
+        contained,
+        first.event_type.name if first else "",
+        (first.schema or "") if first else "",
+        (first.table or "") if first else "",
+    )

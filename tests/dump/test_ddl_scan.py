@@ -1,0 +1,133 @@
+"""Reading only the statements that may change tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_source_access import access_of
+
+from canal_server.config.schema import InstanceConfig
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
+from canal_server.dump.ddl_scan import DdlScanner
+from canal_server.dump.start import Place
+from canal_server.errors import BinlogPurged
+from canal_server.lifecycle import Stop
+from canal_server.model.positions import EntryPosition
+from canal_server.tablemeta.context import Context
+
+if TYPE_CHECKING:
+    from servers import Server
+
+
+@pytest.fixture
+def scanner(source_server: Server) -> DdlScanner:
+    """Give a scanner of the MySQL, then of the MariaDB."""
+    config = InstanceConfig(destination="ddl-scan")
+    return DdlScanner(config, access_of(source_server), Stop())
+
+
+def here(server: Server) -> EntryPosition:
+    """Return the end of the server's binlog."""
+    return EntryPosition(*server.binlog_position())
+
+
+def texts(scanner: DdlScanner, start: EntryPosition, stop: EntryPosition) -> list[str]:
+    """Return the statements between two places, without the servers' own comments."""
+    return [event.ddl.split(" /*")[0] for event in scanner.between(start, stop)]
+
+
+def test_statements_of_several_files(
+    source_server: Server, scanner: DdlScanner, database: str
+) -> None:
+    """DDL of all files is found in order; rows and other statements are not."""
+    start = here(source_server)
+    source_server.execute(
+        f"CREATE TABLE {database}.t (a INT)",
+        f"INSERT INTO {database}.t VALUES (1)",
+        "FLUSH BINARY LOGS",
+        f"ALTER TABLE {database}.t ADD b INT",
+        "FLUSH BINARY LOGS",
+        f"INSERT INTO {database}.t VALUES (1, 2)",
+        f"ALTER TABLE {database}.t ADD c INT",
+    )
+    stop = here(source_server)
+    source_server.execute(f"ALTER TABLE {database}.t ADD d INT")
+    assert texts(scanner, start, stop) == [
+        f"CREATE TABLE {database}.t (a INT)",
+        f"ALTER TABLE {database}.t ADD b INT",
+        f"ALTER TABLE {database}.t ADD c INT",
+    ]
+
+
+def test_the_bounds(source_server: Server, scanner: DdlScanner, database: str) -> None:
+    """What begins at the start is found, what begins at the end is not."""
+    start = here(source_server)
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    middle = here(source_server)
+    source_server.execute(f"ALTER TABLE {database}.t ADD b INT")
+    first = scanner.between(start, middle)
+    assert [event.ddl for event in first] == [f"CREATE TABLE {database}.t (a INT)"]
+    assert texts(scanner, first[0].position, first[0].position) == []
+    assert texts(scanner, first[0].position, here(source_server)) == [
+        f"CREATE TABLE {database}.t (a INT)",
+        f"ALTER TABLE {database}.t ADD b INT",
+    ]
+    assert texts(scanner, middle, here(source_server)) == [
+        f"ALTER TABLE {database}.t ADD b INT"
+    ]
+
+
+def test_what_is_told_of_a_statement(
+    source_server: Server, scanner: DdlScanner, database: str
+) -> None:
+    """Default schema, mode, thread and GTID of the session come with it."""
+    start = here(source_server)
+    source_server.execute(
+        f"USE {database}", "SET sql_mode = 'ANSI_QUOTES'", 'CREATE TABLE "t" (a INT)'
+    )
+    (event,) = scanner.between(start, here(source_server))
+    assert event.schema == database
+    context = Context.from_json(event.extra)
+    assert context.sql_mode & 4
+    assert context.thread_id > 0
+    assert context.mariadb == (source_server.flavour == "mariadb")
+    assert event.position.timestamp
+    executed = source_server.execute(
+        "SELECT @@global.gtid_binlog_pos"
+        if context.mariadb
+        else "SELECT @@global.gtid_executed"
+    )[0][0]
+    kind = MariaGtidSet if context.mariadb else GtidSet
+    assert event.position.gtid
+    whole = kind.parse("".join(str(executed).split()))
+    assert whole.contains(kind.parse(event.position.gtid))
+
+
+def test_purged_files(source_server: Server, scanner: DdlScanner) -> None:
+    """A file that is gone is an error of its own, not an empty answer."""
+    with pytest.raises(BinlogPurged):
+        scanner.between(EntryPosition("gone.000001", 4), here(source_server))
+
+
+def test_first_position(
+    source_server: Server, scanner: DdlScanner, database: str
+) -> None:
+    """By GTID the server begins behind what was executed; at the end with nothing."""
+    mariadb = source_server.flavour == "mariadb"
+    name = "gtid_binlog_pos" if mariadb else "gtid_executed"
+
+    def place() -> Place:
+        text = str(source_server.execute(f"SELECT @@global.{name}")[0][0])
+        kind = MariaGtidSet if mariadb else GtidSet
+        return Place("", 0, kind.parse("".join(text.split())), by_gtid=True)
+
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    before = place()
+    end = here(source_server)
+    assert scanner.first_position(before.dump_start()) is None
+    source_server.execute(f"ALTER TABLE {database}.t ADD b INT")
+    found = scanner.first_position(before.dump_start())
+    assert found is not None
+    assert end.order() <= found.order() < here(source_server).order()

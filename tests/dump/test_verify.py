@@ -1,0 +1,158 @@
+"""The table history compared with real servers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_source_access import access_of
+
+from canal_server.config.schema import InstanceConfig
+from canal_server.dump.base_dump import BaseDumper
+from canal_server.dump.ddl_scan import DdlScanner
+from canal_server.dump.history import source_of, traits_of
+from canal_server.dump.verify import verify
+from canal_server.errors import TableMetaError
+from canal_server.lifecycle import Stop
+from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.flavour import read_server_info
+from canal_server.tablemeta.replay import Replay
+from canal_server.tablemeta.storage import Stretch
+
+if TYPE_CHECKING:
+    from servers import Server
+
+    from canal_server.dump.verify import Verified
+
+CONFIG = InstanceConfig(destination="verify")
+
+
+class Known:
+    """What a history knows of one schema of a server, as of when it was made."""
+
+    def __init__(self, server: Server, schema: str) -> None:
+        self.access = access_of(server)
+        self.schema = schema
+        with ControlConnection(self.access) as control:
+            info = read_server_info(control)
+            scanner = DdlScanner(CONFIG, self.access, Stop())
+            dump = BaseDumper(control, info, scanner).take()
+            traits = traits_of(control, info)
+            self.stretch = Stretch(
+                1, source_of(info), traits, dump.position, dump.position
+            )
+        self.replay = Replay(traits, dump.schemas)
+
+    def verify(self, stretch: Stretch | None = None) -> Verified:
+        """Compare with the server as it is now, this schema only."""
+        return verify(
+            CONFIG,
+            self.access,
+            stretch or self.stretch,
+            self.replay.model.freeze(),
+            lambda names: sorted(name for name in names if name[0] == self.schema),
+        )
+
+    def found(self) -> dict[str, list[str]]:
+        """Return what differs, by table."""
+        return {
+            each.name[1]: [str(one) for one in each.found]
+            for each in self.verify().differing
+        }
+
+
+@pytest.fixture
+def known(source_server: Server, database: str) -> Known:
+    """Give what is known of a schema with tables of many kinds."""
+    source_server.execute(
+        f"USE {database}",
+        "CREATE TABLE plain (a INT PRIMARY KEY, b VARCHAR(9), UNIQUE (b))",
+        "CREATE TABLE parent (a INT PRIMARY KEY)",
+        "CREATE TABLE child (a INT, FOREIGN KEY (a) REFERENCES parent (a))",
+        "CREATE VIEW seen AS SELECT a FROM plain",
+    )
+    return Known(source_server, database)
+
+
+def test_nothing_differs(known: Known) -> None:
+    """What was just read is what is there; views are not compared."""
+    verified = known.verify()
+    assert verified.differing == ()
+    assert verified.compared == 3
+    assert verified.unread == ()
+    assert known.stretch.last.order() <= verified.position.order()
+
+
+def test_statements_behind_are_taken_into_account(
+    source_server: Server, database: str, known: Known
+) -> None:
+    """DDL that the history does not know yet explains all that it changed."""
+    source_server.execute(
+        f"USE {database}",
+        "ALTER TABLE plain ADD c TEXT, MODIFY b CHAR(3), DROP PRIMARY KEY",
+        "CREATE TABLE more LIKE child",
+        "ALTER TABLE child ADD x INT, ADD y INT, ADD FOREIGN KEY (x) REFERENCES"
+        " parent (a)",
+        "RENAME TABLE plain TO renamed",
+        "DROP TABLE child",
+        f"ALTER DATABASE {database} CHARACTER SET latin1",
+        "CREATE TABLE late (t VARCHAR(3))",
+    )
+    verified = known.verify()
+    assert verified.differing == ()
+    assert verified.compared == 4
+    own = [each for each in verified.behind if each.timestamp]
+    assert len(own) >= 7
+
+
+def test_what_was_not_logged_is_a_difference(
+    source_server: Server, database: str, known: Known
+) -> None:
+    """Changes that no binlog tells are found, from the history to the server."""
+    source_server.execute(
+        f"USE {database}",
+        "SET sql_log_bin = 0",
+        "ALTER TABLE plain ADD c DATE AFTER a, DROP KEY b",
+        "DROP TABLE child",
+        "CREATE TABLE secret (a DATE)",
+        f"ALTER DATABASE {database} CHARACTER SET latin1",
+    )
+    assert known.found() == {
+        "": ["~ default charset: utf8mb4 → latin1"],
+        "plain": ["+ c date after a", "- unique key b (b)"],
+        "child": ["- table " + database + ".child (1 column)"],
+        "secret": ["+ table " + database + ".secret", "+ a date"],
+    }
+
+
+def test_doubt_is_told(known: Known, database: str) -> None:
+    """A table of which the history is uncertain says so when it differs."""
+    before = known.replay.model.find(database, "plain")
+    assert before is not None
+    known.replay.model.apply(None, database, "ALTER TABLE plain DROP b")
+    known.replay.model.mark_uncertain(database, "plain")
+    (differing,) = known.verify().differing
+    assert differing.name == (database, "plain")
+    assert differing.is_uncertain
+
+
+def test_a_definition_that_nobody_can_read(known: Known, database: str) -> None:
+    """A text that cannot be read is a difference, not an agreement."""
+    known.replay.model.load(database, "CREATE TABLE gibberish", "plain")
+    found = known.found()
+    assert list(found) == ["plain"]
+    assert "nobody can read (history)" in found["plain"][0]
+
+
+def test_another_server(known: Known) -> None:
+    """A history of another server is not compared, and the error says so."""
+    with pytest.raises(TableMetaError, match="is of server someone, but"):
+        known.verify(replace(known.stretch, source="someone"))
+
+
+def test_a_binlog_that_was_begun_anew(known: Known) -> None:
+    """A history whose end the binlog has not reached is none of this binlog."""
+    last = replace(known.stretch.last, journal_name="binlog.999999")
+    with pytest.raises(TableMetaError, match="it was begun anew"):
+        known.verify(replace(known.stretch, last=last))

@@ -1,0 +1,112 @@
+"""Rows arrive with the columns that their tables had then, whatever happens between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_history import SCRIPT, Chronicle, Follower, chronicle_of, random_change
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator
+
+    from fix_pipeline import Pipeline
+    from servers import Server
+
+
+@pytest.fixture
+def chronicle(source_server: Server, database: str) -> Iterator[Chronicle]:
+    """Give a chronicle of a fresh schema, on the MySQL, then on the MariaDB."""
+    with chronicle_of(source_server, database) as made:
+        yield made
+
+
+@pytest.fixture
+def stopped(
+    make_pipeline: Callable[..., Pipeline], source_server: Server, database: str
+) -> Pipeline:
+    """Give a pipeline that begins here and does not run yet."""
+    return make_pipeline(source_server, database, {"canal.file.flush.period": 20})
+
+
+def write_all(chronicle: Chronicle) -> None:
+    """Run the whole script, with rows behind each statement."""
+    for statement, tables in SCRIPT:
+        chronicle.run(statement)
+        chronicle.write(*tables)
+
+
+def test_read_far_behind(stopped: Pipeline, chronicle: Chronicle) -> None:
+    """A reader that was away during all statements still sees what each row had."""
+    stopped.start()
+    with stopped.client():
+        stopped.wait_for_status(lambda status: status["state"] == "running")
+    stopped.kill()
+    write_all(chronicle)
+    stopped.start()
+    follower = Follower(chronicle)
+    with stopped.client() as client:
+        follower.receive(stopped, client)
+
+
+def test_killed_around_each_statement(stopped: Pipeline, chronicle: Chronicle) -> None:
+    """Killed before and behind every statement, nothing that was unacked changes."""
+    follower = Follower(chronicle)
+    stopped.start()
+    for number, (statement, tables) in enumerate(SCRIPT):
+        chronicle.run(statement)
+        chronicle.write(*tables)
+        with stopped.client() as client:
+            follower.look(client)
+            if number % 3 == 0:
+                follower.resume()
+                client.rollback()
+                follower.receive(stopped, client)
+        stopped.kill()
+        follower.resume()
+        stopped.start()
+    with stopped.client() as client:
+        follower.receive(stopped, client)
+
+
+def test_from_an_old_place_again(stopped: Pipeline, chronicle: Chronicle) -> None:
+    """Begun anew at the old configured place, the same rows have the same columns."""
+    stopped.start()
+    write_all(chronicle)
+    follower = Follower(chronicle)
+    with stopped.client() as client:
+        follower.receive(stopped, client)
+    stopped.kill()
+    stopped.meta_file.unlink()
+    stopped.start()
+    again = Follower(chronicle)
+    with stopped.client() as client:
+        again.receive(stopped, client)
+
+
+@pytest.mark.parametrize(
+    "rounds", [pytest.param(4, id="few"), pytest.param(12, marks=pytest.mark.slow)]
+)
+def test_random_changes(
+    stopped: Pipeline, chronicle: Chronicle, rng: random.Random, rounds: int
+) -> None:
+    """Random statements and kills: every row has what its table had."""
+    stopped.start()
+    chronicle.run("CREATE TABLE first (a INT, b INT, c INT)")
+    follower = Follower(chronicle)
+    for number in range(rounds):
+        for step in range(8):
+            change = random_change(rng, chronicle, number * 8 + step)
+            print(change)
+            chronicle.run(change)
+            chronicle.write(*chronicle.tables()[:4])
+        with stopped.client() as client:
+            stop = rng.randint(follower.next, len(chronicle.rows))
+            follower.receive(stopped, client, stop)
+        if rng.random() < 0.5:
+            stopped.kill()
+            follower.resume()
+            stopped.start()
+    with stopped.client() as client:
+        follower.receive(stopped, client)

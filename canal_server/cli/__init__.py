@@ -28,6 +28,7 @@ COMMANDS = {
     "status": "show what a running server does, as JSON",
     "tail": "print changes as they come, as a client of a server",
     "decode": "print what binlog files or a server's binlog hold",
+    "schema": "show, check and carry the history of table definitions",
     "version": "print the version",
 }
 

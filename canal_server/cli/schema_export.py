@@ -1,0 +1,80 @@
+"""`canal-server schema export`: the tables at a place, as a file to carry elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canal_server.cli.schema_options import (
+    add_at_option,
+    add_destination_options,
+    load_config,
+    moment_at,
+    opened_history,
+)
+from canal_server.errors import CanalError
+from canal_server.tablemeta.replay import stored_schemas
+from canal_server.tablemeta.transfer import Exported, to_document
+
+if TYPE_CHECKING:
+    import argparse
+
+STANDARD = Path("-")  # standard output or input
+_OWNER_ONLY = 0o600
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the options of this action."""
+    parser = subparsers.add_parser(
+        "export",
+        help="write the tables at a place into a file",
+        description="Write the tables as they were at a place into a JSON file, which "
+        "`schema import` reads.",
+    )
+    add_destination_options(parser)
+    add_at_option(parser)
+    parser.add_argument(
+        "file", metavar="FILE", type=Path, help="a file to write; - is standard output"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file. Raises TableMetaError, and CanalError when it cannot."""
+    _, config = load_config(args)
+    with opened_history(config) as history:
+        moment = moment_at(history, args.at)
+    exported = Exported(
+        moment.stretch.source,
+        moment.stretch.traits,
+        moment.position,
+        tuple(stored_schemas(moment.image)),
+    )
+    document = to_document(exported)
+    if args.file == STANDARD:
+        sys.stdout.write(document)
+        return 0
+    try:
+        _write(args.file, document)
+    except OSError as error:
+        raise CanalError(f"cannot write {args.file}: {error.strerror}") from error
+    tables = "1 table" if exported.count == 1 else f"{exported.count} tables"
+    print(f"{tables} as of {moment.position} written to {args.file}")
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, whole or not at all."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123  # owned
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise

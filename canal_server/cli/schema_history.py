@@ -1,0 +1,134 @@
+"""`canal-server schema history`: who changed a table, when, and how."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.cli.schema_options import (
+    add_destination_options,
+    load_config,
+    opened_history,
+    place_as_json,
+    printable,
+    time_ms,
+    time_text,
+    unknown_table,
+)
+from canal_server.cli.schema_secrets import without_secrets
+from canal_server.errors import ConfigError
+from canal_server.tablemeta.changelog import Changelog, since
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from canal_server.cli.schema_options import History
+    from canal_server.tablemeta.changelog import TableChange
+    from canal_server.tablemeta.operations import Name
+
+_FORMATS: Final = ("text", "json")
+_TEXT_CHARS_MAX: Final = 300
+_JSON_CHARS_MAX: Final = 100_000
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the options of this action."""
+    parser = subparsers.add_parser(
+        "history",
+        help="print who changed a table, when, and how",
+        description="Print each statement that changed a table: when and where in the "
+        "binlog it stands, its session, its text, and what it made of the columns.",
+    )
+    add_destination_options(parser)
+    add = parser.add_argument
+    add("--table", metavar="SCHEMA.TABLE", required=True, help="the table")
+    add("--since", metavar="TIME", type=time_ms, help="leave out what was before: "
+        "2026-11-21T10:00:00, or milliseconds since 1970")  # fmt: skip
+    add("--format", choices=_FORMATS, default="text", help="for the eye, or one JSON "
+        "object a line (default: %(default)s)")  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what happened. Raises TableMetaError."""
+    schema, dot, table = args.table.partition(".")
+    if not dot or not schema or not table:
+        raise ConfigError([f"--table {args.table}: write it as schema.table"])
+    _, config = load_config(args)
+    with opened_history(config) as history:
+        changes = Changelog(history.storage).of_table(schema, table)
+        if not changes:
+            raise unknown_table(args.table, _known(history))
+    if args.since is not None:
+        changes = since(changes, args.since)
+    for change in changes:
+        if args.format == "json":
+            print(json.dumps(_as_json(change), ensure_ascii=False))
+        else:
+            print("\n".join(_lines(change)), end="\n\n")
+    return 0
+
+
+def _known(history: History) -> Iterator[Name]:
+    for stretch in history.tsdb.stretches():
+        image = history.tsdb.at(stretch.last, stretch)
+        for schema in image.schemas():
+            for table in image.tables(schema):
+                yield schema, table
+
+
+def _lines(change: TableChange) -> Iterator[str]:
+    """Return a change for the eye."""
+    record = change.record
+    head = [time_text(change.position.timestamp), str(change.position)]
+    if record is None:
+        head.append(f"tables of server {change.stretch.source} were read")
+    else:
+        if record.schema:
+            head.append(f"in {record.schema}")
+        if record.context.thread_id:
+            head.append(f"thread {record.context.thread_id}")
+        if change.position.gtid:
+            head.append(f"GTID {change.position.gtid}")
+    yield printable("  ".join(filter(None, head)))
+    if record is not None:
+        yield f"    {printable(_shortened(record.ddl))}"
+    for each in change.found:
+        yield f"  {printable(str(each))}"
+    if not change.found:
+        yield "  (columns and keys as before)"
+    if change.is_contained:
+        yield "  (what was read of the server later contains it already)"
+    if change.is_uncertain:
+        yield "  (the columns may be others from here on)"
+
+
+def _shortened(text: str) -> str:
+    """Return a statement on one line, without passwords, and not too long."""
+    line = re.sub(r"\s+", " ", without_secrets(text)).strip()
+    if len(line) <= _TEXT_CHARS_MAX:
+        return line
+    return f"{line[:_TEXT_CHARS_MAX]}… ({len(line)} characters)"
+
+
+def _as_json(change: TableChange) -> dict[str, Any]:
+    record = change.record
+    shown: dict[str, Any] = {
+        **place_as_json(change.position),
+        "server": change.stretch.source,
+        "schema": change.name[0],
+        "table": change.name[1],
+        "differences": [each.as_json() for each in change.found],
+        "lines": [str(each) for each in change.found],
+        "uncertain": change.is_uncertain,
+    }
+    if record is not None:
+        shown |= {
+            "sql": without_secrets(record.ddl)[:_JSON_CHARS_MAX],
+            "sqlCharacters": len(record.ddl),
+            "defaultSchema": record.schema,
+            "threadId": record.context.thread_id,
+            "contained": change.is_contained,
+        }
+    return shown

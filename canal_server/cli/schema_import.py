@@ -1,0 +1,178 @@
+"""`canal-server schema import`: a history that begins with the tables in a file."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.cli.schema_export import STANDARD
+from canal_server.cli.schema_options import (
+    add_destination_options,
+    load_config,
+    opened_history,
+    place_or_time,
+)
+from canal_server.control import ControlError, ask
+from canal_server.dump.ddl_scan import DdlScanner
+from canal_server.dump.history import source_of, traits_of
+from canal_server.dump.places import SourceFiles
+from canal_server.errors import CanalError, ConfigError
+from canal_server.instance import access_of
+from canal_server.lifecycle import Stop
+from canal_server.model.positions import EntryPosition
+from canal_server.mysql.binlogs import binary_logs
+from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.flavour import read_server_info
+from canal_server.mysql.replication import FileStart
+from canal_server.tablemeta.dump_text import place_in_dump, read_dump
+from canal_server.tablemeta.transfer import Exported, from_document
+
+if TYPE_CHECKING:
+    import argparse
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.tablemeta.storage import StoredSchema
+
+_BYTES_MAX: Final = 1 << 30
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the options of this action."""
+    parser = subparsers.add_parser(
+        "import",
+        help="begin the history with the tables in a file",
+        description="Begin the history with the tables of a file that `schema export` "
+        "wrote, or of a schema dump of mysqldump or mariadb-dump together with the "
+        "place in the binlog at which it was taken. The server must not run.",
+    )
+    add_destination_options(parser)
+    add = parser.add_argument
+    add("--at", metavar="PLACE", type=place_or_time, help="of a dump: "
+        "binlog.000003:4711; default: what its --source-data or --master-data has "
+        "told")  # fmt: skip
+    add("--schema", metavar="NAME", default="", help="of a dump that does not name it")
+    add("file", metavar="FILE", type=Path, help="a file to read; - is standard input")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Begin the history. Raises TableMetaError, SourceError or CanalError."""
+    daemon, config = load_config(args)
+    _refuse_running(daemon.data_dir, config)
+    text = _read(args.file)
+    try:
+        exported = _exported(args, config, text)
+    except (ConfigError, ControlError):
+        raise
+    except CanalError as error:
+        raise CanalError(f"cannot import {args.file}: {error}") from error
+    with opened_history(config, read_only=False) as history:
+        history.tsdb.begin(
+            exported.source, exported.traits, exported.position, exported.schemas
+        )
+    tables = "1 table" if exported.count == 1 else f"{exported.count} tables"
+    print(
+        f"the table history of destination {config.destination} goes on with {tables}"
+        f" as of {exported.position} of server {exported.source}"
+    )
+    return 0
+
+
+def _refuse_running(data_dir: Path, config: InstanceConfig) -> None:
+    try:
+        status = ask(data_dir, "status")
+    except ControlError:
+        return  # nobody is there
+    raise CanalError(
+        f"a server (process {status.get('pid')}) runs with this history of destination"
+        f" {config.destination}; stop it first: canal-server stop"
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        if path == STANDARD:
+            content = sys.stdin.buffer.read(_BYTES_MAX + 1)
+        else:
+            with path.open("rb") as file:
+                content = file.read(_BYTES_MAX + 1)
+    except OSError as error:
+        raise CanalError(f"cannot read {path}: {error.strerror}") from error
+    if len(content) > _BYTES_MAX:
+        raise CanalError(f"{path} has more than {_BYTES_MAX} bytes; dump without rows")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CanalError(f"{path} is not UTF-8: {error}") from error
+
+
+def _exported(args: argparse.Namespace, config: InstanceConfig, text: str) -> Exported:
+    """Return what a file of either kind holds."""
+    if not text.lstrip().startswith("{"):
+        return _from_dump(args, config, text)
+    if args.at is not None or args.schema:
+        raise ConfigError(["import: --at and --schema are for dumps in SQL"])
+    return from_document(text)
+
+
+# --- a dump ---------------------------------------------------------------------------
+
+
+def _from_dump(args: argparse.Namespace, config: InstanceConfig, text: str) -> Exported:
+    """Read a dump of the server that the destination reads."""
+    place = args.at or place_in_dump(text)
+    if not isinstance(place, EntryPosition):
+        raise ConfigError(
+            [
+                (
+                    "import: name the place in the binlog at which the dump was taken:"
+                    " --at binlog.000003:4711"
+                )
+            ]
+        )
+    with ControlConnection(access_of(config.source, config.destination)) as control:
+        info = read_server_info(control)
+        position = _checked(place, config, control)
+        traits = traits_of(control, info)
+        try:
+            found = read_dump(text, traits, args.schema)
+        except ValueError as error:
+            raise CanalError(f"{error}, with --schema") from error
+        if not any(each.tables for each in found.schemas):
+            raise CanalError("it holds no CREATE TABLE")
+        schemas = tuple(_with_collation(each, control) for each in found.schemas)
+    for problem in found.problems:
+        print(f"not understood: {problem}", file=sys.stderr)
+    position = replace(position, server_id=info.server_id)
+    return Exported(source_of(info), traits, position, schemas)
+
+
+def _checked(
+    place: EntryPosition, config: InstanceConfig, control: ControlConnection
+) -> EntryPosition:
+    """Return the place with its time. Raises when the server does not have it."""
+    files = SourceFiles(tuple(binary_logs(control)))
+    if not files.had(place.journal_name, place.position):
+        raise CanalError(
+            f"the binlog of {control.access.address} has no place {place}: {files}"
+        )
+    scanner = DdlScanner(config, control.access, Stop())
+    start = FileStart(place.journal_name or "", place.position or 0)
+    first = scanner.first_position(start)
+    if first is not None:
+        return replace(place, timestamp=first.timestamp)
+    now_s = control.query("SELECT UNIX_TIMESTAMP()")[0][0]
+    return replace(place, timestamp=int(now_s) * 1000)
+
+
+def _with_collation(schema: StoredSchema, control: ControlConnection) -> StoredSchema:
+    """Return a schema with its collation of today when the dump does not tell it."""
+    if schema.collation:
+        return schema
+    rows = control.query(
+        "SELECT DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA"
+        " WHERE SCHEMA_NAME = %s",
+        (schema.name,),
+    )
+    return replace(schema, collation=str(rows[0][0])) if rows else schema

@@ -1,0 +1,282 @@
+"""What the actions of `canal-server schema` share: options, the history, its tables."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import os
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from canal_server.cli.conf import add_conf_option
+from canal_server.config.load import load
+from canal_server.dump.places import base_name
+from canal_server.errors import ConfigError, TableMetaError
+from canal_server.model.positions import EntryPosition
+from canal_server.sink.filters import TableFilter
+from canal_server.tablemeta.storage_open import open_storage
+from canal_server.tablemeta.tsdb import TableMetaTsdb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from canal_server.config.schema import DaemonConfig, InstanceConfig
+    from canal_server.ports import Accepts
+    from canal_server.tablemeta.operations import Name
+    from canal_server.tablemeta.schemas import Image
+    from canal_server.tablemeta.storage import HistoryStorage, Stretch
+
+_PLACE: Final = re.compile(r"(?P<file>[^\s:]+):(?P<offset>\d+)")
+_EARLIEST_MS: Final = 10**11  # 1973; a smaller number is in seconds
+_NEAREST: Final = 3  # names that are told when one is not known
+_CONTROLS: Final = {
+    code: f"\\x{code:02x}"
+    for code in (*range(32), *range(127, 160))
+    if code not in (9, 10)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A destination's history, open."""
+
+    config: InstanceConfig
+    storage: HistoryStorage
+    tsdb: TableMetaTsdb
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A place in a stretch, and the tables there."""
+
+    stretch: Stretch
+    position: EntryPosition
+    image: Image
+
+
+def add_destination_options(parser: argparse.ArgumentParser) -> None:
+    """Add `--conf` and `--destination`."""
+    add_conf_option(parser)
+    parser.add_argument(
+        "--destination",
+        metavar="NAME",
+        help="whose history; needed when several destinations are configured",
+    )
+
+
+def add_at_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--at`, as `args.at`: a place, a time in ms, or None."""
+    parser.add_argument(
+        "--at",
+        metavar="PLACE|TIME",
+        type=place_or_time,
+        help="binlog.000003:4711 (what begins before it counts), 2026-11-21T10:00:00 "
+        "with or without zone, or milliseconds since 1970; default: the end of what "
+        "is known",
+    )
+
+
+def add_table_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--table`, as `args.table`: a list of expressions."""
+    parser.add_argument(
+        "--table",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="schema.table, or a regular expression for it; may be given again",
+    )
+
+
+def place_or_time(text: str) -> EntryPosition | int:
+    """Read an argument that is a place in the binlog, or a time."""
+    with contextlib.suppress(argparse.ArgumentTypeError):
+        return time_ms(text)
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            "expected a place as binlog.000003:4711 or a time as 2026-11-21T10:00:00"
+        )
+    return EntryPosition(found["file"], int(found["offset"]))
+
+
+def time_ms(text: str) -> int:
+    """Read an argument that is a time; without a zone it is the local one."""
+    if text.isascii() and text.isdecimal():
+        if int(text) < _EARLIEST_MS:
+            raise argparse.ArgumentTypeError(
+                "a number is a time in milliseconds since 1970, and this one is too"
+                " small"
+            )
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            "expected a time as 2026-11-21T10:00:00 or in milliseconds since 1970"
+        ) from None  # says no more
+
+
+def time_text(timestamp_ms: int | None) -> str:
+    """Return a time as people here have it, with its zone; "" when it is not known."""
+    if not timestamp_ms:
+        return ""
+    moment = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
+    return moment.isoformat(timespec="seconds")
+
+
+def place_as_json(position: EntryPosition) -> dict[str, str | None]:
+    """Return a place, its time and its transaction as JSON has them."""
+    return {
+        "position": str(position),
+        "time": time_text(position.timestamp) or None,
+        "gtid": position.gtid,
+    }
+
+
+def printable(text: str) -> str:
+    """Return a text that does nothing to a terminal but fill its lines."""
+    return text.translate(_CONTROLS)
+
+
+# --- the history ----------------------------------------------------------------------
+
+
+def load_config(args: argparse.Namespace) -> tuple[DaemonConfig, InstanceConfig]:
+    """Return the settings, and those of the destination. Raises ConfigError."""
+    config = load(args.conf, os.environ)
+    instance = _destination(config, args.destination)
+    if not instance.table_meta.enable:
+        raise ConfigError(
+            [
+                (
+                    f"destination {instance.destination} keeps no table history:"
+                    " canal.instance.tsdb.enable is false"
+                )
+            ]
+        )
+    return config, instance
+
+
+def _destination(config: DaemonConfig, name: str | None) -> InstanceConfig:
+    names = ", ".join(config.destinations) or "none"
+    if name is None:
+        if len(config.instances) == 1:
+            return config.instances[0]
+        raise ConfigError([f"name one destination with --destination: {names}"])
+    for instance in config.instances:
+        if instance.destination == name:
+            return instance
+    raise ConfigError([f"--destination {name}: not configured; known are: {names}"])
+
+
+@contextlib.contextmanager
+def opened_history(
+    config: InstanceConfig, *, read_only: bool = True
+) -> Iterator[History]:
+    """Open a destination's history; to read it also while a server writes it.
+
+    Raises TableMetaStoreError, and TableMetaError when a history to read is empty.
+    """
+    storage = open_storage(config, read_only=read_only)
+    tsdb = TableMetaTsdb(storage)
+    try:
+        known = tsdb.init(config.destination)
+        if not known and read_only:
+            raise TableMetaError(
+                f"the table history of destination {config.destination} is empty: it"
+                " begins when the server has reached its source"
+            )
+        yield History(config, storage, tsdb)
+    finally:
+        tsdb.close()
+
+
+def moment_at(history: History, at: EntryPosition | int | None) -> Moment:
+    """Return the tables at a place or time, by default at the end of what is known.
+
+    Raises TableMetaError when the history does not cover it.
+    """
+    tsdb = history.tsdb
+    stretches = tsdb.stretches()
+    if at is None:
+        stretch = stretches[-1]
+        position = stretch.last
+    elif isinstance(at, int):
+        if not any((each.first.timestamp or 0) <= at for each in stretches):
+            raise _not_covered(history, time_text(at))
+        stretch, position = tsdb.place_at(at)
+    else:
+        stretch, position = _stretch_at(history, at), at
+    return Moment(stretch, position, tsdb.at(position, stretch))
+
+
+def _stretch_at(history: History, at: EntryPosition) -> Stretch:
+    for stretch in reversed(history.tsdb.stretches()):
+        same_name = base_name(stretch.last.journal_name or "") == base_name(
+            at.journal_name or ""
+        )
+        if same_name and stretch.first.order() <= at.order() <= stretch.last.order():
+            return stretch
+    raise _not_covered(history, str(at))
+
+
+def _not_covered(history: History, wanted: str) -> TableMetaError:
+    covered = "; ".join(
+        f"{_place_text(each.first)} to {_place_text(each.last)} of server {each.source}"
+        for each in history.tsdb.stretches()
+    )
+    return TableMetaError(
+        f"the table history of destination {history.config.destination} does not cover"
+        f" {wanted}; it covers {covered}"
+    )
+
+
+def _place_text(position: EntryPosition) -> str:
+    when = time_text(position.timestamp)
+    return f"{position} ({when})" if when else str(position)
+
+
+# --- which tables ---------------------------------------------------------------------
+
+
+def chosen_tables(names: Iterable[Name], wanted: list[str]) -> list[Name]:
+    """Return the names that are wanted, in order; all when nothing was said.
+
+    Raises TableMetaError for what matches no table, with the nearest names.
+    """
+    known = sorted(names)
+    if not wanted:
+        return known
+    chosen: set[Name] = set()
+    for expression in wanted:
+        # A plain name stands for itself, whatever it means as an expression.
+        found = {name for name in known if ".".join(name) == expression}
+        if not found:
+            accepts = _accepting(expression)
+            found = {name for name in known if accepts((name,))}
+        if not found:
+            raise unknown_table(expression, known)
+        chosen |= found
+    return sorted(chosen)
+
+
+def unknown_table(wanted: str, known: Iterable[Name]) -> TableMetaError:
+    """Return the error for a table that is not known, with the nearest names."""
+    names = {".".join(name).lower(): ".".join(name) for name in known}
+    nearest = difflib.get_close_matches(wanted.lower(), names, _NEAREST)
+    text = f"no table {wanted} is known"
+    if nearest:
+        text += f"; similar names: {', '.join(names[each] for each in nearest)}"
+    elif "." not in wanted:
+        text += "; write it as schema.table"
+    return TableMetaError(text)
+
+
+def _accepting(expression: str) -> Accepts:
+    try:
+        return TableFilter(expression, "").accepts
+    except ValueError as error:
+        raise ConfigError([f"--table {expression}: {error}"]) from error

@@ -1,0 +1,126 @@
+"""`schema history`: who changed a table, as text and as JSON."""
+
+from __future__ import annotations
+
+from fix_table_history import T0_MS, UUID
+
+ADD = (300, "ALTER TABLE book\n  ADD pages int\tAFTER title")
+RENAME = (400, "RENAME TABLE book TO tome")
+
+
+def test_text(written_history, schema):
+    """Each change tells when, where, by whom, with which statement, and the result."""
+    written_history.write(ADD, RENAME)
+    first, add, rename, rest = schema("history", "--table", "shop.tome").split("\n\n")
+    assert rest == ""
+    assert first.splitlines()[0].endswith(
+        f"  binlog.000003:157  tables of server {UUID} were read"
+    )
+    assert first.splitlines()[1:] == [
+        "  + table shop.book",
+        "  + id int not null auto_increment",
+        "  + title varchar(100)",
+        "  + price decimal(8,2)",
+        "  + primary key (id)",
+    ]
+    assert add.splitlines()[0].startswith("2025-11-21T")
+    assert add.splitlines()[0].endswith(
+        f"  binlog.000003:300  in shop  thread 17  GTID {UUID}:300"
+    )
+    assert add.splitlines()[1:] == [
+        "    ALTER TABLE book ADD pages int AFTER title",
+        "  + pages int after title",
+    ]
+    assert rename.splitlines()[1:] == [
+        "    RENAME TABLE book TO tome",
+        "  ~ table shop.book renamed to shop.tome",
+    ]
+
+
+def test_json(written_history, schema):
+    """Programs get the same as values, the differences in parts and as lines."""
+    written_history.write(ADD)
+    base, add = schema.objects("history", "--table", "shop.book")
+    assert "sql" not in base
+    assert base["lines"][0] == "+ table shop.book"
+    assert add.pop("time").startswith("2025-11-21T")
+    assert add == {
+        "position": "binlog.000003:300",
+        "gtid": f"{UUID}:300",
+        "server": UUID,
+        "schema": "shop",
+        "table": "book",
+        "differences": [
+            {
+                "sign": "+",
+                "what": "column",
+                "name": "pages",
+                "after": "int",
+                "place": "after title",
+            }
+        ],
+        "lines": ["+ pages int after title"],
+        "uncertain": False,
+        "sql": ADD[1],
+        "sqlCharacters": len(ADD[1]),
+        "defaultSchema": "shop",
+        "threadId": 17,
+        "contained": False,
+    }
+
+
+def test_since(written_history, schema):
+    """What happened before a time is left out, but not the later differences."""
+    written_history.write(ADD, RENAME)
+    (only,) = schema.objects(
+        "history", "--table", "shop.tome", "--since", str(T0_MS + 400_000)
+    )
+    assert only["lines"] == ["~ table shop.book renamed to shop.tome"]
+
+
+def test_a_long_statement_is_cut(written_history, schema):
+    """A statement of thousands of characters takes a few lines, and says its length."""
+    columns = ", ".join(f"c{number} int" for number in range(1000))
+    written_history.write((300, f"CREATE TABLE wide ({columns})"))
+    shown = schema("history", "--table", "shop.wide").splitlines()[1]
+    assert shown.startswith("    CREATE TABLE wide (c0 int, c1 int")
+    assert shown.endswith(f"… ({len(columns) + 20} characters)")
+    assert len(shown) < 350
+
+
+def test_passwords_are_not_shown(written_history, schema):
+    """Passwords that stand in a definition are left out, in both formats."""
+    written_history.write(
+        (300, "CREATE TABLE f (a int) CONNECTION = 'mysql://u:se@cret@h:3306/d/t'"),
+        (400, "ALTER TABLE f COMMENT 'host \"h\", user \"u\", password \"seecret\"'"),
+    )
+    for out in (
+        schema("history", "--table", "shop.f"),
+        schema("history", "--table", "shop.f", "--format", "json"),
+    ):
+        assert "cret" not in out
+        assert out.count("***") == 2
+
+
+def test_notes(written_history, schema):
+    """Doubt, statements without effect and those that were contained are told."""
+    written_history.write(
+        (700, "ALTER TABLE book COMMENT 'x'"),
+        (800, "CREATE TABLE guess SELECT 1"),
+        contained=((300, "ALTER TABLE book ADD price decimal(8,2)"),),
+        first=500,
+    )
+    told = schema("history", "--table", "shop.book").split("\n\n")
+    assert "(the columns may be others from here on)" in told[0]
+    assert "(what was read of the server later contains it already)" in told[1]
+    assert told[2].splitlines()[2:] == ["  (columns and keys as before)"]
+    assert "may be others" in schema("history", "--table", "shop.guess")
+
+
+def test_unknown_tables(written_history, schema):
+    """A table that never was is an error with similar names; so is half a name."""
+    written_history.write(RENAME)
+    schema("history", "--table", "shop.tom", status=1)
+    assert "no table shop.tom is known; similar names: shop.tome" in schema.err
+    schema("history", "--table", "tome", status=2)
+    assert "--table tome: write it as schema.table" in schema.err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from canal_server.core.blocks import BlockPool
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.core.subjects import Subjects
+from canal_server.decoder.charset_names import charset_of_collation
 from canal_server.dump.files import FileSource
 from canal_server.dump.reader import Reader
 from canal_server.lifecycle import Stop
@@ -24,6 +25,8 @@ from canal_server.protocol.entries import decode_entry
 from canal_server.sink.columns import ColumnFilter
 from canal_server.sink.filters import TableFilter
 from canal_server.sink.thinning import Thinner
+from canal_server.tablemeta.context import Context
+from canal_server.tablemeta.memory import MemoryTableMeta
 
 DATA = Path(__file__).parent / "golden" / "data"
 MiB = 1024 * 1024
@@ -42,13 +45,13 @@ class RecordedImages:
         self._history = history
         self._tables: dict[tuple[str, str], TableMeta] = {}
 
-    def find(self, schema, table):
+    def find(self, schema, table, position=None):
         """Return the columns as of the last statement that was applied."""
         return self._tables.get((schema, table))
 
     refresh = find
 
-    def apply(self, schema, ddl, position):
+    def apply(self, position, schema, ddl, extra):
         """Go on to what the statement at the position made of the tables."""
         at = (position.journal_name, position.position)
         while self._history and self._begins_before(self._history[0], at):
@@ -64,6 +67,44 @@ class RecordedImages:
             key = table["schema"], table["table"]
             columns = tuple(ColumnMeta(*column) for column in table["columns"])
             self._tables[key] = TableMeta(*key, columns)
+
+
+class ReplayedImages:
+    """The port TableImages over the statements of the recording, and nothing else."""
+
+    def __init__(self, *, mariadb: bool) -> None:
+        self._model = MemoryTableMeta(mariadb=mariadb)
+
+    def find(self, schema, table, position=None):
+        """Return the columns as of the last statement that was applied."""
+        found = self._model.find(schema, table)
+        assert not self._model.is_uncertain(schema, table)
+        return None if found is None else found.meta
+
+    refresh = find
+
+    def apply(self, position, schema, ddl, extra):
+        """Follow a statement."""
+        context = named(Context.from_json(extra))
+        applied = self._model.apply(position, schema, ddl, context)
+        assert not applied.problem, (ddl, applied)
+
+
+def named(context: Context) -> Context:
+    """Give collations that are told by number a name of the same character set."""
+    return replace(
+        context,
+        **{
+            field: f"{charset_of_collation(int(number))}_general_ci"
+            for field in (
+                "collation_connection",
+                "collation_server",
+                "collation_database",
+                "collation_utf8mb4",
+            )
+            if (number := getattr(context, field)) is not None
+        },
+    )
 
 
 @dataclass
@@ -95,7 +136,7 @@ class Workload:
     def last_columns(self) -> dict[tuple[str, str], dict[str, ColumnMeta]]:
         """Return the columns in the end, by table and by name."""
         images = RecordedImages(list(self.history))
-        images.apply("", "", EntryPosition("binlog.999999", 0))
+        images.apply(EntryPosition("binlog.999999", 0), "", "", "")
         return {
             key: {column.name: column for column in table.columns}
             for key, table in images._tables.items()
@@ -182,7 +223,7 @@ def make_reader(images, *, black="", **options):
     )
 
 
-def decode_fields(workload: Workload, folder: Path) -> bytes:
+def decode_fields(workload: Workload, folder: Path, images=None) -> bytes:
     """Return what is delivered for a workload, as fields of Messages."""
     settings = workload.settings
     gtids = None
@@ -191,7 +232,7 @@ def decode_fields(workload: Workload, folder: Path) -> bytes:
         kind = MariaGtidSet if settings["server"] == "mariadb" else GtidSet
         gtids = kind.parse(start)
     reader = make_reader(
-        RecordedImages(list(workload.history)),
+        images or RecordedImages(list(workload.history)),
         black=settings.get("canal.instance.filter.black.regex", ""),
         gtids=gtids,
     )

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from fix_random_schema import Fold, RandomLoad
 from fix_source_access import access_of
+from random_schema import Fold, RandomLoad
 
 from canal_server.decoder.zone import read_zone
 from canal_server.dump.compare import Comparison

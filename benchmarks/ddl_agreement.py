@@ -196,7 +196,7 @@ def compare(
         total.letters_disagreeing += letters
         if differences:
             total.disagreeing += 1
-            total.bad_streams.add(stream)
+            total.bad_streams.add(str(stream))
             yield Disagreement(line, differences)
 
 

@@ -164,8 +164,14 @@ def main() -> None:
         measure_memory(wanted.memory, wanted.columns)
         return
     subprocess.run(
-        [sys.executable, __file__, "--memory", "100000"]
-        + ["--columns", str(wanted.columns)],
+        [
+            sys.executable,
+            __file__,
+            "--memory",
+            "100000",
+            "--columns",
+            str(wanted.columns),
+        ],
         check=True,
     )
     measure_history(wanted.tables, wanted.ddls, wanted.columns)

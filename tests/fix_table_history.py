@@ -107,7 +107,7 @@ class SchemaCommand:
         assert found == status, self.err
         return self.out
 
-    def objects(self, action: str, *options: str) -> list[dict]:
+    def objects(self, action: str, *options: str) -> list[dict[str, object]]:
         """Run it with `--format json`; return what it printed."""
         out = self(action, *options, "--format", "json")
         return [json.loads(line) for line in out.splitlines()]

@@ -51,6 +51,9 @@ class RecordedImages:
 
     refresh = find
 
+    def passed(self, position):
+        """Take note of nothing: a place matters with statements only."""
+
     def apply(self, position, schema, ddl, extra):
         """Go on to what the statement at the position made of the tables."""
         at = (position.journal_name, position.position)
@@ -83,6 +86,9 @@ class ReplayedImages:
 
     refresh = find
 
+    def passed(self, position):
+        """Take note of nothing: a place matters with statements only."""
+
     def apply(self, position, schema, ddl, extra):
         """Follow a statement."""
         context = named(Context.from_json(extra))
@@ -92,19 +98,17 @@ class ReplayedImages:
 
 def named(context: Context) -> Context:
     """Give collations that are told by number a name of the same character set."""
-    return replace(
-        context,
-        **{
-            field: f"{charset_of_collation(int(number))}_general_ci"
-            for field in (
-                "collation_connection",
-                "collation_server",
-                "collation_database",
-                "collation_utf8mb4",
-            )
-            if (number := getattr(context, field)) is not None
-        },
-    )
+    names: dict[str, Any] = {
+        field: f"{charset_of_collation(int(number))}_general_ci"
+        for field in (
+            "collation_connection",
+            "collation_server",
+            "collation_database",
+            "collation_utf8mb4",
+        )
+        if (number := getattr(context, field)) is not None
+    }
+    return replace(context, **names)
 
 
 @dataclass

@@ -60,6 +60,9 @@ class Images:
         """Note the statement."""
         self.applied.append((schema, ddl, str(position)))
 
+    def passed(self, position):
+        """Take note of nothing."""
+
 
 class Reading:
     """A reader over chunks, and what it delivers."""

@@ -113,7 +113,7 @@ def test_names() -> None:
     ("sql", "expected"),
     [
         ("'a'", "a"),
-        ("'it''s' \"say \"\"x\"\"\"", 'it\'ssay "x"'),
+        ('\'it\'\'s\' "say ""x"""', 'it\'ssay "x"'),
         (r"'\0\'\"\b\n\r\t\Z\\\%\_\x'", "\0'\"\b\n\r\t\x1a\\\\%\\_x"),
         ("N'a' 'b'", "ab"),
         (r"'a\'", None),

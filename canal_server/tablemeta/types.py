@@ -170,7 +170,11 @@ def _members(text: str) -> tuple[str | bytes, ...]:
 _MEMBER: Final = re.compile(r"(?P<hex>x?)'(?P<value>(?:[^'\\]|''|\\.)*+)'", re.DOTALL)
 _ESCAPE: Final = re.compile(r"''|\\.", re.DOTALL)
 _UNESCAPED: Final = {
-    **{"''": "'", "\\0": "\0", "\\n": "\n", "\\r": "\r", "\\\\": "\\"},
+    "''": "'",
+    "\\0": "\0",
+    "\\n": "\n",
+    "\\r": "\r",
+    "\\\\": "\\",
 }
 
 

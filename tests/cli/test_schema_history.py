@@ -92,7 +92,7 @@ def test_passwords_are_not_shown(written_history, schema):
     """Passwords that stand in a definition are left out, in both formats."""
     written_history.write(
         (300, "CREATE TABLE f (a int) CONNECTION = 'mysql://u:se@cret@h:3306/d/t'"),
-        (400, "ALTER TABLE f COMMENT 'host \"h\", user \"u\", password \"seecret\"'"),
+        (400, 'ALTER TABLE f COMMENT \'host "h", user "u", password "seecret"\''),
     )
     for out in (
         schema("history", "--table", "shop.f"),

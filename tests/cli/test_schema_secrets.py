@@ -16,7 +16,7 @@ from canal_server.cli.schema_secrets import without_secrets
         ("PASSWORD = 'pw', HOST 'h'", "PASSWORD = '***', HOST 'h'"),
         ("PASSWORD='it''s'", "PASSWORD='***'"),
         ("PASSWORD 'a\\'b' X", "PASSWORD '***' X"),
-        ("COMMENT='user \"u\", password \"pw\"'", "COMMENT='user \"u\", password \"***\"'"),
+        ('COMMENT=\'user "u", password "pw"\'', 'COMMENT=\'user "u", password "***"\''),
         ("(`password` varchar(9) DEFAULT 'x')", "(`password` varchar(9) DEFAULT 'x')"),
         ("(passwd text COMMENT 'a note')", "(passwd text COMMENT 'a note')"),
         ("COMMENT 'see https://host/path'", "COMMENT 'see https://host/path'"),

@@ -28,6 +28,7 @@ def test_sql_is_read_by_people_and_by_us(written_history, schema):
     assert "\nUSE `shop`;\n-- a view: `cheap`\n" in text
     create = text[text.index("CREATE TABLE") :].removesuffix(";\n")
     table = read_table(("shop", "book"), create, Context("shop"))
+    assert table is not None
     assert [each.name for each in table.columns] == ["id", "title", "pages", "price"]
     assert table.primary == ("id",)
 

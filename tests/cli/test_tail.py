@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -178,7 +179,7 @@ def test_another_reader_is_noticed(serve, instance, capsys):
     def take_batches_away() -> None:
         for count in (1, 2):
             # It has acked so many, and waits for the next.
-            eventually(lambda count=count: has_acked(count))
+            eventually(partial(has_acked, count))
             instance.store.wait_for_getters(1)
             instance.meta.remove_batch(who, instance.meta.add_batch(who, BATCH))
             instance.store.append(statement(count + 1))

@@ -34,6 +34,8 @@ from canal_server.sink.columns import ColumnFilter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from canal_server.ports import TableImages
+
 ALLOWED = (DecodeError, TableMetaError, SourceError)
 
 HEADER_BYTES = 19
@@ -226,8 +228,10 @@ def make_reader(
     rng: random.Random, recorded: Workload, file: str, *, packets: bool, by_maps: bool
 ) -> Reader:
     """Return a reader with the recorded columns, or with those of the table maps."""
-    images = NoColumns() if by_maps else RecordedImages(list(recorded.history))
-    images.apply("", "", EntryPosition(file, 4))
+    images: TableImages = (
+        NoColumns() if by_maps else RecordedImages(list(recorded.history))
+    )
+    images.apply(EntryPosition(file, 4), "", "", "{}")
     server = recorded.settings["server"]
     gtids = MariaGtidSet() if server == "mariadb" else GtidSet()
     return (MapReader if by_maps else Reader)(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_source_access import access_of
@@ -99,7 +99,7 @@ def test_what_is_told_of_a_statement(
         if context.mariadb
         else "SELECT @@global.gtid_executed"
     )[0][0]
-    kind = MariaGtidSet if context.mariadb else GtidSet
+    kind: Any = MariaGtidSet if context.mariadb else GtidSet
     assert event.position.gtid
     whole = kind.parse("".join(str(executed).split()))
     assert whole.contains(kind.parse(event.position.gtid))

@@ -444,7 +444,9 @@ def test_a_long_wait_names_the_client_that_holds_the_entries(caplog):
         store.subscribe(client, None, None)
     t.entries.transaction(rows=2)
     store.put(t.entries.take(), t.stop)
-    store.ack(CLIENT, store.get(CLIENT, 4, 0).last_sequence)
+    batch = store.get(CLIENT, 4, 0)
+    assert batch is not None
+    store.ack(CLIENT, batch.last_sequence)
     assert store.holders() == ()
     t.entries.transaction(rows=2)
     put = in_thread(store.put, t.entries.take(), t.stop)

@@ -148,7 +148,10 @@ def test_primary_key_if_not_exists() -> None:
         ("CONVERT TO CHARSET DEFAULT", "v20:latin1 text:latin1 b:None"),
         ("DEFAULT CHARACTER SET utf8mb4", "v20:koi8r text:koi8r b:None"),
         ("CHARSET utf8mb4, ADD x CHAR", "v20:koi8r text:koi8r b:None char(1):utf8mb4"),
-        ("COLLATE utf8mb4_bin, ADD x CHAR", "v20:koi8r text:koi8r b:None char(1):utf8mb4"),
+        (
+            "COLLATE utf8mb4_bin, ADD x CHAR",
+            "v20:koi8r text:koi8r b:None char(1):utf8mb4",
+        ),
         (
             "ADD x CHAR CHARACTER SET greek, CONVERT TO CHARACTER SET utf8mb4",
             "v20:utf8mb4 mediumtext:utf8mb4 b:None char(1):utf8mb4",
@@ -195,14 +198,16 @@ def test_charsets(items: str, expected: str) -> None:
         ("VARCHAR(5) DEFAULT _utf8'x' 'y' NOT NULL", True, False, False),
         ("VARCHAR(5) DEFAULT x'41' NOT NULL", True, False, False),
         ("BIGINT DEFAULT NEXT VALUE FOR s NOT NULL", True, True, False),
-        ("DATETIME DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE NOW(3) NOT NULL",) + (1, 0, 0),
+        ("DATETIME DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE NOW(3) NOT NULL", 1, 0, 0),
         ("INT DEFAULT -1 NOT NULL COMMENT 'a' COLUMN_FORMAT FIXED", True, False, False),
         ("INT GENERATED ALWAYS AS (1) STORED NOT NULL", True, False, False),
         ("INT AS (1)", True, False, True),
         ("TIMESTAMP(6) AS ROW START", True, True, False),
     ],
 )
-def test_nullable(definition: str, explicit: bool, mariadb: bool, nullable: bool) -> None:
+def test_nullable(
+    definition: str, explicit: bool, mariadb: bool, nullable: bool
+) -> None:
     """What a definition says, and what follows from it, decides about NULL."""
     table = after(
         f"CREATE TABLE t (a {definition})",

@@ -19,7 +19,7 @@ DUMP = """\
 --
 -- CHANGE REPLICATION SOURCE TO SOURCE_LOG_FILE='binlog.000007', SOURCE_LOG_POS=1234;
 
-CREATE DATABASE /*!32312 IF NOT EXISTS*/ `shop` /*!40100 DEFAULT CHARACTER SET latin1 */;
+CREATE DATABASE /*!32312 IF NOT EXISTS*/ `shop` /*!40100 CHARACTER SET latin1 */;
 
 USE `shop`;
 DROP TABLE IF EXISTS `book`;
@@ -41,18 +41,20 @@ CREATE TABLE `book` (`x;y` int)
 """
 
 
+def table_of(schema, name, sql):
+    """Read the definition of a table, as it must be readable."""
+    found = read_table((schema, name), sql, Context(schema))
+    assert found is not None
+    return found
+
+
 def columns_of(text, **options):
     """Return names of schemas, of their tables and of the columns."""
     found = read_dump(text, TRAITS, **options)
     assert found.problems == ()
     return {
         schema.name: {
-            table: [
-                column.name
-                for column in read_table(
-                    (schema.name, table), sql, Context(schema.name)
-                ).columns
-            ]
+            table: [column.name for column in table_of(schema.name, table, sql).columns]
             for table, sql in schema.tables
         }
         for schema in found.schemas
@@ -72,7 +74,7 @@ def test_what_else_is_kept():
     shop, other = read_dump(DUMP, TRAITS).schemas
     assert shop.collation.startswith("latin1")
     assert shop.views == ("cheap",)
-    plain = read_table(("shop", "plain"), dict(shop.tables)["plain"], Context("shop"))
+    plain = table_of("shop", "plain", dict(shop.tables)["plain"])
     assert plain.columns[0].charset == "latin1"
     assert other.collation == ""
 

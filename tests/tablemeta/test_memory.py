@@ -71,7 +71,10 @@ def test_what_changed() -> None:
         (["SET STATEMENT max_statement_time=1 FOR DROP TABLE t"], {}),
         (["CREATE TABLE `a``b` (`c d` INT)"], {"d.t": "a b", "d.a`b": "c d"}),
         (["/* app */ ALTER/**/TABLE d . t -- x\n ADD c INT # y"], {"d.t": "a b c"}),
-        (["ALTER TABLE t /*!50100 ADD c INT */ /* 99999 , ADD d INT */"], {"d.t": "a b c"}),
+        (
+            ["ALTER TABLE t /*!50100 ADD c INT */ /* 99999 , ADD d INT */"],
+            {"d.t": "a b c"},
+        ),
         (
             ["CREATE PROCEDURE p() BEGIN DROP TABLE t; ALTER TABLE t ADD c INT; END"],
             {"d.t": "a b"},
@@ -107,8 +110,10 @@ def test_schema_of_the_session() -> None:
         (("CREATE SCHEMA IF NOT EXISTS d COLLATE koi8r_bin",), "koi8r"),
         (("CREATE DATABASE d CHARSET utf8", "ALTER DATABASE d CHARSET ucs2"), "ucs2"),
         (("CREATE DATABASE d", "ALTER DATABASE COLLATE = greek_bin"), "greek"),
-        (("CREATE DATABASE d CHARSET utf8", "ALTER SCHEMA CHARACTER SET DEFAULT"),)
-        + ("latin1",),
+        (
+            ("CREATE DATABASE d CHARSET utf8", "ALTER SCHEMA CHARACTER SET DEFAULT"),
+            "latin1",
+        ),
         (("CREATE DATABASE d CHARSET utf8", "ALTER DATABASE d READ ONLY=1"), "utf8mb3"),
         (("CREATE DATABASE d CHARSET utf8", "CREATE OR REPLACE DATABASE d"), "latin1"),
     ],
@@ -343,7 +348,7 @@ def test_sequences() -> None:
 def test_partition_and_table() -> None:
     """MariaDB makes a table of a partition, and a partition of a table."""
     model = model_of(
-        "CREATE TABLE t (a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (5))",
+        "CREATE TABLE t(a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN(5))",
         "ALTER TABLE t CONVERT PARTITION p TO TABLE u",
         mariadb=True,
     )

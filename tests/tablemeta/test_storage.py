@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from fix_tablemeta_storage import T0_MS, UUID, at, ddl, schemas, stretch
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from fix_tablemeta_storage import HistoryPlace
 
+T = TypeVar("T")
+
 BASE = schemas("t", "u")
 
 
@@ -42,7 +44,7 @@ class BrokenError(Exception):
     """What a caller's own data may raise while it is written."""
 
 
-def broken(*items: object) -> Iterator[object]:
+def broken(*items: T) -> Iterator[T]:
     """Yield some items and then fail."""
     yield from items
     raise BrokenError

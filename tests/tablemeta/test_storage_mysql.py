@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_tablemeta_storage import (
@@ -76,7 +76,9 @@ class Place:
     def add_statement(self, position: EntryPosition, text: str | None) -> None:
         """Add a statement of the original."""
         key = (position.journal_name, position.position, str(position.server_id))
-        change = ("shop", "shop", "order", text, "ALTER", None)
+        change: tuple[str | None, ...] = (
+            *("shop", "shop", "order", text, "ALTER", None),
+        )
         if text is None:
             change = ("shop", None, None, None, None, None)
         self.add(
@@ -283,7 +285,8 @@ class Cut:
 
     def __init__(self, place: Place, storage: HistoryStorage, *, after: bool) -> None:
         self._place = place
-        self._connection = storage._server._connection
+        assert isinstance(storage, MysqlHistoryStorage)
+        self._connection: Any = storage._server._connection
         self._query = self._connection.query
         self._after = after
         self._left = -1

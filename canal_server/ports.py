@@ -32,10 +32,13 @@ Accepts = Callable[["Names"], bool]
 class TableImages(Protocol):
     """Columns of tables as of where the pump reads. Called by the pump's thread."""
 
-    def find(self, schema: str, table: str) -> TableMeta | None:
+    def find(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
         """Return the columns, None when the table is unknown to the server.
 
-        Raises SourceError when the server cannot be asked.
+        `position` is where the rows lie. Raises SourceError when the server cannot
+        be asked.
         """
 
     def refresh(

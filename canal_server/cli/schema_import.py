@@ -16,8 +16,8 @@ from canal_server.cli.schema_options import (
 )
 from canal_server.control import ControlError, ask
 from canal_server.dump.ddl_scan import DdlScanner
-from canal_server.dump.history import source_of, traits_of
 from canal_server.dump.places import SourceFiles
+from canal_server.dump.source_traits import source_of, traits_of
 from canal_server.errors import CanalError, ConfigError
 from canal_server.instance import access_of
 from canal_server.lifecycle import Stop

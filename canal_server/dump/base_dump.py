@@ -20,7 +20,8 @@ from canal_server.tablemeta.ddl import examine
 from canal_server.tablemeta.storage import StoredSchema
 
 if TYPE_CHECKING:
-    from canal_server.dump.ddl_scan import DdlEvent, DdlScanner
+    from canal_server.dump.ddl_scan import DdlScanner
+    from canal_server.dump.side_dump import DdlEvent
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.schema_dump import DumpedTables

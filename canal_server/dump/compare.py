@@ -18,7 +18,7 @@ from canal_server.dump.part import Part, Place
 from canal_server.errors import CanalError, SourceError
 from canal_server.lifecycle import Stop
 from canal_server.model.entry import EntryType, EventType
-from canal_server.model.positions import binlog_file_number
+from canal_server.model.positions import EntryPosition, binlog_file_number
 from canal_server.mysql.replication import replica_id
 from canal_server.mysql.settings import TlsMode
 
@@ -57,6 +57,7 @@ _ROW_EVENTS: Final = {
 # Transaction payloads, and MariaDB's compressed statements and rows.
 _COMPRESSED: Final = frozenset({40, *range(165, 172)})
 _REPLICA: Final = 2
+_ANYWHERE: Final = EntryPosition()  # columns from files are those of all places
 _MEMBERS: Final = range(64)  # of a SET
 # A codec that does not exist makes the library give the bytes of text as they are.
 _NO_CODEC: Final = "bytes as they are"
@@ -251,7 +252,9 @@ class Comparison:
 
     def _meta_of(self, entry: Entry) -> TableMeta:
         header = entry.header
-        meta = self._images.find(header.schema_name, header.table_name)
+        meta = self._images.find(
+            header.schema_name, header.table_name, _ANYWHERE
+        )
         assert meta is not None  # the entry was decoded with it
         return meta
 
@@ -362,7 +365,7 @@ class Theirs:
 
     def _tell_columns(self, event: Any) -> None:
         signs = event.optional_metadata.unsigned_column_list
-        meta = self._images.find(event.schema, event.table)
+        meta = self._images.find(event.schema, event.table, _ANYWHERE)
         for index, column in enumerate(event.columns):
             column.name = str(index)
             column.enum_values = _Indexes()
@@ -376,7 +379,7 @@ class Theirs:
     def _rows_of(self, event: Any, file: str, end: int) -> TheirEvent:
         table = f"{event.schema}.{event.table}"
         kind = _ROW_EVENTS[type(event)]
-        meta = self._images.find(event.schema, event.table)
+        meta = self._images.find(event.schema, event.table, _ANYWHERE)
         if meta is not None and not is_readable(meta):
             return TheirEvent(file, end, table, kind, problem="unreadable")
         try:

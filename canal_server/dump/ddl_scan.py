@@ -6,69 +6,25 @@ This closes the gaps of the table history. Rows are stepped over, not decoded.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.config.schema import FilterConfig
-from canal_server.core.blocks import BlockPool
-from canal_server.core.subjects import Subjects
-from canal_server.dump.reader import Reader, StreamEnd
-from canal_server.errors import ConnectionLost
+from canal_server.dump.reader import Reader
+from canal_server.dump.side_dump import DdlEvent, SideDump, StatementCollector
 from canal_server.model.positions import EntryPosition, binlog_file_number
-from canal_server.mysql.dump import DumpOptions, DumpStream
-from canal_server.mysql.failures import error_of_packet
-from canal_server.mysql.replication import FileStart, replica_id
-from canal_server.sink.columns import ColumnFilter
+from canal_server.mysql.replication import FileStart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.gtid import GtidSet
     from canal_server.core.maria_gtid import MariaGtidSet
     from canal_server.lifecycle import Stop
-    from canal_server.model.table import TableMeta
     from canal_server.mysql.replication import DumpStart
     from canal_server.mysql.settings import Access
     from canal_server.ports import Span
 
-    _Take = Callable[[list[Span]], bool]
-
 _log = logging.getLogger(__name__)
 
 _SCANNER_REPLICA = 2
-
-
-@dataclass(frozen=True, slots=True)
-class DdlEvent:
-    """A statement as the port `TableImages` is told it."""
-
-    position: EntryPosition
-    schema: str
-    ddl: str
-    extra: str
-
-
-class _Collector:
-    """The port TableImages of a reader that wants nothing but the statements."""
-
-    def __init__(self) -> None:
-        self.events: list[DdlEvent] = []
-
-    def find(self, schema: str, table: str) -> TableMeta | None:
-        raise AssertionError(f"{schema}.{table} was asked for, but no table is wanted")
-
-    def refresh(
-        self, schema: str, table: str, position: EntryPosition
-    ) -> TableMeta | None:
-        del position
-        return self.find(schema, table)
-
-    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
-        self.events.append(DdlEvent(position, schema, ddl, extra))
-
-    def passed(self, position: EntryPosition) -> None:
-        pass
 
 
 class _BoundedReader(Reader):
@@ -98,9 +54,7 @@ class DdlScanner:
     """Reads statements of one server; for one thread."""
 
     def __init__(self, config: InstanceConfig, access: Access, stop: Stop) -> None:
-        self._config = config
-        self._access = access
-        self._stop = stop
+        self._dump = SideDump(config, access, stop, replica=_SCANNER_REPLICA)
 
     def between(self, start: EntryPosition, stop: EntryPosition) -> list[DdlEvent]:
         """Return the statements that begin at or behind `start` and before `stop`.
@@ -111,11 +65,12 @@ class DdlScanner:
         if start.order() >= stop.order():
             return []
         _log.info("looking for statements from %s to %s", start, stop)
-        collector = _Collector()
-        reader = self._reader(collector, None)
+        collector = StatementCollector()
+        reader = self._dump.reader(collector, _BoundedReader)
+        assert isinstance(reader, _BoundedReader)
         reader.end = stop
         place = FileStart(start.journal_name or "", start.position or 4)
-        self._run(reader, place, lambda _spans: True)
+        self._dump.run(reader, place)
         return [
             each for each in collector.events if each.position.order() < stop.order()
         ]
@@ -130,14 +85,14 @@ class DdlScanner:
 
         `place` asks for what is not in `executed`. Raises as `between`.
         """
-        collector = _Collector()
-        reader = self._reader(collector, executed)
+        collector = StatementCollector()
+        reader = self._dump.reader(collector, gtids=executed)
 
         def take(_spans: list[Span]) -> bool:
             return not _contains(reader.gtids, wanted)
 
         if not _contains(executed, wanted):
-            self._run(reader, place, take)
+            self._dump.run(reader, place, take)
         return collector.events
 
     def first_position(self, place: DumpStart) -> EntryPosition | None:
@@ -145,8 +100,8 @@ class DdlScanner:
 
         None when it has nothing more to send.
         """
-        collector = _Collector()
-        reader = self._reader(collector, None)
+        collector = StatementCollector()
+        reader = self._dump.reader(collector)
         found: EntryPosition | None = None
 
         def take(spans: list[Span]) -> bool:
@@ -156,53 +111,11 @@ class DdlScanner:
             found = EntryPosition(block.file, record["offset"], record["time"] * 1000)
             return False
 
-        self._run(reader, place, take)
+        self._dump.run(reader, place, take)
         for event in collector.events:
             if found is None or event.position.order() < found.order():
                 found = event.position
         return found
-
-    def _reader(
-        self, collector: _Collector, gtids: GtidSet | MariaGtidSet | None
-    ) -> _BoundedReader:
-        address = str(self._access.address)
-        return _BoundedReader(
-            BlockPool(),
-            Subjects(),
-            collector,
-            wants=lambda _names: False,
-            columns=ColumnFilter("", ""),
-            filters=FilterConfig(),
-            gtids=gtids,
-            error_of_packet=lambda body: error_of_packet(body, address=address),
-        )
-
-    def _run(self, reader: _BoundedReader, place: DumpStart, take: _Take) -> None:
-        source = self._config.source
-        stream = DumpStream(
-            self._access,
-            replica_id(
-                self._config.destination, source.slave_id, reader=_SCANNER_REPLICA
-            ),
-            place,
-            self._stop,
-            DumpOptions(follow=False),
-        )
-        try:
-            stream.open()
-            if isinstance(place, FileStart):
-                reader.start(place.file, place.position)
-            cut = reader.run(stream, take, _nothing, self._stop)
-        except StreamEnd:
-            cut = False
-        finally:
-            stream.close()
-        if cut or self._stop.requested():
-            why = "stopped" if self._stop.requested() else "the connection broke"
-            raise ConnectionLost(
-                f"{self._access.address}: {why} while the binlog was looked through "
-                "for statements that change tables"
-            )
 
 
 def _contains(
@@ -211,7 +124,3 @@ def _contains(
     if executed is None:
         return False
     return executed.contains(wanted)  # type: ignore[arg-type]  # both of one kind
-
-
-def _nothing() -> None:
-    return None

@@ -30,16 +30,14 @@ class FileColumns:
     def __init__(self, tables: Iterable[TableMeta]) -> None:
         self._tables = {(meta.schema, meta.table): meta for meta in tables}
 
-    def find(self, schema: str, table: str) -> TableMeta | None:
+    def find(
+        self, schema: str, table: str, position: EntryPosition | None = None
+    ) -> TableMeta | None:
         """Return the columns, None when the file has no such table."""
+        del position
         return self._tables.get((schema, table))
 
-    def refresh(
-        self, schema: str, table: str, position: EntryPosition
-    ) -> TableMeta | None:
-        """Know no more than `find`."""
-        del position
-        return self.find(schema, table)
+    refresh = find
 
     def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
         """Change nothing: the file tells what the tables were like."""

@@ -21,17 +21,14 @@ if TYPE_CHECKING:
 class NoColumns:
     """The port TableImages of a reader that knows no tables."""
 
-    def find(self, schema: str, table: str) -> TableMeta | None:
+    def find(
+        self, schema: str, table: str, position: EntryPosition | None = None
+    ) -> TableMeta | None:
         """Know no table."""
-        del schema, table
+        del schema, table, position
         return None
 
-    def refresh(
-        self, schema: str, table: str, position: EntryPosition
-    ) -> TableMeta | None:
-        """Know no more than `find`."""
-        del position
-        return self.find(schema, table)
+    refresh = find
 
     def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
         """Forget nothing."""

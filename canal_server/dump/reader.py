@@ -231,11 +231,12 @@ class Reader:
     def _image(self, table_map: TableMap, names: Names) -> TableImage | None:
         """Return the image of a wanted table, None when its rows are left out."""
         schema, table = table_map.schema, table_map.table
-        meta = self._images.find(schema, table)
+        position = self._position()
+        meta = self._images.find(schema, table, position)
         difference = None if meta is None else mismatch(table_map, meta)
         if meta is None or difference:
             # What is known may be older than the event: ask the server again.
-            meta = self._images.refresh(schema, table, self._position())
+            meta = self._images.refresh(schema, table, position)
             difference = None if meta is None else mismatch(table_map, meta)
         if meta is not None and not difference:
             return self._compiled(table_map, meta, names)

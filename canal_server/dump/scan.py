@@ -8,25 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canal_server.config.schema import FilterConfig
-from canal_server.core.blocks import BlockPool
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
-from canal_server.core.subjects import Subjects
-from canal_server.dump.reader import Reader, StreamEnd
-from canal_server.errors import ConnectionLost
-from canal_server.mysql.dump import DumpOptions, DumpStream
-from canal_server.mysql.failures import error_of_packet
-from canal_server.mysql.replication import FileStart, replica_id
-from canal_server.sink.columns import ColumnFilter
+from canal_server.dump.side_dump import SideDump, StatementCollector
+from canal_server.mysql.replication import FileStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from canal_server.config.schema import InstanceConfig
+    from canal_server.dump.reader import Reader
     from canal_server.lifecycle import Stop
-    from canal_server.model.positions import EntryPosition
-    from canal_server.model.table import TableMeta
     from canal_server.mysql.settings import Access
     from canal_server.ports import Span
 
@@ -37,32 +29,11 @@ _OPEN = 2  # flag of a record: its transaction goes on behind it
 _SCANNER_REPLICA = 1
 
 
-class _NoImages:
-    """The port TableImages for a reader that wants no table."""
-
-    def find(self, schema: str, table: str) -> TableMeta | None:
-        raise AssertionError(f"{schema}.{table} was asked for, but no table is wanted")
-
-    def refresh(
-        self, schema: str, table: str, position: EntryPosition
-    ) -> TableMeta | None:
-        del position
-        return self.find(schema, table)
-
-    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
-        pass
-
-    def passed(self, position: EntryPosition) -> None:
-        pass
-
-
 class Scanner:
     """Answers questions about one server's files; for one thread."""
 
     def __init__(self, config: InstanceConfig, access: Access, stop: Stop) -> None:
-        self._config = config
-        self._access = access
-        self._stop = stop
+        self._dump = SideDump(config, access, stop, replica=_SCANNER_REPLICA)
 
     def first_event_ms(self, file: str) -> int:
         """Return the time of a file's first event, ms."""
@@ -116,51 +87,6 @@ class Scanner:
         until: int | None = None,
     ) -> Reader:
         """Read a file from its beginning; ends when `take` says so or at `until`."""
-        reader = Reader(
-            BlockPool(),
-            Subjects(),
-            _NoImages(),
-            wants=lambda _names: False,
-            columns=ColumnFilter("", ""),
-            filters=FilterConfig(),
-            gtids=gtids,
-            error_of_packet=lambda body: error_of_packet(
-                body, address=str(self._access.address)
-            ),
-            until=until,
-        )
-        source = self._config.source
-        stream = DumpStream(
-            self._access,
-            replica_id(
-                self._config.destination, source.slave_id, reader=_SCANNER_REPLICA
-            ),
-            FileStart(file, FIRST_EVENT),
-            self._stop,
-            DumpOptions(follow=False),
-        )
-        try:
-            stream.open()
-            reader.start(file, FIRST_EVENT)
-            cut = reader.run(stream, take or _all, _nothing, self._stop)
-        except StreamEnd:
-            cut = False
-        finally:
-            stream.close()
-        if cut:
-            # The server says when it has no more; what was seen so far is no answer.
-            raise ConnectionLost(
-                f"{self._access.address}: the connection broke while {file} was "
-                "looked through"
-            )
-        if self._stop.requested():
-            raise ConnectionLost(f"stopped while {file} was looked through")
+        reader = self._dump.reader(StatementCollector(), gtids=gtids, until=until)
+        self._dump.run(reader, FileStart(file, FIRST_EVENT), take)
         return reader
-
-
-def _all(_spans: list[Span]) -> bool:
-    return True
-
-
-def _nothing() -> None:
-    return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.dump.base_dump import BaseDumper
 from canal_server.dump.ddl_scan import DdlScanner
-from canal_server.dump.history import records_of, source_of
+from canal_server.dump.source_traits import records_of, source_of
 from canal_server.errors import TableMetaError
 from canal_server.lifecycle import Stop
 from canal_server.mysql.collations import collation_names

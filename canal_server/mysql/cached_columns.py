@@ -34,11 +34,14 @@ class CachedColumns:
         self._tables_max = tables_max
         self._known: OrderedDict[TableName, TableMeta | None] = OrderedDict()
 
-    def find(self, schema: str, table: str) -> TableMeta | None:
+    def find(
+        self, schema: str, table: str, position: EntryPosition | None = None
+    ) -> TableMeta | None:
         """Return the columns, None when the server does not know the table.
 
         Raises SourceError when the server cannot be asked.
         """
+        del position
         name = (schema, table)
         if name in self._known:
             self._known.move_to_end(name)

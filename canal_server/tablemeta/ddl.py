@@ -117,7 +117,9 @@ def _create(words: Words, stale: Stale) -> list[Statement]:
     if kind == "TABLE":
         table = words.table()
         # A temporary table hides one of the same name from its own session only.
-        if not temporary:
+        if temporary:
+            stale.names = True
+        else:
             stale.tables.add(table)
         return [Statement(EventType.CREATE, *table)]
     if kind == "INDEX":
@@ -136,7 +138,9 @@ def _drop(words: Words, stale: Stale) -> list[Statement]:
     words.skip_if_exists()
     if kind in ("TABLE", "TABLES"):
         tables = _tables(words)
-        if not temporary:
+        if temporary:
+            stale.names = True
+        else:
             stale.tables.update(tables)
         return [Statement(EventType.ERASE, *table) for table in tables]
     if kind == "INDEX":
@@ -150,10 +154,12 @@ def _alter(words: Words, stale: Stale) -> list[Statement]:
     words.skip_all(("ONLINE", "OFFLINE", "IGNORE"))
     if not words.accept("TABLE"):
         if words.peek() in _PREFIXES:
-            words.skip_to(("VIEW", "EVENT", "PROCEDURE", "FUNCTION"))
+            words.skip_to(_PREFIXED)
         kind = words.next()
         words.skip_if_exists()
         if kind in ("DATABASE", "SCHEMA"):
+            # The name may be left out; then an option stands in its place.
+            stale.defaults.update(filter(None, (words.schema, words.name())))
             return []
         return [_QUERY] if kind == "VIEW" else _object(words, kind, stale)
     words.skip_if_exists()
@@ -243,8 +249,12 @@ def _index(words: Words, event_type: EventType, stale: Stale) -> list[Statement]
 
 
 def _object(words: Words, kind: str, stale: Stale) -> list[Statement]:
+    if kind in _PREFIXES:
+        kind = words.skip_to(_PREFIXED) or kind
     if kind == "SEQUENCE":  # a table to those who read row events
         stale.tables.update(_tables(words))
+    elif kind == "VIEW":
+        stale.names = True
     elif kind not in _OBJECTS and kind not in _PREFIXES:
         # Something of a future version, which may hold tables.
         stale.everything = True
@@ -279,6 +289,7 @@ _OBJECTS: Final = frozenset(
     )
 )
 _PREFIXES: Final = ("DEFINER", "ALGORITHM", "SQL")  # of views and routines
+_PREFIXED: Final = ("VIEW", "EVENT", "PROCEDURE", "FUNCTION", "TRIGGER", "AGGREGATE")
 
 # Statements that clients are not told of.
 _SILENT: Final = frozenset(

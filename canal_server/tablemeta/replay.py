@@ -8,18 +8,20 @@ they name may be others than the base's. Leaves out where statements come from.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from canal_server.model.entry import EventType
 from canal_server.tablemeta.ddl import examine
 from canal_server.tablemeta.memory import Applied, MemoryTableMeta
 from canal_server.tablemeta.storage import StoredSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from canal_server.tablemeta.image import Table
     from canal_server.tablemeta.schemas import Image
-    from canal_server.tablemeta.statement import Stale
+    from canal_server.tablemeta.statement import Examined
     from canal_server.tablemeta.storage import DdlRecord, SourceTraits
 
 TableName = tuple[str, str]
@@ -39,10 +41,14 @@ class Replay:
             server_version=traits.version,
         )
         load_schemas(self.model, schemas)
+        self._fold: Callable[[str], str] = (
+            str.lower if traits.lower_case_table_names else str
+        )
         self._base: Image | None = None
         # Contained statements that come yet, by the tables they name.
         self._tables: Counter[TableName] = Counter()
         self._schemas: Counter[str] = Counter()
+        self._everything = 0
         self._ahead = 0
 
     @property
@@ -50,60 +56,121 @@ class Replay:
         """Whether all statements that the base contains have passed."""
         return not self._ahead
 
+    def is_ahead(self, schema: str, table: str) -> bool:
+        """Tell whether contained statements on a table come yet."""
+        return self._is_ahead(self._key(schema, table))
+
     def expect(self, records: Iterable[DdlRecord]) -> None:
-        """Take note of contained statements that come yet, all at once."""
+        """Take note of contained statements that come yet, all at once, in order."""
         assert self._base is None
-        for record in records:
-            stale = self._stale(record)
-            self._tables.update(self._names(stale, record))
-            self._schemas.update(stale.schemas)
-            self._ahead += 1
-        if not self._ahead:
+        expected = [(record, _examined(record)) for record in records]
+        for record, examined in expected:
+            self._count(record, examined, 1)
+        if not expected:
             return
         self._base = self.model.freeze()
-        for name in self._base_names():
-            if self._is_ahead(name):
-                self.model.mark_uncertain(*name)
+        self._load_former_names(expected)
+        for schema, table in _names_of(self._base):
+            if self.is_ahead(schema, table):
+                self.model.mark_uncertain(schema, table)
 
     def apply(self, record: DdlRecord) -> Applied:
         """Follow one statement; for the contained ones, those that were expected."""
         if not record.contained or not self._ahead:
-            return self.model.apply(
-                record.position, record.schema, record.ddl, record.context
-            )
+            return self._follow(record)
         assert self._base is not None
-        stale = self._stale(record)
-        names = set(self._names(stale, record))
+        examined = _examined(record)
+        names = self._names(record, examined)
         applied = Applied()
-        if self._can_follow(record, names):
-            applied = self.model.apply(
-                record.position, record.schema, record.ddl, record.context
-            )
-        self._tables.subtract(self._names(stale, record))
-        self._schemas.subtract(stale.schemas)
-        self._ahead -= 1
+        if self._can_follow(record, examined, names):
+            applied = self._follow(record)
+        self._count(record, examined, -1)
         passed = {name for name in names if not self._is_ahead(name)}
-        passed.update(
-            name
-            for name in self._base_names()
-            if name[0] in stale.schemas and not self._is_ahead(name)
-        )
+        stale = examined.stale
+        if stale.schemas or stale.everything:
+            owners = {self._fold(each) for each in stale.schemas}
+            passed.update(
+                self._key(*name)
+                for name in _names_of(self._base)
+                if (stale.everything or self._fold(name[0]) in owners)
+                and not self.is_ahead(*name)
+            )
         for schema, table in passed:
             self._restore(schema, table)
         if not self._ahead:
             self._base = None
-        return Applied(changed=applied.changed | passed)
+        doubts = frozenset(
+            name for name in applied.uncertain if self._key(*name) not in passed
+        )
+        return Applied(
+            applied.changed | passed,
+            doubts,
+            applied.everything,
+            applied.problem if doubts or applied.everything else "",
+        )
 
     def find(self, schema: str, table: str) -> Table | None:
         """Return a table's image, None when there is none."""
         return self.model.find(schema, table)
 
-    def _can_follow(self, record: DdlRecord, names: set[TableName]) -> bool:
+    def _follow(self, record: DdlRecord) -> Applied:
+        return self.model.apply(
+            record.position, record.schema, record.ddl, record.context
+        )
+
+    def _can_follow(
+        self, record: DdlRecord, examined: Examined, names: Iterable[TableName]
+    ) -> bool:
         """Tell whether a contained statement says enough to be applied."""
+        if examined.stale.everything:
+            return False
+        if all(each.event_type is EventType.RENAME for each in examined.statements):
+            return True  # what is uncertain stays so under its new name
         first = record.ddl.lstrip()[:6].upper()
         return first.startswith(_INDEPENDENT) or not any(
             self.model.is_uncertain(*name) for name in names
         )
+
+    def _load_former_names(
+        self, expected: Sequence[tuple[DdlRecord, Examined]]
+    ) -> None:
+        """Give tables that are renamed by what comes yet the names they have now."""
+        assert self._base is not None
+        origins: dict[TableName, _Origin | None] = {}
+        for record, examined in reversed(expected):
+            self._trace(record, examined, origins)
+        for (schema, table), origin in origins.items():
+            if origin is None or origin.name == (schema, table):
+                continue
+            text = self._base.text(*origin.name)
+            if text is None:
+                continue
+            self.model.load(schema, text, table)
+            if origin.is_altered:
+                self.model.mark_uncertain(schema, table)
+
+    def _trace(
+        self,
+        record: DdlRecord,
+        examined: Examined,
+        origins: dict[TableName, _Origin | None],
+    ) -> None:
+        """Go back before a statement: under which name the base has each table."""
+        for statement in reversed(examined.statements):
+            if statement.table is None:
+                continue
+            name = self._key(statement.schema or record.schema, statement.table)
+            if statement.event_type is EventType.RENAME and statement.old_table:
+                old = self._key(
+                    statement.old_schema or record.schema, statement.old_table
+                )
+                origins[old] = origins.get(name, _Origin(name))
+                origins[name] = None
+            elif statement.event_type in (EventType.CREATE, EventType.ERASE):
+                origins[name] = None  # another table, of which nothing is known
+            elif statement.event_type is not EventType.TRUNCATE:
+                origin = origins.get(name, _Origin(name))
+                origins[name] = origin and replace(origin, is_altered=True)
 
     def _restore(self, schema: str, table: str) -> None:
         """Take a table as the base has it: no statement of it comes any more."""
@@ -111,25 +178,51 @@ class Replay:
         text = self._base.text(schema, table)
         if text is None:
             self.model.forget(schema, table)
-        else:
-            self.model.load(schema, text, table)
+            return
+        self.model.load(schema, text, table)
+        if self._base.is_uncertain(schema, table):
+            self.model.mark_uncertain(schema, table)
 
     def _is_ahead(self, name: TableName) -> bool:
-        return self._tables[name] > 0 or self._schemas[name[0]] > 0
+        return (
+            self._everything > 0 or self._tables[name] > 0 or self._schemas[name[0]] > 0
+        )
 
-    def _base_names(self) -> list[TableName]:
-        assert self._base is not None
-        return [
-            (schema, table)
-            for schema in self._base.schemas()
-            for table in self._base.tables(schema)
-        ]
+    def _count(self, record: DdlRecord, examined: Examined, times: int) -> None:
+        stale = examined.stale
+        for name in self._names(record, examined):
+            self._tables[name] += times
+        for schema in stale.schemas:
+            self._schemas[self._fold(schema)] += times
+        self._everything += times * stale.everything
+        self._ahead += times
 
-    def _stale(self, record: DdlRecord) -> Stale:
-        return examine(record.ddl, record.schema, record.context.dialect).stale
+    def _names(self, record: DdlRecord, examined: Examined) -> set[TableName]:
+        return {
+            self._key(schema or record.schema, table)
+            for schema, table in examined.stale.tables
+        }
 
-    def _names(self, stale: Stale, record: DdlRecord) -> list[TableName]:
-        return [(schema or record.schema, table) for schema, table in stale.tables]
+    def _key(self, schema: str, table: str) -> TableName:
+        return self._fold(schema), self._fold(table)
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """A table of the base that had another name, or other columns, before."""
+
+    name: TableName
+    is_altered: bool = False
+
+
+def _examined(record: DdlRecord) -> Examined:
+    return examine(record.ddl, record.schema, record.context.dialect)
+
+
+def _names_of(image: Image) -> Iterable[TableName]:
+    return (
+        (schema, table) for schema in image.schemas() for table in image.tables(schema)
+    )
 
 
 def load_schemas(model: MemoryTableMeta, schemas: Iterable[StoredSchema]) -> None:
@@ -150,10 +243,12 @@ def stored_schemas(image: Image) -> list[StoredSchema]:
         StoredSchema(
             schema,
             image.collation(schema) or "",
-            tuple((table, image.text(schema, table) or "") for table in tables),
+            tuple(
+                (table, image.text(schema, table) or "")
+                for table in image.tables(schema)
+            ),
             tuple(image.views(schema)),
-            tuple(table for table in tables if image.is_uncertain(schema, table)),
+            tuple(image.uncertain(schema)),
         )
         for schema in image.schemas()
-        for tables in (list(image.tables(schema)),)
     ]

@@ -36,9 +36,20 @@ class Stale:
     tables: set[TableName] = field(default_factory=set)
     schemas: set[str] = field(default_factory=set)  # with all their tables
     everything: bool = False  # what was changed cannot be told
+    # No columns yet, but what later statements mean: schemas whose default character
+    # set may be another one, and names of views and of temporary tables, which hide
+    # others.
+    defaults: set[str] = field(default_factory=set)
+    names: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.tables or self.schemas or self.everything)
+        return bool(
+            self.tables
+            or self.schemas
+            or self.everything
+            or self.defaults
+            or self.names
+        )
 
 
 @dataclass(frozen=True, slots=True)

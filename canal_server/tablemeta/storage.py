@@ -57,12 +57,18 @@ class DdlRecord:
 
 @dataclass(frozen=True, slots=True)
 class SourceTraits:
-    """What of a server decides how its statements are read."""
+    """What of a server decides how its statements are read.
+
+    `file` is one of its binlog's, and `file_began_ms` the time of its first event: by
+    them a binlog is known again.
+    """
 
     mariadb: bool = False
     version: int = 0  # 80401 is 8.4.1; 0: not known
     lower_case_table_names: int = 0
     collation: str = ""  # the server's default; "": not known
+    file: str = ""  # "": none was noted
+    file_began_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

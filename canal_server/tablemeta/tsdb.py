@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.schemas import Image
     from canal_server.tablemeta.storage import (
         HistoryStorage,
+        Snapshot,
         SourceTraits,
         StoredSchema,
     )
@@ -82,7 +83,6 @@ class TableMetaTsdb:
         """
         self._destination = destination
         self._storage.open()
-        self._snapshot_at_s = self._clock()
         return bool(self._storage.stretches())
 
     def close(self) -> None:
@@ -124,6 +124,26 @@ class TableMetaTsdb:
         self._storage.append_all(stretch.id, records, first=first, last=last)
         return replace(stretch, first=first or stretch.first, last=last or stretch.last)
 
+    def identify(self, stretch: Stretch, source: str, traits: SourceTraits) -> Stretch:
+        """Note by what a stretch's server and binlog are known again."""
+        if (source, traits) == (stretch.source, stretch.traits):
+            return stretch
+        self._storage.identify(stretch.id, source, traits)
+        return replace(stretch, source=source, traits=traits)
+
+    def end_event(self, stretch: Stretch) -> EntryPosition:
+        """Return where an event begins at the end of a stretch, or right before it.
+
+        The end is behind the beginning of the last statement, where none begins.
+        """
+        last = stretch.last
+        if not last.position:
+            return last
+        before = replace(last, position=last.position - 1)
+        for record in self._storage.records(stretch.id, start=before, stop=last):
+            return record.position
+        return last
+
     # --- the interface of the original ----------------------------------------------
 
     def rollback(self, position: EntryPosition, stretch: Stretch | None = None) -> None:
@@ -133,7 +153,7 @@ class TableMetaTsdb:
         the history does not cover it.
         """
         stretch = stretch or self._covering(position)
-        replayed = self._replay(stretch, position)
+        replayed, statements, since = self._replay(stretch, position)
         ahead = {
             record.position.order(): record
             for record in self._storage.records(stretch.id, start=position)
@@ -141,6 +161,9 @@ class TableMetaTsdb:
         }
         self._live, self._contained = replayed, ahead
         self._stretch, self._standing = stretch, position
+        self._since_snapshot = statements
+        # By the binlog's time, so that restarts do not put it off.
+        self._snapshot_at_s = (since.timestamp or 0) / 1000
         if self._since_snapshot >= self._retention.ddls_per_snapshot:
             # So many statements of a gap are not to be replayed each time.
             self.snapshot()
@@ -151,25 +174,37 @@ class TableMetaTsdb:
         Raises TableMetaError when the history does not cover the place.
         """
         stretch = stretch or self._covering(position)
-        return self._replay(stretch, position).model.freeze()
+        return self._replay(stretch, position)[0].model.freeze()
 
     def at_executed(
-        self, stretch: Stretch, executed: Callable[[DdlRecord], bool]
+        self,
+        stretch: Stretch,
+        executed: Callable[[DdlRecord], bool],
+        more: Iterable[DdlRecord] = (),
     ) -> Image:
         """Return the image with those statements that another server has executed.
 
-        For places of another server, which are told by GTID or time.
+        For places of another server, which are told by GTID or time. `more` are
+        statements that this one had not, and which come behind.
         """
         end = stretch.last
-        newest = self._storage.snapshot(stretch.id, stretch.first)
-        if newest is None:
-            raise TableMetaError(f"{self._name}: the stretch has no base")
-        replayed = Replay(stretch.traits, newest.schemas)
-        records = list(self._storage.records(stretch.id, stop=end))
+        # From the newest snapshot that has nothing which the other one lacks.
+        start = end
+        for record in self._storage.records(stretch.id, stop=end):
+            if not record.contained and not executed(record):
+                start = record.position
+                break
+        snapshot = self._snapshot_at(stretch, start)
+        replayed = Replay(stretch.traits, snapshot.schemas)
+        records = list(
+            self._storage.records(stretch.id, start=snapshot.position, stop=end)
+        )
         replayed.expect(record for record in records if record.contained)
         for record in records:
             if record.contained or executed(record):
                 replayed.apply(record)
+        for record in more:
+            replayed.apply(record)
         return replayed.model.freeze()
 
     def find(self, schema: str, table: str) -> Table | None:
@@ -179,6 +214,10 @@ class TableMetaTsdb:
     def is_uncertain(self, schema: str, table: str) -> bool:
         """Tell whether a table's columns may be others than `find` says."""
         return self._model.is_uncertain(schema, table)
+
+    def is_ahead(self, schema: str, table: str) -> bool:
+        """Tell whether statements on a table come yet that its base contains."""
+        return self._live is not None and self._live.is_ahead(schema, table)
 
     def apply(
         self, position: EntryPosition, schema: str, ddl: str, extra: str = ""
@@ -215,31 +254,21 @@ class TableMetaTsdb:
         """
         assert self._live is not None
         assert self._stretch is not None
-        traits = self._stretch.traits
-        context = Context(
-            schema=schema,
-            mariadb=traits.mariadb,
-            server_version=traits.version,
-            explicit_timestamp=True,
-        )
         record = DdlRecord(
-            position, schema, text, context, event_type="CREATE", sql_schema=schema
+            position,
+            schema,
+            text,
+            self._context_of_answers(schema),
+            event_type="CREATE",
+            sql_schema=schema,
         )
         self._storage.append(self._stretch.id, record)
         self._live.apply(record)
+        self._since_snapshot += 1
 
     def parsed(self, schema: str, table: str, text: str) -> Table | None:
         """Return the table that a CREATE TABLE text describes, None if nobody can."""
-        assert self._stretch is not None
-        traits = self._stretch.traits
-        context = Context(
-            schema=schema,
-            mariadb=traits.mariadb,
-            server_version=traits.version,
-            collation_server=traits.collation or None,
-            explicit_timestamp=True,
-        )
-        return read_table((schema, table), text, context)
+        return read_table((schema, table), text, self._context_of_answers(schema))
 
     def passed(self, position: EntryPosition) -> None:
         """Note that all before a place was read; written now and then."""
@@ -302,6 +331,18 @@ class TableMetaTsdb:
             raise TableMetaError(f"{self._name}: it stands nowhere yet")
         return self._live.model
 
+    def _context_of_answers(self, schema: str) -> Context:
+        """Return how to read what the server answers to SHOW CREATE TABLE."""
+        assert self._stretch is not None
+        traits = self._stretch.traits
+        return Context(
+            schema=schema,
+            mariadb=traits.mariadb,
+            server_version=traits.version,
+            collation_server=traits.collation or None,
+            explicit_timestamp=True,
+        )
+
     def _covering(self, position: EntryPosition) -> Stretch:
         for stretch in reversed(self._storage.stretches()):
             if stretch.first.order() <= position.order() <= stretch.last.order():
@@ -315,34 +356,44 @@ class TableMetaTsdb:
         )
         return f"it covers {covered}" if covered else "it is empty"
 
-    def _replay(self, stretch: Stretch, position: EntryPosition) -> Replay:
-        """Return an image at a place of a stretch, from the snapshot before it."""
+    def _snapshot_at(self, stretch: Stretch, position: EntryPosition) -> Snapshot:
         snapshot = self._storage.snapshot(stretch.id, position)
         if snapshot is None:
             raise TableMetaError(
                 f"{self._name}: nothing is known before {stretch.first}, and {position}"
                 " lies before it"
             )
+        return snapshot
+
+    def _replay(
+        self, stretch: Stretch, position: EntryPosition
+    ) -> tuple[Replay, int, EntryPosition]:
+        """Return an image at a place of a stretch, from the snapshot before it.
+
+        With it how many statements were replayed, and where the snapshot is from.
+        """
+        snapshot = self._snapshot_at(stretch, position)
         replayed = Replay(stretch.traits, snapshot.schemas)
         # Only the base, at `first`, contains statements that come yet.
         behind = list(self._storage.records(stretch.id, start=snapshot.position))
         replayed.expect(record for record in behind if record.contained)
-        self._since_snapshot = 0
+        statements = 0
         for record in behind:
             if record.position.order() >= position.order():
                 break
             replayed.apply(record)
-            self._since_snapshot += 1
-        return replayed
+            statements += 1
+        return replayed, statements, snapshot.position
 
     def _keep(self, stretch: Stretch, record: DdlRecord) -> None:
         """Write a statement down, and that all before it is known."""
-        behind = replace(place_behind(record.position), gtid=None)
+        # The set executed by then is told by what passes next; until then the one
+        # before it is true of what is known, too.
+        behind = replace(place_behind(record.position), gtid=stretch.last.gtid)
         grows = behind.order() > stretch.last.order()
         new = self._storage.append(stretch.id, record, last=behind if grows else None)
         if grows:
             self._stretch = replace(stretch, last=behind)
-            # The set that was executed by then is told by what passes next.
             self._passed_at_s = 0.0
         if new:
             self._since_snapshot += 1

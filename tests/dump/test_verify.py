@@ -11,7 +11,7 @@ from fix_source_access import access_of
 from canal_server.config.schema import InstanceConfig
 from canal_server.dump.base_dump import BaseDumper
 from canal_server.dump.ddl_scan import DdlScanner
-from canal_server.dump.history import source_of, traits_of
+from canal_server.dump.source_traits import source_of, traits_of
 from canal_server.dump.verify import verify
 from canal_server.errors import TableMetaError
 from canal_server.lifecycle import Stop

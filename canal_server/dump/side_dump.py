@@ -1,0 +1,143 @@
+"""Dumps beside the pump's own, which read a part of a binlog and end.
+
+Each is opened as another replica and never follows the binlog. Rows are not decoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from canal_server.config.schema import FilterConfig
+from canal_server.core.blocks import BlockPool
+from canal_server.core.subjects import Subjects
+from canal_server.dump.reader import Reader, StreamEnd
+from canal_server.errors import ConnectionLost
+from canal_server.mysql.dump import DumpOptions, DumpStream
+from canal_server.mysql.failures import error_of_packet
+from canal_server.mysql.replication import FileStart, replica_id
+from canal_server.sink.columns import ColumnFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.core.gtid import GtidSet
+    from canal_server.core.maria_gtid import MariaGtidSet
+    from canal_server.lifecycle import Stop
+    from canal_server.model.positions import EntryPosition
+    from canal_server.model.table import TableMeta
+    from canal_server.mysql.replication import DumpStart
+    from canal_server.mysql.settings import Access
+    from canal_server.ports import Span
+
+
+@dataclass(frozen=True, slots=True)
+class DdlEvent:
+    """A statement as the port `TableImages` is told it."""
+
+    position: EntryPosition
+    schema: str
+    ddl: str
+    extra: str
+
+
+class StatementCollector:
+    """The port TableImages of a reader that wants nothing but the statements."""
+
+    def __init__(self) -> None:
+        self.events: list[DdlEvent] = []
+
+    def find(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
+        """Know no table; none is wanted."""
+        raise AssertionError(f"{schema}.{table} at {position} was asked for")
+
+    refresh = find
+
+    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+        """Keep the statement."""
+        self.events.append(DdlEvent(position, schema, ddl, extra))
+
+    def passed(self, position: EntryPosition) -> None:
+        """Keep no history."""
+
+
+class SideDump:
+    """Reads parts of one server's binlog; for one thread.
+
+    `replica` tells it from other readers of the same destination.
+    """
+
+    def __init__(
+        self, config: InstanceConfig, access: Access, stop: Stop, *, replica: int
+    ) -> None:
+        self._config = config
+        self._access = access
+        self._stop = stop
+        self._replica = replica
+
+    def reader(
+        self,
+        collector: StatementCollector,
+        kind: type[Reader] = Reader,
+        *,
+        gtids: GtidSet | MariaGtidSet | None = None,
+        until: int | None = None,
+    ) -> Reader:
+        """Return a reader for `run`, which tells `collector` the statements."""
+        address = str(self._access.address)
+        return kind(
+            BlockPool(),
+            Subjects(),
+            collector,
+            wants=lambda _names: False,
+            columns=ColumnFilter("", ""),
+            filters=FilterConfig(),
+            gtids=gtids,
+            error_of_packet=lambda body: error_of_packet(body, address=address),
+            until=until,
+        )
+
+    def run(
+        self,
+        reader: Reader,
+        place: DumpStart,
+        take: Callable[[list[Span]], bool] | None = None,
+    ) -> None:
+        """Read from a place until `take` returns false, the reader or the binlog ends.
+
+        Raises SourceError, and ConnectionLost when it ended before.
+        """
+        source = self._config.source
+        stream = DumpStream(
+            self._access,
+            replica_id(self._config.destination, source.slave_id, reader=self._replica),
+            place,
+            self._stop,
+            DumpOptions(follow=False),
+        )
+        try:
+            stream.open()
+            if isinstance(place, FileStart):
+                reader.start(place.file, place.position)
+            cut = reader.run(stream, take or _all, _nothing, self._stop)
+        except StreamEnd:
+            cut = False
+        finally:
+            stream.close()
+        # The server says when it has no more; what was seen so far is no answer.
+        if cut or self._stop.requested():
+            why = "stopped" if self._stop.requested() else "the connection broke"
+            raise ConnectionLost(
+                f"{self._access.address}: {why} while the binlog was looked through"
+            )
+
+
+def _all(_spans: list[Span]) -> bool:
+    return True
+
+
+def _nothing() -> None:
+    return None

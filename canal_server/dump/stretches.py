@@ -1,0 +1,324 @@
+"""How the table history meets the place where a session begins.
+
+The history knows stretches of binlog. A session begins at a place: in a stretch,
+behind one, before one, or on another server. Here the gap between the two is closed
+by reading the statements that lie in it, and where that cannot be, a base dump begins
+a new stretch.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
+from canal_server.dump.base_dump import BaseDumper
+from canal_server.dump.source_traits import records_of, source_of, traits_of
+from canal_server.dump.start import Place
+from canal_server.errors import BinlogPurged
+from canal_server.model.positions import EntryPosition
+from canal_server.mysql.binlogs import current_end
+from canal_server.tablemeta.replay import stored_schemas
+from canal_server.tablemeta.tsdb import place_behind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from canal_server.dump.ddl_scan import DdlScanner
+    from canal_server.dump.places import SourceFiles
+    from canal_server.dump.side_dump import DdlEvent
+    from canal_server.dump.start import Gtids
+    from canal_server.model.positions import LogPosition
+    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.tablemeta.schemas import Image
+    from canal_server.tablemeta.storage import DdlRecord, Stretch
+    from canal_server.tablemeta.tsdb import TableMetaTsdb
+
+_log = logging.getLogger(__name__)
+
+
+class StretchFinder:
+    """Finds or makes the stretch in which a session begins; for one session.
+
+    `first_event_ms` tells when a binlog file of the source was begun: by it a binlog
+    that was begun anew, with files of the same names, is told from the old one.
+    """
+
+    def __init__(
+        self,
+        tsdb: TableMetaTsdb,
+        control: ControlConnection,
+        info: ServerInfo,
+        *,
+        destination: str,
+        scanner: DdlScanner,
+        files: SourceFiles,
+        first_event_ms: Callable[[str], int],
+        collations: Mapping[int, str],
+    ) -> None:
+        self._tsdb = tsdb
+        self._control = control
+        self._info = info
+        self._destination = destination
+        self._scanner = scanner
+        self._files = files
+        self._first_event_ms = first_event_ms
+        self._collations = collations
+        # Where an event begins at the place, which may itself lie behind that.
+        self._event = EntryPosition()
+
+    def find(
+        self, place: Place, stored: LogPosition | None
+    ) -> tuple[EntryPosition, Stretch]:
+        """Return the place as file and offset, and a stretch that covers it.
+
+        Raises SourceError, BinlogPurged when what follows the place is gone.
+        """
+        own = self._own_stretch()
+        at = self._place_in_binlog(place, stored, own)
+        stretch = own and self._reaching(own, at)
+        if stretch is None:
+            stretch = self._followed(place, at) or self._based(place, at)
+        return at, self._known_by(stretch, at)
+
+    # --- the place ------------------------------------------------------------------
+
+    def _place_in_binlog(
+        self, place: Place, stored: LogPosition | None, own: Stretch | None
+    ) -> EntryPosition:
+        """Return file and offset before which all statements have been executed."""
+        if place.file and not place.by_gtid:
+            self._event = EntryPosition(place.file, place.position, place.timestamp_ms)
+            return self._event
+        position = None if stored is None else stored.position
+        if position is not None and self._is_place_of(position, place, own):
+            # What it ends with was executed, and does not come again.
+            self._event = position
+            return place_behind(position)
+        found = self._scanner.first_position(place.dump_start())
+        if found is None:
+            end = current_end(self._control, self._info)
+            found = EntryPosition(end.file, end.position)
+        self._event = found
+        return found
+
+    def _is_place_of(
+        self, position: EntryPosition, place: Place, own: Stretch | None
+    ) -> bool:
+        """Tell whether a stored file and offset are this server's, and mean the set.
+
+        They are when nothing was read of another server since.
+        """
+        return (
+            own is not None
+            and own == self._tsdb.stretches()[-1]
+            and bool(position.journal_name)
+            and position.gtid == str(place.gtids)
+            and position.order() >= own.first.order()
+            and self._files.had(position.journal_name, position.position)
+        )
+
+    # --- a stretch of this server ---------------------------------------------------
+
+    def _own_stretch(self) -> Stretch | None:
+        """Return the newest stretch of the binlog that the source has now."""
+        source = source_of(self._info)
+        # The Java server knows servers by their number only.
+        names = (source, str(self._info.server_id))
+        for stretch in reversed(self._tsdb.stretches()):
+            if stretch.source not in names:
+                continue
+            if not self._is_of_this_binlog(stretch):
+                return None
+            if stretch.source == source:
+                return stretch
+            return self._tsdb.identify(
+                stretch, source, traits_of(self._control, self._info)
+            )
+        return None
+
+    def _is_of_this_binlog(self, stretch: Stretch) -> bool:
+        last, traits = stretch.last, stretch.traits
+        if not self._files.had(last.journal_name, last.position):
+            return False
+        listed = {each.name for each in self._files.files}
+        if not traits.file or (listed and traits.file not in listed):
+            return True  # it was purged, or never noted: nothing speaks against it
+        try:
+            began_ms = self._first_event_ms(traits.file)
+        except BinlogPurged:
+            return True
+        if began_ms == traits.file_began_ms:
+            return True
+        _log.warning(
+            "destination %s: %s is another file than the one the table history knows:"
+            " the binlog was begun anew",
+            self._destination,
+            traits.file,
+        )
+        return False
+
+    def _known_by(self, stretch: Stretch, at: EntryPosition) -> Stretch:
+        """Note the file in which reading begins, so that it is known again."""
+        file = at.journal_name or ""
+        if stretch.traits.file == file:
+            return stretch
+        traits = replace(
+            stretch.traits, file=file, file_began_ms=self._first_event_ms(file)
+        )
+        return self._tsdb.identify(stretch, stretch.source, traits)
+
+    def _reaching(self, stretch: Stretch, at: EntryPosition) -> Stretch | None:
+        """Return the stretch made long enough for a place, None if it cannot be."""
+        try:
+            if at.order() < stretch.first.order():
+                events = self._between(at, stretch.first)
+                records = self._records(events, contained=True)
+                return self._tsdb.extend(stretch, records, first=at)
+            if at.order() > stretch.last.order():
+                begin = self._tsdb.end_event(stretch)
+                events = self._scanner.between(begin, at)
+                records = self._records(_from(events, stretch.last))
+                return self._tsdb.extend(stretch, records, last=at)
+        except BinlogPurged as error:
+            _log.warning(
+                "destination %s: the table history reaches from %s to %s, and what"
+                " lies between it and %s is purged: %s",
+                self._destination,
+                stretch.first,
+                stretch.last,
+                at,
+                error,
+            )
+            return None
+        return stretch
+
+    def _between(self, at: EntryPosition, stop: EntryPosition) -> list[DdlEvent]:
+        """Return the statements from the session's place to another one."""
+        return _from(self._scanner.between(self._event, stop), at)
+
+    def _records(
+        self, events: list[DdlEvent], *, contained: bool = False
+    ) -> list[DdlRecord]:
+        return records_of(events, self._collations, contained=contained)
+
+    # --- from what is known of another server ---------------------------------------
+
+    def _followed(self, place: Place, at: EntryPosition) -> Stretch | None:
+        """Begin a stretch with what was known of another server, None if unknown.
+
+        By GTID, which means the same on every server, or by time.
+        """
+        for stretch in self._tsdb.stretches()[-1:]:
+            if stretch.traits.mariadb != self._info.is_mariadb:
+                continue
+            image = self._image_executed(stretch, place)
+            if image is not None:
+                _log.info(
+                    "destination %s: the table history goes on at %s from what was"
+                    " known of server %s",
+                    self._destination,
+                    at,
+                    stretch.source,
+                )
+                return self._tsdb.begin(
+                    source_of(self._info),
+                    traits_of(self._control, self._info),
+                    at,
+                    stored_schemas(image),
+                )
+        return None
+
+    def _image_executed(self, stretch: Stretch, place: Place) -> Image | None:
+        if place.timestamp_ms:
+            # The place lies behind the last transaction older than this.
+            if (stretch.last.timestamp or 0) < place.timestamp_ms:
+                return None
+            return self._tsdb.at_executed(
+                stretch,
+                lambda record: (record.position.timestamp or 0) < place.timestamp_ms,
+            )
+        wanted = place.gtids
+        if wanted is None:
+            return None
+        more = self._more_executed(stretch, wanted)
+        if more is None:
+            return None
+        return self._tsdb.at_executed(
+            stretch,
+            lambda record: self._is_in(wanted, record.position.gtid),
+            self._records(more),
+        )
+
+    def _more_executed(self, stretch: Stretch, wanted: Gtids) -> list[DdlEvent] | None:
+        """Return the wanted statements that the history lacks, read from this server.
+
+        None when that cannot be told, or they are purged.
+        """
+        known = self._gtids_of(stretch.last.gtid)
+        if known is None:
+            return None
+        if known.contains(wanted):  # type: ignore[arg-type]  # both of one kind
+            return []
+        start = Place("", 0, known, by_gtid=True).dump_start()
+        try:
+            events = self._scanner.between_sets(start, known, wanted)
+        except BinlogPurged:
+            return None
+        return [each for each in events if self._is_in(wanted, each.position.gtid)]
+
+    def _is_in(self, wanted: Gtids, text: str | None) -> bool:
+        gtid = self._gtids_of(text)
+        return gtid is not None and wanted.contains(gtid)  # type: ignore[arg-type]
+
+    def _gtids_of(self, text: str | None) -> Gtids | None:
+        if not text:
+            return None
+        try:
+            if self._info.is_mariadb:
+                return MariaGtidSet.parse(text)
+            return GtidSet.parse(text)
+        except ValueError:
+            return None
+
+    # --- from the beginning ---------------------------------------------------------
+
+    def _based(self, place: Place, at: EntryPosition) -> Stretch:
+        """Begin a stretch with a base dump of now, which may lie behind the place."""
+        end = current_end(self._control, self._info)
+        now = EntryPosition(end.file, end.position)
+        # Before the dump, which takes its time: what is purged is told at once.
+        events = self._between(at, now)
+        dump = BaseDumper(self._control, self._info, self._scanner).take()
+        base = dump.position
+        if at.order() < base.order():
+            events += _from(self._scanner.between(now, base), at)
+        stretch = self._tsdb.begin(
+            source_of(self._info),
+            traits_of(self._control, self._info),
+            base,
+            dump.schemas,
+        )
+        if at.order() >= base.order():
+            return self._tsdb.extend(stretch, (), last=at)
+        if events:
+            _log.warning(
+                "destination %s: the table history begins at %s, and %d statements lie"
+                " between there and %s, where reading begins: until they have passed,"
+                " the tables they name may have had other columns, and are checked"
+                " against the binlog",
+                self._destination,
+                base,
+                len(events),
+                place,
+            )
+        return self._tsdb.extend(
+            stretch, self._records(events, contained=True), first=at
+        )
+
+
+def _from(events: list[DdlEvent], start: EntryPosition) -> list[DdlEvent]:
+    return [each for each in events if each.position.order() >= start.order()]

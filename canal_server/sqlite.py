@@ -8,6 +8,7 @@ holds. Leaves out what is in the tables.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import sqlite3
@@ -37,6 +38,9 @@ _BUSY: Final = frozenset(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL"))
 _RIGHTS: Final = frozenset(
     ("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH", "SQLITE_CANTOPEN")
 )
+_NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_NO_RIGHTS: Final = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+_IN_THE_WAY: Final = frozenset((errno.EEXIST, errno.ENOTDIR, errno.EISDIR))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,9 @@ class Database:
 
     A writer makes the file where there is none, brings it to the newest version and
     keeps other writers away; readers may come and go meanwhile.
+
+    An error does not close it: the next call tries again, with the file opened anew
+    where the error leaves what SQLite knows of it in doubt.
     """
 
     def __init__(
@@ -79,29 +86,33 @@ class Database:
         self._read_only = read_only
         self._busy_timeout_s = busy_timeout_s
         self._connection: sqlite3.Connection | None = None
+        self._is_open = False
+        self._is_doubtful = False  # the connection, since an error
         self._lock_fd = -1
+        # Which file the connection is to: its name may be given to another one.
+        self._opened_file: tuple[int, int] | None = None
 
     def open(self) -> None:
-        """Open the file and check it; does nothing when open."""
-        if self._connection is not None:
+        """Open the file and check it, writing to it too; does nothing when open."""
+        if self._is_open:
             return
         try:
             with self._told("open"):
-                if self._read_only:
-                    self._open_to_read()
-                else:
-                    self._open_to_write()
+                if not self._read_only:
+                    self.path.parent.mkdir(
+                        mode=FOLDER_OWNER_ONLY, parents=True, exist_ok=True
+                    )
+                    self._lock_fd = self._locked()
+                self._open_file()
         except BaseException:
             self.close()
             raise
+        self._is_open = True
 
     def close(self) -> None:
         """Let go of the file; idempotent."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            # What is committed is durable; only tidying up can fail here.
-            with contextlib.suppress(sqlite3.Error):
-                connection.close()
+        self._is_open = False
+        self._close_file()
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
@@ -132,6 +143,7 @@ class Database:
     def transaction(self) -> Iterator[None]:
         """Make what is written inside durable at the end, or nothing of it."""
         with self._told("write"):
+            self._check_place()
             self._open_connection().execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -159,9 +171,25 @@ class Database:
 
     # --- opening ----------------------------------------------------------------------
 
+    def _open_file(self) -> None:
+        try:
+            if self._read_only:
+                self._open_to_read()
+            else:
+                self._open_to_write()
+        except BaseException:
+            self._close_file()
+            raise
+
+    def _close_file(self) -> None:
+        connection, self._connection = self._connection, None
+        self._is_doubtful = False
+        if connection is not None:
+            # What is committed is durable; only tidying up can fail here.
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
     def _open_to_write(self) -> None:
-        self.path.parent.mkdir(mode=FOLDER_OWNER_ONLY, parents=True, exist_ok=True)
-        self._lock_fd = self._locked()
         if not self.path.exists():
             self._create()
         self._connect("rw")
@@ -239,10 +267,11 @@ class Database:
             os.close(folder)
 
     def _connect(self, mode: str) -> None:
+        found = self.path.stat()
         # SQLite takes a shorter file for a new one.
-        size = self.path.stat().st_size
-        if size < SMALLEST_BYTES:
-            raise self.damaged(f"it has {size} bytes")
+        if found.st_size < SMALLEST_BYTES:
+            raise self.damaged(f"it has {found.st_size} bytes")
+        self._opened_file = found.st_dev, found.st_ino
         self._connection = self._connected(self.path, mode)
         self._pragma("trusted_schema = OFF")
         self._pragma("cell_size_check = ON")
@@ -280,10 +309,14 @@ class Database:
             raise self.damaged(found)
 
     def _migrate(self) -> None:
-        version = self._number("user_version")
-        if version < self._form.version:
-            with self.transaction():
-                _apply(self._open_connection(), self._form.steps, version)
+        """Bring the file to the newest version.
+
+        Written even where it has that: a disk that is full or read-only is to be
+        told now and not when the first statement is to be kept.
+        """
+        with self.transaction():
+            version = self._number("user_version")
+            _apply(self._open_connection(), self._form.steps, version)
 
     def _pragma(self, text: str) -> None:
         self._open_connection().execute(f"PRAGMA {text}").fetchall()
@@ -295,9 +328,37 @@ class Database:
     # --- the rest ---------------------------------------------------------------------
 
     def _open_connection(self) -> sqlite3.Connection:
-        if self._connection is None:
+        """Return the connection, a new one where an error left the old one in doubt."""
+        connection = self._connection
+        if connection is not None:
+            if not self._is_doubtful or connection.in_transaction:
+                return connection
+            self._close_file()
+        if not self._is_open:
             raise self._form.error(f"{self._file} is not open")
+        self._open_file()
+        assert self._connection is not None
         return self._connection
+
+    def _check_place(self) -> None:
+        """Raise when the open file is no longer the one of that name.
+
+        What is written into it would be lost with it, without a sign.
+        """
+        if self._read_only or self._connection is None:
+            return
+        try:
+            found = self.path.stat()
+            is_same = (found.st_dev, found.st_ino) == self._opened_file
+        except FileNotFoundError:
+            is_same = False
+        if not is_same:
+            # The next call opens what is there by then.
+            self._close_file()
+            raise self._form.error(
+                f"{self._file} was moved away or replaced while it was in use; do that"
+                " when the server does not run"
+            )
 
     def _roll_back(self) -> None:
         connection = self._connection
@@ -306,6 +367,8 @@ class Database:
             # opens the file again.
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                self._close_file()
 
     @property
     def _file(self) -> str:
@@ -324,34 +387,58 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            text = f"cannot {doing} {self._file}: {error}; {self._remedy(error)}"
-            raise self._form.error(text) from error
+            kind = _kind(error)
+            self._is_doubtful |= kind not in _BUSY
+            raise self._form.error(
+                f"cannot {doing} {self._file}: {error}; {self._remedy(kind)}"
+            ) from error
         except OSError as error:
             raise self._form.error(
                 f"cannot {doing} {self._file}: {error.strerror or error}"
-                f" ({error.filename or self.path.parent}); make room or give rights to"
-                " the user that runs the server"
+                f" ({error.filename or self.path.parent});"
+                f" {self._remedy_of_system(error.errno)}"
             ) from error
 
-    def _remedy(self, error: sqlite3.Error) -> str:
-        # "SQLITE_IOERR_WRITE" is a kind of "SQLITE_IOERR".
-        name = getattr(error, "sqlite_errorname", None) or ""
-        kind = "_".join(name.split("_")[:2])
+    def _remedy(self, kind: str) -> str:
         if kind in _DAMAGED:
             return f"the file is damaged: {self._remedy_of_damage}"
         if kind in _FULL:
-            return f"make room on the disk of {self.path.parent}"
+            return self._remedy_of_room
         if kind in _BUSY:
             return (
                 f"another program has locked it for {self._busy_timeout_s:g} s: end"
                 " that one"
             )
         if kind in _RIGHTS:
-            return (
-                "give the user that runs the server the rights to read and write the"
-                f" file and the folder {self.path.parent}"
-            )
+            return self._remedy_of_rights
         return f"see whether the disk of {self.path.parent} is in order and has room"
+
+    def _remedy_of_system(self, number: int | None) -> str:
+        if number in _NO_ROOM:
+            return self._remedy_of_room
+        if number in _NO_RIGHTS:
+            return self._remedy_of_rights
+        if number in _IN_THE_WAY:
+            return "a file is in the way of a folder, or a folder in that of a file"
+        return f"see whether the disk of {self.path.parent} is in order"
+
+    @property
+    def _remedy_of_room(self) -> str:
+        return f"make room on the disk of {self.path.parent}"
+
+    @property
+    def _remedy_of_rights(self) -> str:
+        return (
+            "give the user that runs the server the rights to read and write the file"
+            f" and the folder {self.path.parent}, and see that its file system is not"
+            " mounted read-only"
+        )
+
+
+def _kind(error: sqlite3.Error) -> str:
+    """Return what went wrong; "SQLITE_IOERR_WRITE" is a kind of "SQLITE_IOERR"."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return "_".join(name.split("_")[:2])
 
 
 def _apply(

@@ -76,8 +76,9 @@ class Stretch:
     """A part of a server's binlog whose DDL is known without a hole.
 
     `source` tells the binlog: the server's uuid or, where it has none, its id as
-    text; `traits` how to read it. All DDL that begins at or behind `first` and before
-    `last` is known.
+    text; `traits` how to read it. What the original wrote tells the id alone, and no
+    traits, until somebody says them (`HistoryStorage.identify`). All DDL that begins
+    at or behind `first` and before `last` is known.
     """
 
     id: int  # given by the storage
@@ -103,10 +104,23 @@ class HistoryStorage(Protocol):
     any trace when it raises or the process dies in it. All raise TableMetaStoreError,
     whose text names the file or server, what was wrong, and the remedy. Places of a
     stretch are compared by `EntryPosition.order()`.
+
+    One server writes a destination's history at a time: a second one's `open` fails
+    and names the first. A storage to read needs no such right.
+
+    An open storage stays open when a call fails: the next call tries again, on a new
+    connection where that is needed. So there is nothing to reopen when the disk has
+    room again or the server is back. What failed was not written, except where a
+    connection broke while its end was awaited: then nobody knows, and doing the same
+    again is right.
     """
 
     def open(self) -> None:
-        """Create what is missing, bring older forms up to date, check the rest."""
+        """Create what is missing, bring older forms up to date, check the rest.
+
+        Where it cannot be written that is told here. When it fails the storage is
+        closed; it may be called again. Does no harm when open.
+        """
 
     def close(self) -> None:
         """Let go of files and connections; idempotent."""
@@ -118,6 +132,12 @@ class HistoryStorage(Protocol):
         """Add a stretch with its base; returns it with the id that it was given.
 
         `stretch.id` is ignored. The base counts as the snapshot at `first`.
+        """
+
+    def identify(self, stretch_id: int, source: str, traits: SourceTraits) -> None:
+        """Say whose binlog a stretch is of, where more was learnt about it.
+
+        Its place among the others stays.
         """
 
     def extend(

@@ -35,6 +35,7 @@ from canal_server.tablemeta.storage import (
     StoredSchema,
     Stretch,
 )
+from canal_server.tablemeta.storage_mysql_lock import HistoryLock
 from canal_server.tablemeta.storage_mysql_rows import (
     HISTORY,
     SNAPSHOT,
@@ -43,13 +44,8 @@ from canal_server.tablemeta.storage_mysql_rows import (
     Rows,
 )
 from canal_server.tablemeta.storage_mysql_server import HistoryServer
-from canal_server.tablemeta.storage_text import (
-    compact,
-    place_from_text,
-    place_to_text,
-    traits_from_text,
-    traits_to_text,
-)
+from canal_server.tablemeta.storage_mysql_stretches import Stretches
+from canal_server.tablemeta.storage_text import compact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -61,14 +57,12 @@ _log = logging.getLogger(__name__)
 
 PAGE_ROWS: Final = 500  # statements that are read at once
 
-_STRETCH: Final = "id, source, traits, first, last, created_ms"
-
 
 class MysqlHistoryStorage:
-    """A `HistoryStorage` in a MySQL; one server writes a destination's.
+    """A `HistoryStorage` in a MySQL; one server writes a destination's at a time.
 
-    Nothing keeps a second server from writing the same destination: that is up to
-    whoever decides where an instance runs.
+    A lock keeps a second one away. On several servers that replicate to each other
+    it is held on the one that is connected to, so name one of them.
     """
 
     def __init__(
@@ -79,8 +73,10 @@ class MysqlHistoryStorage:
         *,
         read_only: bool = False,
     ) -> None:
-        self._server = HistoryServer(access, database)
+        lock = None if read_only else HistoryLock(destination)
+        self._server = HistoryServer(access, database, lock)
         self._rows = Rows(self._server, destination)
+        self._stretches = Stretches(self._server, destination)
         self._destination = destination
         self._read_only = read_only
 
@@ -90,6 +86,7 @@ class MysqlHistoryStorage:
             self._server.open()
             self._check_tables()
             if not self._read_only:
+                self._server.transaction(self._mend)
                 self._server.transaction(self._adopt)
         except BaseException:
             self.close()
@@ -101,14 +98,7 @@ class MysqlHistoryStorage:
 
     def stretches(self) -> list[Stretch]:
         """Return all stretches, the one that was written last at the end."""
-        return [
-            self._stretch(row)
-            for row in self._server.query(
-                f"SELECT {_STRETCH} FROM canal_server_stretch"
-                " WHERE destination = %s ORDER BY written",
-                (self._destination,),
-            )
-        ]
+        return self._stretches.all()
 
     def begin(self, stretch: Stretch, base: Iterable[StoredSchema]) -> Stretch:
         """Add a stretch with its base; returns it with the id that it was given."""
@@ -116,16 +106,25 @@ class MysqlHistoryStorage:
 
         def work() -> Stretch:
             # A first try may have been committed.
-            found = self._server.query(
-                "SELECT id FROM canal_server_stretch WHERE token = %s", (token,)
-            )
-            if found:
-                return replace(stretch, id=int(found[0][0]))
-            begun = self._add_stretch(stretch, token)
+            known = self._stretches.id_of(token)
+            if known is not None:
+                return replace(stretch, id=known)
+            begun = self._stretches.add(stretch, token)
             self._put_snapshot(begun.id, begun.first, schemas)
             return begun
 
         return self._server.transaction(work)
+
+    def identify(self, stretch_id: int, source: str, traits: SourceTraits) -> None:
+        """Say whose binlog a stretch is of, where more was learnt about it."""
+
+        def work() -> None:
+            stretch = self._stretches.locked(stretch_id)
+            self._stretches.update(
+                replace(stretch, source=source, traits=traits), written=False
+            )
+
+        self._server.transaction(work)
 
     def extend(
         self,
@@ -182,7 +181,7 @@ class MysqlHistoryStorage:
         while True:
             rows = self._rows.page(stretch_id, begins, ends, PAGE_ROWS)
             for row in rows:
-                yield _record(row)
+                yield self._record(stretch_id, row)
             if len(rows) < PAGE_ROWS:
                 return
             file_number, offset = rows[-1][:2]
@@ -227,20 +226,22 @@ class MysqlHistoryStorage:
         return self._server.transaction(lambda: self._expire(before_ms))
 
     def _expire(self, before_ms: int) -> int:
-        stretches = self.stretches()
+        stretches = self._stretches.all()
         forgotten = 0
         for stretch in stretches:
             ended_ms = stretch.last.timestamp or 0
             if stretch is not stretches[-1] and 0 < ended_ms < before_ms:
-                forgotten += 1 + sum(
-                    self._rows.delete(kind, stretch.id) for kind in (HISTORY, SNAPSHOT)
-                )
-                self._server.query(
-                    "DELETE FROM canal_server_stretch WHERE id = %s", (stretch.id,)
-                )
+                forgotten += self._forget(stretch)
             else:
                 forgotten += self._shorten(stretch, before_ms)
         return forgotten
+
+    def _forget(self, stretch: Stretch) -> int:
+        deleted = sum(
+            self._rows.delete(kind, stretch.id) for kind in (HISTORY, SNAPSHOT)
+        )
+        self._stretches.delete(stretch.id)
+        return deleted + 1
 
     def _shorten(self, stretch: Stretch, before_ms: int) -> int:
         """Make the newest snapshot that is old enough the base of a stretch."""
@@ -251,7 +252,11 @@ class MysqlHistoryStorage:
                 base = max(base, place, key=EntryPosition.order)
         if base.order() == stretch.first.order():
             return 0
-        self._update_stretch(replace(stretch, first=base), written=False)
+        return self._begin_later(stretch, base)
+
+    def _begin_later(self, stretch: Stretch, base: EntryPosition) -> int:
+        """Make a snapshot the base of a stretch; returns how much that deletes."""
+        self._stretches.update(replace(stretch, first=base), written=False)
         return sum(
             self._rows.delete(kind, stretch.id, before=base.order())
             for kind in (HISTORY, SNAPSHOT)
@@ -285,52 +290,6 @@ class MysqlHistoryStorage:
 
     # --- stretches --------------------------------------------------------------------
 
-    def _stretch(self, row: Row) -> Stretch:
-        identity, source, traits, first, last, created_ms = row
-        return Stretch(
-            int(identity),
-            source,
-            traits_from_text(traits),
-            place_from_text(first),
-            place_from_text(last),
-            int(created_ms),
-        )
-
-    def _add_stretch(self, stretch: Stretch, token: str) -> Stretch:
-        self._server.query(
-            "INSERT INTO canal_server_stretch (destination, token, source, traits,"
-            " first, last, created_ms, written) VALUES (%s, %s, '', '', '', '', 0, 0)",
-            (self._destination, token),
-        )
-        ((identity,),) = self._server.query("SELECT LAST_INSERT_ID()")
-        begun = replace(stretch, id=int(identity))
-        self._update_stretch(begun)
-        return begun
-
-    def _update_stretch(self, stretch: Stretch, *, written: bool = True) -> None:
-        """Write a stretch; `written` makes it the one that was written last."""
-        order = ()
-        if written:
-            order = self._server.query(
-                "SELECT MAX(written) + 1 FROM canal_server_stretch"
-                " WHERE destination = %s",
-                (self._destination,),
-            )[0]
-        self._server.query(
-            "UPDATE canal_server_stretch SET source = %s, traits = %s, first = %s,"
-            f" last = %s, created_ms = %s{', written = %s' if written else ''}"
-            " WHERE id = %s",
-            (
-                stretch.source,
-                traits_to_text(stretch.traits),
-                place_to_text(stretch.first),
-                place_to_text(stretch.last),
-                stretch.created_ms,
-                *order,
-                stretch.id,
-            ),
-        )
-
     def _move_ends(
         self,
         stretch_id: int,
@@ -338,22 +297,13 @@ class MysqlHistoryStorage:
         last: EntryPosition | None,
     ) -> None:
         """Take note of new ends, where they are farther, and that it was written."""
-        rows = self._server.query(
-            f"SELECT {_STRETCH} FROM canal_server_stretch"
-            " WHERE id = %s AND destination = %s FOR UPDATE",
-            (stretch_id, self._destination),
-        )
-        if not rows:
-            raise self._server.error(
-                f"has no stretch {stretch_id} of {self._destination}"
-            )
-        stretch = self._stretch(rows[0])
+        stretch = self._stretches.locked(stretch_id)
         if first is not None and first.order() <= stretch.first.order():
             self._move_snapshot(stretch_id, stretch.first, first)
             stretch = replace(stretch, first=first)
         if last is not None and last.order() >= stretch.last.order():
             stretch = replace(stretch, last=last)
-        self._update_stretch(stretch)
+        self._stretches.update(stretch)
 
     # --- statements and snapshots -----------------------------------------------------
 
@@ -363,6 +313,26 @@ class MysqlHistoryStorage:
             HISTORY,
             stretch_id,
             [(record.position, _note(record), _columns(record)) for record in records],
+        )
+
+    def _record(self, stretch_id: int, row: Row) -> DdlRecord:
+        _, _, identity, text, schema, sql_schema, sql_table, ddl, event_type = row
+        note = json.loads(text)
+        if identity is None:
+            raise self._server.error(
+                f"lacks the statement at {_place(note)} of {self._destination}, which"
+                " somebody deleted from meta_history; put it back, or begin the history"
+                f" anew: DELETE FROM canal_server_stretch WHERE id = {stretch_id}"
+            )
+        return DdlRecord(
+            _place(note),
+            schema or "",
+            note.get("ddl", ddl) or "",
+            Context.from_json(json.dumps(note.get("context", {}))),
+            bool(note.get("contained")),
+            event_type or "",
+            sql_schema or "",
+            sql_table or "",
         )
 
     def _put_snapshot(
@@ -393,6 +363,33 @@ class MysqlHistoryStorage:
         self._rows.put(SNAPSHOT, stretch_id, [(new, compact(note), (data,))])
 
     # --- the original's rows ----------------------------------------------------------
+
+    def _mend(self) -> None:
+        """Let stretches begin where the original, which expires by time, left them.
+
+        It deletes snapshots that are a base of ours; without one nothing of what lies
+        before the next snapshot can be told.
+        """
+        for stretch in self._stretches.all():
+            places = [
+                _place(json.loads(note))
+                for note in self._rows.notes(SNAPSHOT, stretch.id)
+            ]
+            if any(each.order() == stretch.first.order() for each in places):
+                continue
+            _log.warning(
+                "destination %s: the snapshot with which the table history from %s to"
+                " %s begins was deleted from meta_snapshot in %s: %s",
+                self._destination,
+                stretch.first,
+                stretch.last,
+                self._server,
+                "it begins at the next one" if places else "that part is lost",
+            )
+            if places:
+                self._begin_later(stretch, min(places, key=EntryPosition.order))
+            else:
+                self._forget(stretch)
 
     def _adopt(self) -> None:
         """Make a stretch of what the original wrote since we looked, if that can be.
@@ -429,7 +426,7 @@ class MysqlHistoryStorage:
 
     def _take_over(self, found: java.Adoptable) -> None:
         source = str(found.first.server_id or "")
-        begun = self._add_stretch(
+        begun = self._stretches.add(
             Stretch(
                 0,
                 source,
@@ -488,19 +485,4 @@ def _columns(record: DdlRecord) -> tuple[str, ...]:
         record.sql_table,
         java.without_long_characters(record.ddl),
         record.event_type,
-    )
-
-
-def _record(row: Row) -> DdlRecord:
-    _, _, text, schema, sql_schema, sql_table, ddl, event_type = row
-    note = json.loads(text)
-    return DdlRecord(
-        _place(note),
-        schema or "",
-        note.get("ddl", ddl) or "",
-        Context.from_json(json.dumps(note.get("context", {}))),
-        bool(note.get("contained")),
-        event_type or "",
-        sql_schema or "",
-        sql_table or "",
     )

@@ -110,15 +110,18 @@ class Rows:
     def page(
         self, stretch: int, begins: Order, ends: Order | None, count: int
     ) -> list[Row]:
-        """Return order, note and columns of the next statements."""
+        """Return order, row id, note and columns of the next statements.
+
+        The id is None where the row is gone.
+        """
         where, values = "", []
         if ends is not None:
             where = " AND (p.file_number < %s OR p.file_number = %s AND p.start < %s)"
             values = [ends[0], *ends]
         return self._server.query(
-            "SELECT p.file_number, p.start, p.note, m.use_schema, m.sql_schema,"
+            "SELECT p.file_number, p.start, m.id, p.note, m.use_schema, m.sql_schema,"
             " m.sql_table, m.sql_text, m.sql_type"
-            " FROM canal_server_place p JOIN meta_history m ON m.id = p.row_id"
+            " FROM canal_server_place p LEFT JOIN meta_history m ON m.id = p.row_id"
             " WHERE p.stretch = %s AND p.kind = %s AND p.file_number >= %s"
             f" AND (p.file_number > %s OR p.start >= %s){where}"
             " ORDER BY p.file_number, p.start LIMIT %s",
@@ -141,9 +144,10 @@ class Rows:
         return (rows[0][0], rows[0][1] or "") if rows else None
 
     def notes(self, kind: str, stretch: int) -> list[str]:
-        """Return the notes of all rows of a stretch."""
+        """Return the notes of all rows of a stretch that are there."""
         rows = self._server.query(
-            "SELECT note FROM canal_server_place WHERE stretch = %s AND kind = %s",
+            f"SELECT p.note FROM canal_server_place p JOIN {kind} m"
+            " ON m.id = p.row_id WHERE p.stretch = %s AND p.kind = %s",
             (stretch, kind),
         )
         return [note for (note,) in rows]

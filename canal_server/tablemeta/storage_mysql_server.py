@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from canal_server.mysql.session import Row
     from canal_server.mysql.settings import Access
+    from canal_server.tablemeta.storage_mysql_lock import HistoryLock
 
 Result = TypeVar("Result")
 
@@ -56,9 +57,13 @@ class HistoryServer:
     All raise TableMetaStoreError, which names server, data base and remedy.
     """
 
-    def __init__(self, access: Access, database: str) -> None:
+    def __init__(
+        self, access: Access, database: str, lock: HistoryLock | None = None
+    ) -> None:
+        """Remember where; without `lock` only to read."""
         self._access = access
         self._database = database
+        self._lock = lock
         self._connection = ControlConnection(access)
         self._packet_bytes_max = 0
         self._in_transaction = False
@@ -132,6 +137,14 @@ class HistoryServer:
         if self._connection.is_open:
             return
         self._connection.open()
+        try:
+            self._prepare()
+        except BaseException:
+            # Without the lock it must not be used.
+            self._connection.close()
+            raise
+
+    def _prepare(self) -> None:
         name = self._database.replace("`", "``")
         self._connection.query(f"USE `{name}`")
         # Strict, as nothing may be cut off; times are UTC, whatever the server's are.
@@ -141,6 +154,12 @@ class HistoryServer:
         )
         ((packet,),) = self._connection.query("SELECT @@max_allowed_packet")
         self._packet_bytes_max = int(packet)
+        holder = self._lock and self._lock.take(self._connection)
+        if holder:
+            raise self.error(
+                f"is in use by another server ({holder}); stop that one, or name"
+                " another data base"
+            )
 
     def _check_size(self, parameters: Sequence[object]) -> None:
         size = _OVERHEAD_BYTES + sum(

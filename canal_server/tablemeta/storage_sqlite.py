@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from canal_server.sqlite import Row
-    from canal_server.tablemeta.storage import StoredSchema
+    from canal_server.tablemeta.storage import SourceTraits, StoredSchema
 
 FILE_NAME: Final = "tablemeta.sqlite"
 
@@ -144,6 +144,14 @@ class SqliteHistoryStorage:
             self._update_stretch(begun)
             self._put_snapshot(begun.id, begun.first, base)
         return begun
+
+    def identify(self, stretch_id: int, source: str, traits: SourceTraits) -> None:
+        """Say whose binlog a stretch is of, where more was learnt about it."""
+        with self._database.transaction():
+            stretch = self._stretch_of(stretch_id)
+            self._update_stretch(
+                replace(stretch, source=source, traits=traits), written=False
+            )
 
     def extend(
         self,
@@ -258,6 +266,17 @@ class SqliteHistoryStorage:
             created_ms,
         )
 
+    def _stretch_of(self, stretch_id: int) -> Stretch:
+        rows = self._database.query(
+            f"SELECT {_STRETCH} FROM stretch WHERE id = ?",  # noqa: S608  # ours
+            (stretch_id,),
+        )
+        if not rows:
+            raise TableMetaStoreError(
+                f"the table history {self._database.path} has no stretch {stretch_id}"
+            )
+        return self._stretch(rows[0])
+
     def _update_stretch(self, stretch: Stretch, *, written: bool = True) -> None:
         """Write a stretch; `written` makes it the one that was written last."""
         ((order,),) = self._database.query(
@@ -287,15 +306,7 @@ class SqliteHistoryStorage:
         last: EntryPosition | None,
     ) -> None:
         """Take note of new ends, where they are farther, and that it was written."""
-        rows = self._database.query(
-            f"SELECT {_STRETCH} FROM stretch WHERE id = ?",  # noqa: S608  # ours
-            (stretch_id,),
-        )
-        if not rows:
-            raise TableMetaStoreError(
-                f"the table history {self._database.path} has no stretch {stretch_id}"
-            )
-        stretch = self._stretch(rows[0])
+        stretch = self._stretch_of(stretch_id)
         if first is not None and first.order() <= stretch.first.order():
             self._move_snapshot(stretch_id, stretch.first, first)
             stretch = replace(stretch, first=first)

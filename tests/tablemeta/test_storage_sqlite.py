@@ -316,7 +316,7 @@ def test_a_file_in_the_way(path: Path) -> None:
     """A folder that cannot be made is told."""
     path.parent.parent.mkdir(parents=True)
     path.parent.write_text("a file")
-    assert "make room or give rights" in refused(path)
+    assert "a file is in the way" in refused(path)
 
 
 def within_size(bytes_max: int) -> None:

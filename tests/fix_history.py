@@ -187,7 +187,7 @@ SCRIPT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("CREATE TABLE t (q INT, r INT)", ("t", "u")),
     ("ALTER TABLE t MODIFY q INT UNSIGNED, MODIFY r BIGINT FIRST", ("t", "u")),
     ("DROP TABLE s", ("t",)),
-    ("CREATE TABLE s AS SELECT r AS one, q AS two FROM t", ("s", "t")),
+    ("CREATE TABLE s AS SELECT r AS one, q AS two FROM t LIMIT 0", ("s", "t")),
     ("CREATE OR REPLACE VIEW v AS SELECT 1", ("s",)),
 )
 

@@ -44,7 +44,9 @@ class Images:
         self.refreshed: list[str] = []
         self.applied: list[tuple[str, str, str]] = []
 
-    def find(self, schema: str, table: str) -> TableMeta | None:
+    def find(
+        self, schema: str, table: str, position: object = None
+    ) -> TableMeta | None:
         """Return what is known."""
         return self.tables.get(table)
 

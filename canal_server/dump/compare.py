@@ -252,9 +252,7 @@ class Comparison:
 
     def _meta_of(self, entry: Entry) -> TableMeta:
         header = entry.header
-        meta = self._images.find(
-            header.schema_name, header.table_name, _ANYWHERE
-        )
+        meta = self._images.find(header.schema_name, header.table_name, _ANYWHERE)
         assert meta is not None  # the entry was decoded with it
         return meta
 

@@ -144,7 +144,7 @@ class HistoryImages:
             return None
         self._tsdb.load(position, schema, text)
         _log.info(
-            "destination %s: the columns of table %s.%s at %s are those that it has now",
+            "destination %s: table %s.%s had at %s the columns that it has now",
             self._destination,
             schema,
             table,

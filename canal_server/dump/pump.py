@@ -28,6 +28,7 @@ from canal_server.errors import (
     PositionError,
     SourceRefused,
     TableMetaError,
+    TableMetaStoreError,
 )
 from canal_server.lifecycle import Deadline, Stop
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
@@ -226,6 +227,10 @@ class Pump:
             backoff.reset()
             self._advanced = False
         delay_s = backoff.delay_s(time.monotonic())
+        if isinstance(error, TableMetaStoreError) and self._history is not None:
+            # Room may have been made, or a server come back: it is opened anew.
+            self._history.close()
+            self._history_open = False
         if isinstance(error, _STUBBORN):
             delay_s = max(delay_s, _STUBBORN_DELAY_S)
         self._purged = isinstance(error, BinlogPurged)

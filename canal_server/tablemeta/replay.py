@@ -56,6 +56,11 @@ class Replay:
         """Whether all statements that the base contains have passed."""
         return not self._ahead
 
+    @property
+    def has_temporary(self) -> bool:
+        """Whether temporary tables are known, which hide others of their names."""
+        return bool(self.model.freeze().temporary)
+
     def is_ahead(self, schema: str, table: str) -> bool:
         """Tell whether contained statements on a table come yet."""
         return self._is_ahead(self._key(schema, table))

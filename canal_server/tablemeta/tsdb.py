@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DDLS_PER_SNAPSHOT: Final = 500
+# How many times longer a snapshot waits for temporary tables to go.
+_PATIENCE: Final = 10
 _HOUR_S: Final = 3600
 # How often the end of what is known is written while no DDL comes.
 _PASSED_EVERY_S: Final = 10.0
@@ -403,8 +405,12 @@ class TableMetaTsdb:
             return
         interval_s = self._retention.snapshot_interval_s
         overdue = interval_s and self._clock() - self._snapshot_at_s >= interval_s
-        if not overdue and self._since_snapshot < self._retention.ddls_per_snapshot:
+        many = self._retention.ddls_per_snapshot
+        if not overdue and self._since_snapshot < many:
             return
+        live = self._live
+        if live and live.has_temporary and self._since_snapshot < _PATIENCE * many:
+            return  # a snapshot forgets them, and what they hide
         if self.snapshot() and self._retention.expire_s:
             before_ms = int((self._clock() - self._retention.expire_s) * 1000)
             self._storage.expire(before_ms)

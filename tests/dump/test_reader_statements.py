@@ -45,11 +45,11 @@ def test_ddl_between_rows_of_a_table() -> None:
     found: list[tuple[str, str]] = []
     find = reading.images.find
 
-    def noted(schema: str, table: str) -> TableMeta | None:
+    def noted(schema: str, table: str, position: object) -> TableMeta | None:
         found.append((schema, table))
-        return find(schema, table)
+        return find(schema, table, position)
 
-    reading.images.find = noted  # type: ignore[method-assign]
+    reading.images.find = noted  # type: ignore[method-assign, assignment]
     reading.run(log.as_stream())
     assert reading.values == ["1", "2"]
     assert found == [("db", "t")] * 2

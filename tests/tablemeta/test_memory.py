@@ -348,7 +348,8 @@ def test_sequences() -> None:
 def test_partition_and_table() -> None:
     """MariaDB makes a table of a partition, and a partition of a table."""
     model = model_of(
-        "CREATE TABLE t(a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN(5))",
+        "CREATE TABLE t (a INT) PARTITION BY RANGE (a)"
+        " (PARTITION p VALUES LESS THAN (5))",
         "ALTER TABLE t CONVERT PARTITION p TO TABLE u",
         mariadb=True,
     )

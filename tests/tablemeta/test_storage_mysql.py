@@ -286,7 +286,8 @@ class Cut:
     def __init__(self, place: Place, storage: HistoryStorage, *, after: bool) -> None:
         self._place = place
         assert isinstance(storage, MysqlHistoryStorage)
-        self._connection: Any = storage._server._connection
+        server: Any = storage._server
+        self._connection = server._connection
         self._query = self._connection.query
         self._after = after
         self._left = -1

@@ -9,7 +9,7 @@ replaying them all. Leaves out what the statements mean (`canal_server.tablemeta
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.tablemeta.context import Context
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from canal_server.model.positions import EntryPosition
+
+
+ANSWER: Final = "ANSWER"  # type of what the server told
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,9 @@ class DdlRecord:
     `position` is where its event begins, with the time in ms, the server's id and,
     when the server has them, the transaction's GTID. `contained`: the base of the
     stretch was taken behind it and has its effect already; it must not be applied
-    again. `event_type`, `sql_schema` and `sql_table` are the first change's, as
+    again. One whose type is ANSWER was not in the binlog: it is what the server told
+    of a table, kept behind the statement after which it holds, at a place where no
+    event begins. `event_type`, `sql_schema` and `sql_table` are the first change's, as
     clients see it ("ALTER", "db", "t"); "" when it is not known.
     """
 
@@ -53,6 +58,11 @@ class DdlRecord:
     event_type: str = ""
     sql_schema: str = ""
     sql_table: str = ""
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is the server's answer, and no statement."""
+        return self.event_type == ANSWER
 
 
 @dataclass(frozen=True, slots=True)

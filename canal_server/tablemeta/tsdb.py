@@ -17,7 +17,7 @@ from canal_server.tablemeta.context import Context
 from canal_server.tablemeta.ddl import examine
 from canal_server.tablemeta.replay import Replay, stored_schemas
 from canal_server.tablemeta.schemas import read_table
-from canal_server.tablemeta.storage import DdlRecord, Stretch
+from canal_server.tablemeta.storage import ANSWER, DdlRecord, Stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DDLS_PER_SNAPSHOT: Final = 500
+# Events have 19 bytes at least. Behind the first one of a statement's there is room for
+# answers of the server that hold from there on.
+_BEHIND: Final = 18
+ANSWERS_MAX: Final = _BEHIND - 1
 # How many times longer a snapshot waits for temporary tables to go.
 _PATIENCE: Final = 10
 _HOUR_S: Final = 3600
@@ -139,11 +143,10 @@ class TableMetaTsdb:
         The end is behind the beginning of the last statement, where none begins.
         """
         last = stretch.last
-        if not last.position:
-            return last
-        before = replace(last, position=last.position - 1)
-        for record in self._storage.records(stretch.id, start=before, stop=last):
-            return record.position
+        begin = replace(last, position=(last.position or 0) - _BEHIND)
+        for record in self._storage.records(stretch.id, start=begin, stop=last):
+            if place_behind(record.position).order() == last.order():
+                return record.position
         return last
 
     # --- the interface of the original ----------------------------------------------
@@ -193,17 +196,19 @@ class TableMetaTsdb:
         # From the newest snapshot that has nothing which the other one lacks.
         start = end
         for record in self._storage.records(stretch.id, stop=end):
-            if not record.contained and not executed(record):
+            if not (record.contained or record.is_answer or executed(record)):
                 start = record.position
                 break
         snapshot = self._snapshot_at(stretch, start)
         replayed = Replay(stretch.traits, snapshot.schemas)
-        records = list(
-            self._storage.records(stretch.id, start=snapshot.position, stop=end)
-        )
+        records = [
+            record
+            for record in self._behind(stretch, snapshot)
+            if record.position.order() < end.order()
+        ]
         replayed.expect(record for record in records if record.contained)
         for record in records:
-            if record.contained or executed(record):
+            if record.contained or record.is_answer or executed(record):
                 replayed.apply(record)
         for record in more:
             replayed.apply(record)
@@ -233,11 +238,19 @@ class TableMetaTsdb:
         if live is None or stretch is None:
             raise TableMetaError(f"{self._name}: the history stands nowhere yet")
         record = self._contained.pop(position.order(), None)
-        if record is None:
-            record = made_record(position, schema, ddl, extra)
-            self._keep(stretch, record)
+        is_new = record is None and self._keep(
+            stretch, record := made_record(position, schema, ddl, extra)
+        )
+        assert record is not None
         applied = live.apply(record)
         self._standing = place_behind(position)
+        if not is_new:
+            # It comes again: what the server was asked about it then is known.
+            for answer in self._storage.records(
+                stretch.id, start=position, stop=self._standing
+            ):
+                if answer.is_answer:
+                    live.apply(answer)
         self._snapshot_if_due()
         if applied.problem:
             _log.warning(
@@ -249,10 +262,11 @@ class TableMetaTsdb:
         return applied
 
     def load(self, position: EntryPosition, schema: str, text: str) -> None:
-        """Take a table's CREATE TABLE text as what it is from a place on.
+        """Take a table's CREATE TABLE text as what it is from the last statement on.
 
         Kept like a statement of the binlog: that is how an answer of the server that
-        settles a doubt stays known. The place is that of the rows it was needed for.
+        settles a doubt stays known. The place is that of the rows it was needed for;
+        no statement on the table lies between it and the answer.
         """
         assert self._live is not None
         assert self._stretch is not None
@@ -261,10 +275,21 @@ class TableMetaTsdb:
             schema,
             text,
             self._context_of_answers(schema),
-            event_type="CREATE",
+            event_type=ANSWER,
             sql_schema=schema,
         )
-        self._storage.append(self._stretch.id, record)
+        # Nothing changed between the last statement, or where reading began, and here.
+        # Kept there, it is found by all who begin here, too.
+        assert self._standing is not None
+        file, behind = self._standing.journal_name, self._standing.position or 0
+        places = [
+            replace(position, journal_name=file, position=place, gtid=None)
+            for place in range(max(behind - ANSWERS_MAX, 1), behind)
+        ]
+        for place in (*places, position):
+            record = replace(record, position=place)
+            if self._storage.append(self._stretch.id, record):
+                break
         self._live.apply(record)
         self._since_snapshot += 1
 
@@ -367,6 +392,12 @@ class TableMetaTsdb:
             )
         return snapshot
 
+    def _behind(self, stretch: Stretch, snapshot: Snapshot) -> list[DdlRecord]:
+        """Return the statements behind a snapshot, and answers given at its place."""
+        offset = max((snapshot.position.position or 0) - ANSWERS_MAX, 0)
+        start = replace(snapshot.position, position=offset)
+        return list(self._storage.records(stretch.id, start=start))
+
     def _replay(
         self, stretch: Stretch, position: EntryPosition
     ) -> tuple[Replay, int, EntryPosition]:
@@ -377,7 +408,7 @@ class TableMetaTsdb:
         snapshot = self._snapshot_at(stretch, position)
         replayed = Replay(stretch.traits, snapshot.schemas)
         # Only the base, at `first`, contains statements that come yet.
-        behind = list(self._storage.records(stretch.id, start=snapshot.position))
+        behind = self._behind(stretch, snapshot)
         replayed.expect(record for record in behind if record.contained)
         statements = 0
         for record in behind:
@@ -387,8 +418,8 @@ class TableMetaTsdb:
             statements += 1
         return replayed, statements, snapshot.position
 
-    def _keep(self, stretch: Stretch, record: DdlRecord) -> None:
-        """Write a statement down, and that all before it is known."""
+    def _keep(self, stretch: Stretch, record: DdlRecord) -> bool:
+        """Write a statement down, and that all before it is known; false: it was."""
         # The set executed by then is told by what passes next; until then the one
         # before it is true of what is known, too.
         behind = replace(place_behind(record.position), gtid=stretch.last.gtid)
@@ -397,8 +428,8 @@ class TableMetaTsdb:
         if grows:
             self._stretch = replace(stretch, last=behind)
             self._passed_at_s = 0.0
-        if new:
-            self._since_snapshot += 1
+        self._since_snapshot += new
+        return new
 
     def _snapshot_if_due(self) -> None:
         if not self._since_snapshot:
@@ -417,8 +448,8 @@ class TableMetaTsdb:
 
 
 def place_behind(position: EntryPosition) -> EntryPosition:
-    """Return the first place at which a statement is no longer to come."""
-    return replace(position, position=(position.position or 0) + 1)
+    """Return a place at which a statement is no longer to come, nor the next begins."""
+    return replace(position, position=(position.position or 0) + _BEHIND)
 
 
 def made_record(

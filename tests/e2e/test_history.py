@@ -110,3 +110,47 @@ def test_random_changes(
             stopped.start()
     with stopped.client() as client:
         follower.receive(stopped, client)
+
+
+def test_first_start_before_renames(stopped: Pipeline, chronicle: Chronicle) -> None:
+    """At the very first start, too, rows come under the names of their time."""
+    chronicle.run("CREATE TABLE t (a INT, b INT)", "CREATE TABLE s (c INT)")
+    chronicle.write("t", "s")
+    chronicle.run("RENAME TABLE t TO u")
+    chronicle.write("u")
+    chronicle.run("ALTER TABLE u RENAME TO w", "RENAME TABLE w TO x, s TO w, x TO s")
+    chronicle.write("w", "s")
+    stopped.start()
+    follower = Follower(chronicle)
+    with stopped.client() as client:
+        follower.receive(stopped, client)
+
+
+def test_what_the_binlog_does_not_tell(stopped: Pipeline, chronicle: Chronicle) -> None:
+    """A table that came without the binlog is asked for, and then followed."""
+    stopped.start()
+    stopped.wait_for_status(lambda status: status["state"] == "running")
+    chronicle.run(
+        "SET sql_log_bin = 0",
+        "CREATE TABLE hidden (a INT, b INT)",
+        "CREATE TABLE other (a INT, b INT)",
+        "SET sql_log_bin = 1",
+        "ALTER TABLE hidden ADD c INT FIRST",
+    )
+    follower = Follower(chronicle)
+    with stopped.client() as client:
+        chronicle.write("hidden", "other")
+        follower.receive(stopped, client)
+        # From here on the binlog tells again, also to one who reads it later.
+        stopped.kill()
+    for statement in (
+        "ALTER TABLE hidden RENAME COLUMN a TO z",
+        "ALTER TABLE other RENAME COLUMN b TO y",
+    ):
+        chronicle.write("hidden", "other")
+        chronicle.run(statement)
+    chronicle.write("hidden", "other")
+    follower.resume()
+    stopped.start()
+    with stopped.client() as client:
+        follower.receive(stopped, client)

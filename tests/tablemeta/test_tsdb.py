@@ -129,8 +129,8 @@ def test_a_new_process_goes_on(
 def test_places_outside(tsdb: TableMetaTsdb) -> None:
     """A place that is not covered is refused, and the error says what is covered."""
     add(tsdb, at(1, 200), "b")
-    for place in (at(1, 99), at(1, 202), at(2, 4)):
-        with pytest.raises(TableMetaError, match=r"000001:100 to \S+000001:201"):
+    for place in (at(1, 99), at(1, 219), at(2, 4)):
+        with pytest.raises(TableMetaError, match=r"000001:100 to \S+000001:218"):
             tsdb.rollback(place)
     assert columns(tsdb) == ["a", "b"]
 
@@ -270,7 +270,7 @@ class TestContained:
         assert behind.snapshot()
         newest = storage.snapshot(behind.stretches()[-1].id)
         assert newest is not None
-        assert newest.position.order() == at(1, 501).order()
+        assert newest.position.order() == at(1, 518).order()
 
 
 def test_another_server_by_time(tsdb: TableMetaTsdb) -> None:
@@ -299,11 +299,117 @@ def test_places_by_time(tsdb: TableMetaTsdb) -> None:
 
 
 def test_an_answer_of_the_server_is_kept(tsdb: TableMetaTsdb) -> None:
-    """A definition that was asked for is known from its place on, also later."""
-    tsdb.load(at(1, 200), "db", "CREATE TABLE `late` (`z` int)")
+    """A definition that was asked for is known from the last statement on."""
+    add(tsdb, at(1, 200), "b")
+    for name in ("late", "later"):
+        tsdb.load(at(1, 250), "db", f"CREATE TABLE `{name}` (`z` int)")
     assert columns(tsdb, "late") == ["z"]
-    add(tsdb, at(1, 300), "b")
-    tsdb.rollback(at(1, 250))
-    assert columns(tsdb, "late") == ["z"]
-    tsdb.rollback(at(1, 150))
-    assert columns(tsdb, "late") == []
+    add(tsdb, at(1, 300), "c")
+    for place, known in ((218, True), (250, True), (301, True), (200, False)):
+        tsdb.rollback(at(1, place))
+        for name in ("late", "later"):
+            assert columns(tsdb, name) == ["z"] * known
+
+
+@pytest.mark.parametrize("is_last", [True, False], ids=["snapshot", "base"])
+def test_an_answer_where_reading_began(tsdb: TableMetaTsdb, is_last: bool) -> None:
+    """It is known to the next one that begins at the same place, snapshot or not."""
+    if is_last:
+        tsdb.reached(at(2, 500))
+        tsdb.rollback(at(2, 500))
+        assert tsdb.snapshot()
+    begin = tsdb.stretches()[-1].last
+    for number in range(30):
+        text = f"CREATE TABLE `t{number}` (`z` int)"
+        tsdb.load(at(3, 1000 + number), "db", text)
+    tsdb.rollback(begin)
+    assert columns(tsdb, "t0") == columns(tsdb, "t16") == ["z"]
+    tsdb.reached(at(4, 100))
+    tsdb.rollback(at(4, 100))
+    assert all(columns(tsdb, f"t{number}") == ["z"] for number in range(30))
+
+
+def test_looking_beside_changes_no_count(
+    tsdb: TableMetaTsdb, storage: SqliteHistoryStorage
+) -> None:
+    """Images beside the live one put no snapshot off."""
+    for number in range(1, 10):
+        add(tsdb, at(1, 200 + 20 * number), f"c{number}")
+        tsdb.at(at(1, 200))
+    assert newest_snapshot(tsdb, storage).order() == at(1, 100).order()
+    add(tsdb, at(1, 600), "last")
+    assert newest_snapshot(tsdb, storage).order() == at(1, 618).order()
+
+
+def newest_snapshot(
+    tsdb: TableMetaTsdb, storage: SqliteHistoryStorage
+) -> EntryPosition:
+    """Return where the newest snapshot was taken."""
+    found = storage.snapshot(tsdb.stretches()[-1].id)
+    assert found is not None
+    return found.position
+
+
+def test_the_interval_outlives_a_restart(
+    tsdb: TableMetaTsdb, storage: SqliteHistoryStorage, clock: Clock
+) -> None:
+    """A process that is started often still takes its snapshots in time."""
+    tsdb.close()
+    for hour in range(30):
+        clock.now_s += 3600
+        again = TableMetaTsdb(storage, Retention(), clock)
+        again.init("test")
+        again.rollback(again.stretches()[-1].last)
+        place = at(1, 1000 + 20 * hour, timestamp=int(clock.now_s * 1000))
+        add(again, place, f"c{hour}")
+        again.close()
+    storage.open()
+    newest = newest_snapshot(tsdb, storage)
+    assert newest.order() > at(1, 1000).order()
+
+
+def test_temporary_tables_put_snapshots_off(
+    tsdb: TableMetaTsdb, storage: SqliteHistoryStorage
+) -> None:
+    """While a session's own table hides another one, no snapshot forgets that."""
+    tsdb.apply(at(1, 110), "db", "CREATE TEMPORARY TABLE t (x INT)")
+    for number in range(1, 20):
+        add(tsdb, at(1, 200 + 20 * number), f"c{number}")
+    assert columns(tsdb) == ["a"]
+    assert newest_snapshot(tsdb, storage).order() == at(1, 100).order()
+    tsdb.apply(at(1, 800), "db", "DROP TEMPORARY TABLE t")
+    add(tsdb, at(1, 900), "b")
+    assert columns(tsdb) == ["a", "b"]
+    assert newest_snapshot(tsdb, storage).order() > at(1, 800).order()
+
+
+def test_what_was_executed_is_not_forgotten(tsdb: TableMetaTsdb) -> None:
+    """A statement moves the end, and leaves the set that was executed before it."""
+    tsdb.reached(at(1, 200, gtid=f"{UUID}:1-5"))
+    add(tsdb, at(1, 300, gtid=f"{UUID}:6"), "b")
+    (stretch,) = tsdb.stretches()
+    assert stretch.last.gtid == f"{UUID}:1-5"
+    assert tsdb.end_event(stretch).order() == at(1, 300).order()
+    tsdb.reached(at(1, 400, gtid=f"{UUID}:1-7"))
+    (stretch,) = tsdb.stretches()
+    assert stretch.last.gtid == f"{UUID}:1-7"
+    assert tsdb.end_event(stretch).order() == at(1, 400).order()
+
+
+def test_another_server_by_what_it_executed(
+    tsdb: TableMetaTsdb, storage: SqliteHistoryStorage
+) -> None:
+    """Snapshots with what the other server lacks are passed over."""
+    for number in range(1, 16):
+        add(tsdb, at(1, 200 + 20 * number), f"c{number}")
+    assert newest_snapshot(tsdb, storage).order() > at(1, 200).order()
+    (stretch,) = tsdb.stretches()
+    missing = at(1, 300).order()
+    more = made_record(at(7, 4), "db", "ALTER TABLE t ADD more INT")
+    image = tsdb.at_executed(
+        stretch, lambda record: record.position.order() != missing, [more]
+    )
+    found = image.find("db", "t")
+    assert found is not None
+    kept = [f"c{number}" for number in range(1, 16) if number != 5]
+    assert [column.name for column in found.columns] == ["a", *kept, "more"]

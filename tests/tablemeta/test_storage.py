@@ -512,9 +512,9 @@ def dies_in(target: str, number: int, statement: int) -> bool:
 def test_killed_in_a_write(
     history_place: HistoryPlace, tmp_path: Path, kind: str, rng: random.Random
 ) -> None:
-    """A process killed before any statement of any write leaves all of it or nothing.
+    """A process killed before some statement of a write leaves all of it or nothing.
 
-    Rows that are written one statement each are killed among at random.
+    It is killed at several, each time another selection of them.
     """
     number = KINDS[kind] + 12
     history = history_place.open()
@@ -545,6 +545,6 @@ def test_killed_in_a_write(
             found = content(again)
         assert found in (before, after)
         assert died or found == after
-        statement += 1 if statement < 8 else rng.randint(1, 1 + statements // 4)
+        statement += rng.randint(1, 2 + statements // 5)
     print(f"{deaths} deaths in one write to {kind}")
-    assert deaths > 3
+    assert deaths > 1

@@ -136,7 +136,7 @@ def test_killed_by_its_log(
         found = read(path)  # type: ignore[assignment]
         assert found in (before, after)
         assert ended or found == after
-        size += rng.randint(500, 9_000)
+        size += rng.randint(500, 25_000)
     print(f"{deaths} deaths in one write to {kind}")
     assert deaths
 
@@ -421,9 +421,9 @@ def test_a_file_in_the_way(path: Path) -> None:
 def run_faults(*arguments: object) -> str:
     """Run the program of faults, by way of another one; returns what it prints."""
     prefix, command = arguments[:-3], arguments[-3:]
+    program = (sys.executable, TESTS / "history_faults.py")
     found = subprocess.run(
-        [*map(str, prefix), sys.executable, TESTS / "history_faults.py"]
-        + [str(each) for each in command if each != ""],
+        [str(each) for each in (*prefix, *program, *command) if each != ""],
         env=ENVIRONMENT,
         capture_output=True,
         text=True,

@@ -381,6 +381,7 @@ def test_lock_of_a_lost_connection(place: Place, history: MysqlHistoryStorage) -
     connection = history._server._connection
     lost, connection._session = connection._session, None
     assert history.append(of.id, ddl(at(1, 50)))
+    assert lost is not None
     with pytest.raises(ConnectionLost):
         lost.query("SELECT 1")
 

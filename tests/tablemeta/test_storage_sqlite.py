@@ -122,18 +122,18 @@ def test_killed_by_its_log(
             write(model, each)
         after = content(model)
     deaths = size = 0
-    found = before
+    found: list[object] | str = before
     while found == before:
-        writer = [sys.executable, TESTS / "history_writer.py", path, str(number)]
+        target = (TESTS / "history_writer.py", path)
         ended = subprocess.run(
-            [*writer, BY_SIZE, str(size)],
+            [sys.executable, *target, str(number), BY_SIZE, str(size)],
             env=ENVIRONMENT,
             stdout=subprocess.PIPE,
             check=False,
         ).returncode
         assert ended in (0, -signal.SIGXFSZ)
         deaths += ended != 0
-        found = read(path)  # type: ignore[assignment]
+        found = read(path)
         assert found in (before, after)
         assert ended or found == after
         size += rng.randint(500, 25_000)

@@ -192,6 +192,7 @@ class Database:
     def _open_to_write(self) -> None:
         if not self.path.exists():
             self._create()
+        self._check_rights()
         self._connect("rw")
         # First of all, as what is not ours must stay as it is.
         self._check()
@@ -265,6 +266,18 @@ class Database:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+    def _check_rights(self) -> None:
+        """Raise PermissionError where SQLite would only read.
+
+        It would also leave a `-shm` with the rights of the file, in the way of who
+        comes when those are mended.
+        """
+        for suffix in ("", *WAL_SUFFIXES):
+            path = self.path.with_name(self.path.name + suffix)
+            if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+                number = errno.EACCES
+                raise PermissionError(number, os.strerror(number), str(path))
 
     def _connect(self, mode: str) -> None:
         found = self.path.stat()

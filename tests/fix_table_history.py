@@ -62,7 +62,8 @@ class WrittenHistory:
     ) -> None:
         """Write one more stretch: its base, statements by offset, and its end."""
         context = Context(thread_id=17, server_version=90700).to_json()
-        tsdb = TableMetaTsdb(self._storage)
+        # Written in the hour that the places tell, so that nothing expires.
+        tsdb = TableMetaTsdb(self._storage, clock=lambda: T0_MS / 1000 + last)
         tsdb.init(self._destination)
         try:
             stretch = tsdb.begin(source, TRAITS, place(first), base)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fix_source_access import access_of
+from history_writer import url_of
 
 from canal_server.model.positions import EntryPosition
 from canal_server.tablemeta.context import Context
@@ -94,14 +95,26 @@ def schemas(*tables: str, name: str = "db") -> tuple[StoredSchema, ...]:
 class HistoryPlace:
     """Where storages of one kind keep their histories, each by its destination."""
 
-    def __init__(self, make: Callable[[str], HistoryStorage]) -> None:
+    def __init__(
+        self, make: Callable[[str, bool], HistoryStorage], target: str
+    ) -> None:
         self._make = make
         self._open = ExitStack()
+        self.target = target  # of "example", for programs
 
-    def open(self, destination: str = "example") -> HistoryStorage:
-        """Return an open storage; it is closed at the end of the test."""
-        storage = self._make(destination)
+    def storage(
+        self, destination: str = "example", *, read_only: bool = False
+    ) -> HistoryStorage:
+        """Return a storage that is not open; it is closed at the end of the test."""
+        storage = self._make(destination, read_only)
         self._open.callback(storage.close)
+        return storage
+
+    def open(
+        self, destination: str = "example", *, read_only: bool = False
+    ) -> HistoryStorage:
+        """Return an open storage; it is closed at the end of the test."""
+        storage = self.storage(destination, read_only=read_only)
         storage.open()
         return storage
 
@@ -143,15 +156,19 @@ def history_place(
     with ExitStack() as stack:
         if request.param == "sqlite":
             place = HistoryPlace(
-                lambda destination: SqliteHistoryStorage(
-                    tmp_path / destination / FILE_NAME
-                )
+                lambda destination, read_only: SqliteHistoryStorage(
+                    tmp_path / destination / FILE_NAME, read_only=read_only
+                ),
+                str(tmp_path / "example" / FILE_NAME),
             )
         else:
             server: Server = request.getfixturevalue(f"{request.param}_server")
             access, name = stack.enter_context(mysql_database(server))
             place = HistoryPlace(
-                lambda destination: MysqlHistoryStorage(access, name, destination)
+                lambda destination, read_only: MysqlHistoryStorage(
+                    access, name, destination, read_only=read_only
+                ),
+                url_of(access, name),
             )
         stack.callback(place.close)
         yield place

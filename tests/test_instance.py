@@ -20,6 +20,7 @@ from canal_server.config.schema import (
     PositionConfig,
     SourceConfig,
     SslMode,
+    TableMetaConfig,
     Wiring,
 )
 from canal_server.errors import ClientError, ConfigError
@@ -77,12 +78,16 @@ def identity(expression: str = "", client_id: int = CLIENT) -> ClientIdentity:
 
 
 @pytest.fixture
-def running() -> Iterator[Callable[[InstanceConfig], Instance]]:
-    """Give `running(config)`: a started instance, stopped after the test."""
+def running(tmp_path: Path) -> Iterator[Callable[[InstanceConfig], Instance]]:
+    """Give `running(config)`: a started instance, stopped after the test.
+
+    The table history is in the test's folder, and the same for all of them.
+    """
     started: list[Instance] = []
+    table_meta = TableMetaConfig(dir=tmp_path / "history")
 
     def start(config: InstanceConfig) -> Instance:
-        instance = Instance(config)
+        instance = Instance(replace(config, table_meta=table_meta))
         started.append(instance)
         instance.start()
         return instance

@@ -13,7 +13,7 @@ from canal_server.cli.schema_options import (
     opened_history,
     printable,
 )
-from canal_server.dump.verify import verify
+from canal_server.dump.verify import HistoryEnd, verify
 from canal_server.instance import access_of
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ def run(args: argparse.Namespace) -> int:
     access = access_of(config.source, config.destination)
     with opened_history(config) as history:
         moment = moment_at(history, None)
+        event = history.tsdb.end_event(moment.stretch)
     verified = verify(
         config,
         access,
-        moment.stretch,
-        moment.image,
+        HistoryEnd(moment.stretch, moment.image, event),
         lambda names: chosen_tables(names, args.table),
     )
     for line in _lines(verified, moment.stretch):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.dump.base_dump import BaseDumper
 from canal_server.dump.ddl_scan import DdlScanner
-from canal_server.dump.source_traits import records_of, source_of
+from canal_server.dump.source_traits import records_of, source_of, traits_of
 from canal_server.errors import TableMetaError
 from canal_server.lifecycle import Stop
 from canal_server.mysql.collations import collation_names
@@ -34,6 +34,18 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.operations import Name
     from canal_server.tablemeta.schemas import Image
     from canal_server.tablemeta.storage import Stretch
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEnd:
+    """The tables at the end of a stretch, and where it can be read on from there.
+
+    `event` is where an event begins at that end, or right before it.
+    """
+
+    stretch: Stretch
+    image: Image
+    event: EntryPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +79,19 @@ class Verified:
 def verify(
     config: InstanceConfig,
     access: Access,
-    stretch: Stretch,
-    image: Image,
+    end: HistoryEnd,
     choose: Callable[[Iterable[Name]], Iterable[Name]],
 ) -> Verified:
     """Compare a history's end with the server, for the tables that `choose` takes.
 
-    `image` is as of the end of the stretch. Raises SourceError, also when the
-    statements behind are purged, and TableMetaError for another server's history.
+    Raises SourceError, also when the statements behind are purged, and TableMetaError
+    for another server's history.
     """
+    stretch = end.stretch
     with ControlConnection(access) as control:
         info = read_server_info(control)
-        if source_of(info) != stretch.source:
+        # A history of the Java server knows the number only, and no traits.
+        if stretch.source not in (source_of(info), str(info.server_id)):
             raise TableMetaError(
                 f"the table history of destination {config.destination} is of server"
                 f" {stretch.source}, but {access.address} is {source_of(info)}: it"
@@ -91,12 +104,17 @@ def verify(
                 f"the binlog of {access.address} ends at {dump.position}, before the"
                 f" end of the table history at {stretch.last}: it was begun anew"
             )
-        events = scanner.between(stretch.last, dump.position)
-        known = Replay(stretch.traits, ())
-        known.model.restore(image)
+        events = [
+            each
+            for each in scanner.between(end.event, dump.position)
+            if each.position.order() >= stretch.last.order()
+        ]
+        traits = stretch.traits if stretch.traits.version else traits_of(control, info)
+        known = Replay(traits, ())
+        known.model.restore(end.image)
         for record in records_of(events, collation_names(control)):
             known.apply(record)
-    there = Replay(stretch.traits, dump.schemas)
+    there = Replay(traits, dump.schemas)
     names = choose({*_names(known.model), *_names(there.model)})
     return _compared(
         known.model, there.model, names, dump, tuple(each.position for each in events)

@@ -12,18 +12,20 @@ from canal_server.config.schema import InstanceConfig
 from canal_server.dump.base_dump import BaseDumper
 from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.source_traits import source_of, traits_of
-from canal_server.dump.verify import verify
+from canal_server.dump.verify import HistoryEnd, verify
 from canal_server.errors import TableMetaError
 from canal_server.lifecycle import Stop
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.tablemeta.replay import Replay
-from canal_server.tablemeta.storage import Stretch
+from canal_server.tablemeta.storage import SourceTraits, Stretch
+from canal_server.tablemeta.tsdb import place_behind
 
 if TYPE_CHECKING:
     from servers import Server
 
     from canal_server.dump.verify import Verified
+    from canal_server.model.positions import EntryPosition
 
 CONFIG = InstanceConfig(destination="verify")
 
@@ -44,13 +46,15 @@ class Known:
             )
         self.replay = Replay(traits, dump.schemas)
 
-    def verify(self, stretch: Stretch | None = None) -> Verified:
+    def verify(
+        self, stretch: Stretch | None = None, event: EntryPosition | None = None
+    ) -> Verified:
         """Compare with the server as it is now, this schema only."""
+        stretch = stretch or self.stretch
         return verify(
             CONFIG,
             self.access,
-            stretch or self.stretch,
-            self.replay.model.freeze(),
+            HistoryEnd(stretch, self.replay.model.freeze(), event or stretch.last),
             lambda names: sorted(name for name in names if name[0] == self.schema),
         )
 
@@ -143,6 +147,34 @@ def test_a_definition_that_nobody_can_read(known: Known, database: str) -> None:
     found = known.found()
     assert list(found) == ["plain"]
     assert "nobody can read (history)" in found["plain"][0]
+
+
+def test_right_behind_a_statement(
+    source_server: Server, database: str, known: Known
+) -> None:
+    """A history that ends with a statement is compared, and does not apply it again."""
+    source_server.execute(
+        f"ALTER TABLE {database}.plain ADD c INT, RENAME COLUMN a TO d"
+    )
+    (place,) = known.verify().behind[-1:]
+    known.replay.model.apply(
+        None, database, "ALTER TABLE plain ADD c INT, RENAME COLUMN a TO d"
+    )
+    stretch = replace(known.stretch, last=place_behind(place))
+    verified = known.verify(stretch, place)
+    assert (verified.differing, verified.behind) == ((), ())
+    source_server.execute(f"ALTER TABLE {database}.plain DROP c")
+    verified = known.verify(stretch, place)
+    assert (verified.differing, len(verified.behind)) == ((), 1)
+
+
+def test_of_the_java_server(source_server: Server, database: str, known: Known) -> None:
+    """A history that knows the server by its number alone is compared, too."""
+    with ControlConnection(known.access) as control:
+        number = str(read_server_info(control).server_id)
+    source_server.execute(f"CREATE TABLE {database}.late (t VARCHAR(3))")
+    java = replace(known.stretch, source=number, traits=SourceTraits())
+    assert known.verify(java).differing == ()
 
 
 def test_another_server(known: Known) -> None:

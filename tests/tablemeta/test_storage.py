@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from fix_tablemeta_storage import T0_MS, UUID, at, ddl, schemas, stretch
+from history_writer import BY_STATEMENT, KINDS, content, on_statement, write
 
 from canal_server.errors import TableMetaStoreError
 from canal_server.model.positions import EntryPosition
@@ -18,6 +25,7 @@ from canal_server.tablemeta.storage import (
     StoredSchema,
     Stretch,
 )
+from canal_server.tablemeta.storage_sqlite import SqliteHistoryStorage
 
 if TYPE_CHECKING:
     import random
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BASE = schemas("t", "u")
+TESTS = Path(__file__).parents[1]
 
 
 def begun(history: HistoryStorage, file: int = 1, offset: int = 4) -> Stretch:
@@ -215,6 +224,21 @@ def test_same_place_elsewhere(history: HistoryStorage) -> None:
     assert found.schemas == schemas("x")
 
 
+def test_identify(history: HistoryStorage) -> None:
+    """A stretch gets another source and traits, and nothing else of it changes."""
+    old, new = begun(history), begun(history, 2)
+    history.append(old.id, ddl(at(1, 100)), last=at(1, 150))
+    history.append(new.id, ddl(at(2, 100)))
+    traits = SourceTraits(True, 101119, 1, "utf8mb4_uca1400_ai_ci")
+    history.identify(old.id, "another", traits)
+    named = replace(old, last=at(1, 150), source="another", traits=traits)
+    assert history.stretches() == [named, new]
+    assert list(history.records(old.id)) == [ddl(at(1, 100))]
+    base = history.snapshot(old.id)
+    assert base is not None
+    assert base.schemas == BASE
+
+
 def test_extend_last(history: HistoryStorage) -> None:
     """The end of a stretch moves on and never back."""
     of = begun(history)
@@ -333,14 +357,15 @@ def test_all_or_nothing(
 def test_no_such_stretch(history: HistoryStorage) -> None:
     """Writing to a stretch that is not there is refused, and writes nothing."""
     of = begun(history)
-    for write in (
+    for refused in (
         lambda: history.append(of.id + 1, ddl(at(1, 50))),
         lambda: history.append_all(of.id + 1, [ddl(at(1, 50))]),
         lambda: history.extend(of.id + 1, last=at(1, 50)),
         lambda: history.write_snapshot(of.id + 1, at(1, 50), BASE),
+        lambda: history.identify(of.id + 1, "x", SourceTraits()),
     ):
         with pytest.raises(TableMetaStoreError, match=f"no stretch {of.id + 1}"):
-            write()
+            refused()
     assert list(history.records(of.id + 1)) == []
     assert history.snapshot(of.id + 1) is None
 
@@ -449,3 +474,77 @@ def test_destinations(history_place: HistoryPlace) -> None:
     found = other.snapshot(yours.id)
     assert found is not None
     assert found.schemas == schemas("y")
+
+
+def test_two_writers(history_place: HistoryPlace) -> None:
+    """A second writer is refused as long as the first one is there; readers are not."""
+    first = history_place.open()
+    of = begun(first)
+    second = history_place.storage()
+    with pytest.raises(TableMetaStoreError, match="in use by another server"):
+        second.open()
+    assert history_place.open(read_only=True).stretches() == [of]
+    assert history_place.open("other").stretches() == []
+    assert first.append(of.id, ddl(at(1, 50)))
+    first.close()
+    second.open()
+    assert second.append(of.id, ddl(at(1, 60)))
+    assert places(second, of.id) == [(1, 50), (1, 60)]
+
+
+def dies_in(target: str, number: int, statement: int) -> bool:
+    """Let a process die in a write before a statement; false when it has fewer."""
+    found = subprocess.run(
+        [
+            *(sys.executable, TESTS / "history_writer.py"),
+            *(target, str(number), BY_STATEMENT, str(statement)),
+        ],
+        env=os.environ | {"PYTHONPATH": f"{TESTS.parent}:{TESTS}"},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert found.returncode in (0, -signal.SIGKILL)
+    return found.returncode != 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_in_a_write(
+    history_place: HistoryPlace, tmp_path: Path, kind: str, rng: random.Random
+) -> None:
+    """A process killed before some statement of a write leaves all of it or nothing.
+
+    It is killed at several, each time another selection of them.
+    """
+    number = KINDS[kind] + 12
+    history = history_place.open()
+    with closing(SqliteHistoryStorage(tmp_path / "model.sqlite")) as model:
+        model.open()
+        for each in range(number):
+            write(model, each)
+            write(history, each)
+        before = content(model)
+        statements = 0
+
+        def count() -> None:
+            nonlocal statements
+            statements += 1
+
+        on_statement(model, count)
+        write(model, number)
+        after = content(model)
+    assert content(history) == before
+    history.close()
+    deaths = statement = 0
+    found = before
+    while found == before:
+        died = dies_in(history_place.target, number, statement)
+        deaths += died
+        with closing(history_place.storage()) as again:
+            again.open()
+            found = content(again)
+        assert found in (before, after)
+        assert died or found == after
+        statement += rng.randint(1, 2 + statements // 5)
+    print(f"{deaths} deaths in one write to {kind}")
+    assert deaths > 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +18,23 @@ from fix_tablemeta_storage import (
     schemas,
     stretch,
 )
+from history_writer import KINDS, WRITES, content, on_statement, write
 
-from canal_server.errors import TableMetaStoreError
+from canal_server.errors import ConnectionLost, TableMetaStoreError
 from canal_server.mysql.settings import Address, Credentials
+from canal_server.tablemeta.storage import SourceTraits
 from canal_server.tablemeta.storage_mysql import MysqlHistoryStorage
+from canal_server.tablemeta.storage_sqlite import SqliteHistoryStorage
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from servers import PrivateServer, Server
 
     from canal_server.model.positions import EntryPosition
     from canal_server.mysql.settings import Access
-    from canal_server.tablemeta.storage import HistoryStorage
 
 HISTORY_COLUMNS = (
     "destination, binlog_file, binlog_offest, binlog_master_id, binlog_timestamp,"
@@ -51,7 +56,7 @@ class Place:
 
     def storage(
         self, destination: str = "example", **changed: object
-    ) -> HistoryStorage:
+    ) -> MysqlHistoryStorage:
         """Return a storage that is not open."""
         access = replace(self.access, **changed)  # type: ignore[arg-type]
         return MysqlHistoryStorage(access, self.name, destination)
@@ -76,9 +81,7 @@ class Place:
     def add_statement(self, position: EntryPosition, text: str | None) -> None:
         """Add a statement of the original."""
         key = (position.journal_name, position.position, str(position.server_id))
-        change: tuple[str | None, ...] = (
-            *("shop", "shop", "order", text, "ALTER", None),
-        )
+        change: tuple[str | None, ...] = ("shop", "shop", "order", text, "ALTER", None)
         if text is None:
             change = ("shop", None, None, None, None, None)
         self.add(
@@ -104,7 +107,7 @@ def place(mysql_server: Server) -> Iterator[Place]:
 
 
 @pytest.fixture
-def history(place: Place) -> Iterator[HistoryStorage]:
+def history(place: Place) -> Iterator[MysqlHistoryStorage]:
     """Give an open storage without content."""
     storage = place.storage()
     storage.open()
@@ -112,7 +115,7 @@ def history(place: Place) -> Iterator[HistoryStorage]:
     storage.close()
 
 
-def test_rows_for_java(place: Place, history: HistoryStorage) -> None:
+def test_rows_for_java(place: Place, history: MysqlHistoryStorage) -> None:
     """The original finds in its columns what it looks for there."""
     of = history.begin(stretch(at(1, 4)), schemas("t", "u"))
     history.append(of.id, ddl(at(1, 100), "ALTER TABLE t ADD a INT COMMENT '名😀'"))
@@ -218,7 +221,86 @@ def test_java_without_a_base(place: Place) -> None:
     history.close()
 
 
-def test_binlog_begun_anew(place: Place, history: HistoryStorage) -> None:
+def test_java_goes_on_with_ours(place: Place, history: MysqlHistoryStorage) -> None:
+    """What the original asks for finds the snapshot of ours and what is behind it."""
+    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    for offset in (100, 200, 300):
+        history.append(of.id, ddl(at(1, offset)), last=at(1, offset + 1))
+    history.write_snapshot(of.id, at(1, 150), schemas("t", "u"))
+    wanted = at(1, 250).timestamp
+    ((data, since, file, offset, master),) = place.server.execute(
+        "SELECT data, binlog_timestamp, binlog_file, binlog_offest, binlog_master_id"
+        f" FROM {place.name}.meta_snapshot WHERE destination = 'example'"
+        f" AND binlog_timestamp < {wanted} ORDER BY binlog_timestamp DESC, id DESC"
+        " LIMIT 1"
+    )
+    assert list(json.loads(data)) == ["db"]
+    assert data.count("CREATE TABLE") == 2
+    assert (file, offset, master) == ("mysql-bin.000001", 150, "17")
+    rows = place.server.execute(
+        "SELECT sql_text, use_schema, sql_type, sql_schema, sql_table FROM"
+        f" {place.name}.meta_history WHERE destination = 'example' AND"
+        f" binlog_timestamp >= {since} AND binlog_timestamp <= {wanted}"
+        " ORDER BY binlog_timestamp, id"
+    )
+    assert [tuple(row) for row in rows] == [
+        (ddl(at(1, 200)).ddl, "db", "ALTER", "db", "t")
+    ]
+
+
+def test_java_expired_our_base(
+    place: Place, history: MysqlHistoryStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the original deleted old snapshots, stretches begin later or are gone."""
+    lost = history.begin(stretch(at(1, 4)), schemas("lost"))
+    history.append(lost.id, ddl(at(1, 50)))
+    of = history.begin(stretch(at(2, 4)), schemas("t"))
+    for offset in (100, 200):
+        history.append(of.id, ddl(at(2, offset)), last=at(2, offset + 1))
+    history.write_snapshot(of.id, at(2, 150), schemas("t", "u"))
+    history.close()
+    place.server.execute(
+        f"DELETE FROM {place.name}.meta_snapshot WHERE binlog_timestamp <"
+        f" {at(2, 150).timestamp}"
+    )
+    history.open()
+    assert history.stretches() == [replace(of, first=at(2, 150), last=at(2, 201))]
+    assert [one.position for one in history.records(of.id)] == [at(2, 200)]
+    base = history.snapshot(of.id)
+    assert base is not None
+    assert base.schemas == schemas("t", "u")
+    assert caplog.text.count("was deleted from meta_snapshot") == 2
+
+
+def test_statement_deleted(place: Place, history: MysqlHistoryStorage) -> None:
+    """A statement that somebody deleted is told where it is missed, with a remedy."""
+    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    for offset in (100, 200):
+        history.append(of.id, ddl(at(1, offset)))
+    place.server.execute(
+        f"DELETE FROM {place.name}.meta_history WHERE binlog_offest = 100"
+    )
+    with pytest.raises(TableMetaStoreError) as caught:
+        list(history.records(of.id))
+    told = str(caught.value)
+    assert f"lacks the statement at {at(1, 100)}" in told
+    remedy = f"DELETE FROM canal_server_stretch WHERE id = {of.id}"
+    assert told.endswith(remedy)
+    place.server.execute(remedy.replace("FROM ", f"FROM {place.name}."))
+    again = history.begin(stretch(at(1, 4)), schemas("t"))
+    assert history.append(again.id, ddl(at(1, 200)))
+    assert history.stretches() == [again]
+
+
+def test_stretch_changed_by_others(place: Place, history: MysqlHistoryStorage) -> None:
+    """A stretch that cannot be read is told with the row to delete."""
+    history.begin(stretch(at(1, 4)), schemas("t"))
+    place.server.execute(f"UPDATE {place.name}.canal_server_stretch SET last = '?'")
+    with pytest.raises(TableMetaStoreError, match="in canal_server_stretch: delete"):
+        history.stretches()
+
+
+def test_binlog_begun_anew(place: Place, history: MysqlHistoryStorage) -> None:
     """Two stretches of one server share places, and each keeps all it has."""
     old = history.begin(stretch(at(1, 4)), schemas("old"))
     history.append(old.id, ddl(at(1, 100), "DROP TABLE old"))
@@ -247,7 +329,7 @@ def test_destinations_differ_in_case(place: Place) -> None:
         storage.close()
 
 
-def test_other_rows_stay(place: Place, history: HistoryStorage) -> None:
+def test_other_rows_stay(place: Place, history: MysqlHistoryStorage) -> None:
     """A stretch of another destination cannot be written by its number."""
     other = place.storage("other")
     other.open()
@@ -268,7 +350,7 @@ def kill_connections(place: Place) -> None:
             cursor.execute(f"KILL {identity}")
 
 
-def test_connection_lost(place: Place, history: HistoryStorage) -> None:
+def test_connection_lost(place: Place, history: MysqlHistoryStorage) -> None:
     """A connection that broke while it was idle is made anew, and nothing is missed."""
     of = history.begin(stretch(at(1, 4)), schemas("t"))
     kill_connections(place)
@@ -280,12 +362,103 @@ def test_connection_lost(place: Place, history: HistoryStorage) -> None:
     assert len(history.stretches()) == 2
 
 
+def test_locked_out(place: Place, history: MysqlHistoryStorage) -> None:
+    """Who comes second is told the connection of the first, by number and address."""
+    history.begin(stretch(at(1, 4)), schemas("t"))
+    number = history._server._connection.connection_id
+    second = place.storage()
+    with pytest.raises(TableMetaStoreError) as caught:
+        second.open()
+    told = f"is in use by another server (connection {number} from 127.0.0.1:"
+    assert told in str(caught.value)
+    assert "stop that one" in str(caught.value)
+    assert place.name in str(caught.value)
+
+
+def test_lock_of_a_lost_connection(place: Place, history: MysqlHistoryStorage) -> None:
+    """A connection that we lost and the server has still does not keep us out."""
+    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    connection = history._server._connection
+    lost, connection._session = connection._session, None
+    assert history.append(of.id, ddl(at(1, 50)))
+    assert lost is not None
+    with pytest.raises(ConnectionLost):
+        lost.query("SELECT 1")
+
+
+def test_lock_taken_meanwhile(place: Place, history: MysqlHistoryStorage) -> None:
+    """Who lost the connection, and the lock to another server, writes no more."""
+    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    kill_connections(place)
+    second = place.storage()
+    second.open()
+    for _ in range(2):
+        with pytest.raises(TableMetaStoreError, match="in use by another server"):
+            history.append(of.id, ddl(at(1, 50)))
+    assert second.append(of.id, ddl(at(1, 60)))
+    second.close()
+    assert history.append(of.id, ddl(at(1, 70)))
+    found = [one.position.position for one in history.records(of.id)]
+    assert found == [60, 70]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_server_killed(
+    own_server: Callable[[str, Sequence[str]], PrivateServer],
+    tmp_path: Path,
+    flavour: str,
+    rng: random.Random,
+) -> None:
+    """A server that dies in a write has all of it or nothing; the storage goes on."""
+    server = own_server(flavour, [])
+    with (
+        mysql_database(server) as (access, name),
+        closing(SqliteHistoryStorage(tmp_path / "model.sqlite")) as model,
+        closing(MysqlHistoryStorage(access, name, "example")) as history,
+    ):
+        model.open()
+        history.open()
+        left = -1
+
+        kills = 0
+
+        def count() -> None:
+            nonlocal left, kills
+            if left == 0:
+                server.kill()
+                kills += 1
+            left -= 1
+
+        on_statement(history, count)
+        for number in range(2 * WRITES):
+            before = content(model)
+            write(model, number)
+            after = content(model)
+            is_tried = number >= WRITES and number % WRITES in KINDS.values()
+            left = rng.randrange(12) if is_tried else -1
+            try:
+                write(history, number)
+            except TableMetaStoreError as error:
+                assert "canal.instance.tsdb.url runs" in str(error)  # noqa: PT017
+                server.restart()
+                found = content(history)
+                assert found in (before, after)
+                if found == before:
+                    write(history, number)
+            left = -1
+            assert content(history) == after
+    print(f"the server was killed in {kills} writes")
+    assert kills
+
+
 class Cut:
     """Cuts the connection at the n-th statement, before or after it ran."""
 
-    def __init__(self, place: Place, storage: HistoryStorage, *, after: bool) -> None:
+    def __init__(
+        self, place: Place, storage: MysqlHistoryStorage, *, after: bool
+    ) -> None:
         self._place = place
-        assert isinstance(storage, MysqlHistoryStorage)
         server: Any = storage._server
         self._connection = server._connection
         self._query = self._connection.query
@@ -313,7 +486,7 @@ class Cut:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_cut_anywhere(place: Place, history: HistoryStorage, after: bool) -> None:
+def test_cut_anywhere(place: Place, history: MysqlHistoryStorage, after: bool) -> None:
     """Wherever the connection breaks in a write, it is done once and as a whole."""
     cut = Cut(place, history, after=after)
     writes: list[Callable[[int, int], object]] = [
@@ -321,16 +494,18 @@ def test_cut_anywhere(place: Place, history: HistoryStorage, after: bool) -> Non
         lambda of, n: history.write_snapshot(of, at(1, n), schemas("t", "u")),
         lambda _, n: history.begin(stretch(at(2, n)), schemas("t")),
         lambda of, n: history.append_all(of, [ddl(at(3, n))], first=at(0, 9_999 - n)),
+        lambda of, n: history.identify(of, f"server {n}", SourceTraits(version=n)),
+        lambda of, n: history.expire(n),
     ]
     of = history.begin(stretch(at(1, 4)), schemas("t")).id
-    for write in writes:
+    for one_write in writes:
         cut.at(-1)
-        assert write(of, 90) is not False
+        assert one_write(of, 90) is not False
         count = len(cut.statements)
-        assert count > 4
+        assert count > 3
         for number in range(count):
             cut.at(number)
-            assert write(of, 100 + number) is not False
+            assert one_write(of, 100 + number) is not False
         cut.at(-1)
     stretches = history.stretches()
     found = [one.position.order() for one in history.records(of)]
@@ -340,6 +515,8 @@ def test_cut_anywhere(place: Place, history: HistoryStorage, after: bool) -> Non
     begun = [one.first.position for one in stretches if one.first.order()[0] == 2]
     assert begun == [90, *range(100, 100 + len(begun) - 1)]
     assert min(len(appended), len(begun)) > 5
+    (named,) = [one for one in stretches if one.id == of]
+    assert named.source == f"server {named.traits.version}"
 
 
 def test_no_server(place: Place) -> None:
@@ -403,7 +580,7 @@ def test_newer_form(place: Place) -> None:
         place.storage().open()
 
 
-def test_changed_by_others(place: Place, history: HistoryStorage) -> None:
+def test_changed_by_others(place: Place, history: MysqlHistoryStorage) -> None:
     """A snapshot that somebody changed is refused, with the row to look at."""
     of = history.begin(stretch(at(1, 4)), schemas("t"))
     place.server.execute(f"UPDATE {place.name}.meta_snapshot SET data = '{{}}'")

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fix_tablemeta_storage import at, ddl, schemas, stretch
-from history_writer import content, write
+from history_faults import OPENED
+from history_writer import BY_SIZE, KINDS, WRITES, content, write
 
 from canal_server.errors import TableMetaStoreError
 from canal_server.tablemeta import storage_sqlite
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parents[1]
 KILLS = 15
+ENVIRONMENT = os.environ | {"PYTHONPATH": f"{TESTS.parent}:{TESTS}"}
 LEFT_ALONE = "without it the history begins anew"
 
 
@@ -75,7 +77,6 @@ def change(path: Path, *statements: str) -> None:
 @pytest.mark.slow
 def test_killed(path: Path, tmp_path: Path, rng: random.Random) -> None:
     """After SIGKILL the file holds what was acknowledged, or one write more, whole."""
-    environment = os.environ | {"PYTHONPATH": f"{TESTS.parent}:{TESTS}"}
     done = 0
     inside = 0  # writes that were done and not acknowledged
     with opened(tmp_path / "model.sqlite") as model:
@@ -83,7 +84,7 @@ def test_killed(path: Path, tmp_path: Path, rng: random.Random) -> None:
             with subprocess.Popen(
                 [sys.executable, TESTS / "history_writer.py", path, str(done)],
                 stdout=subprocess.PIPE,
-                env=environment,
+                env=ENVIRONMENT,
             ) as process:
                 assert process.stdout is not None
                 for _ in range(rng.randint(1, 30)):
@@ -106,6 +107,38 @@ def test_killed(path: Path, tmp_path: Path, rng: random.Random) -> None:
                 inside += 1
             assert found == content(model)
     print(f"{done} writes, {inside} of them unacknowledged")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_by_its_log(
+    path: Path, tmp_path: Path, kind: str, rng: random.Random
+) -> None:
+    """A process that dies in the middle of writing the log leaves all or nothing."""
+    number = KINDS[kind] + WRITES
+    before = filled(path, number)
+    with opened(tmp_path / "model.sqlite") as model:
+        for each in range(number + 1):
+            write(model, each)
+        after = content(model)
+    deaths = size = 0
+    found: list[object] | str = before
+    while found == before:
+        target = (TESTS / "history_writer.py", path)
+        ended = subprocess.run(
+            [sys.executable, *target, str(number), BY_SIZE, str(size)],
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            check=False,
+        ).returncode
+        assert ended in (0, -signal.SIGXFSZ)
+        deaths += ended != 0
+        found = read(path)
+        assert found in (before, after)
+        assert ended or found == after
+        size += rng.randint(500, 25_000)
+    print(f"{deaths} deaths in one write to {kind}")
+    assert deaths
 
 
 def test_killed_while_made(path: Path) -> None:
@@ -172,6 +205,31 @@ def test_truncated(path: Path, rng: random.Random) -> None:
         assert path.stat().st_size == length
     path.write_bytes(whole)
     assert read(path) == before
+
+
+def test_torn_log(path: Path, tmp_path: Path, rng: random.Random) -> None:
+    """Of a torn log the writes before the tear are there, each as a whole."""
+    states: list[object] = []
+    copy = tmp_path / "copy" / FILE_NAME
+    copy.parent.mkdir()
+    with opened(path) as storage:
+        for number in range(14):
+            states.append(content(storage))
+            write(storage, number)
+        states.append(content(storage))
+        shutil.copy(path, copy)
+        log = Path(f"{path}-wal").read_bytes()
+    whole = copy.read_bytes()
+    found = []
+    for cut in [0, 31, len(log), *(rng.randrange(len(log)) for _ in range(25))]:
+        torn = bytearray(log[:cut])
+        if torn and rng.random() < 0.5:
+            torn[rng.randrange(len(torn))] ^= 1 << rng.randrange(8)
+        copy.write_bytes(whole)
+        Path(f"{copy}-wal").write_bytes(torn)
+        found.append(states.index(read(copy)))
+        Path(f"{copy}-shm").unlink(missing_ok=True)
+    assert len(set(found)) > 3
 
 
 @pytest.mark.parametrize(
@@ -300,6 +358,47 @@ def test_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert storage.append(of.id, ddl(at(1, 50)))
 
 
+def test_moved_away(path: Path, tmp_path: Path) -> None:
+    """A file that somebody moves away is noticed; the next call makes a new one."""
+    with opened(path) as storage:
+        of = storage.begin(stretch(at(1, 4)), schemas("t"))
+        path.rename(tmp_path / FILE_NAME)
+        with pytest.raises(TableMetaStoreError, match="was moved away or replaced"):
+            storage.append(of.id, ddl(at(1, 50)))
+        assert storage.stretches() == []
+        storage.begin(stretch(at(2, 4)), schemas("u"))
+        path.unlink()
+        with pytest.raises(TableMetaStoreError, match="was moved away or replaced"):
+            storage.extend(of.id, last=at(1, 60))
+        (tmp_path / FILE_NAME).rename(path)
+        assert storage.append(of.id, ddl(at(1, 50)))
+        assert "in use by another server" in refused(path)
+    with opened(path) as storage:
+        assert list(storage.records(of.id)) == [ddl(at(1, 50))]
+
+
+def test_goes_on_after_damage(path: Path) -> None:
+    """A storage that met a damaged file goes on by itself when that is mended."""
+    with opened(path) as storage:
+        of = storage.begin(stretch(at(1, 4)), schemas("t"))
+        storage._database._open_connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        whole = path.read_bytes()
+        # As a disk does that gives back something else.
+        with path.open("r+b") as file:
+            file.write(bytes(len(whole)))
+        # Only who does not remember the pages reads them again.
+        storage._database._is_doubtful = True
+        for _ in range(2):
+            with pytest.raises(
+                TableMetaStoreError, match=r"is not a database|is damaged"
+            ):
+                storage.append(of.id, ddl(at(1, 50)))
+        with path.open("r+b") as file:
+            file.write(whole)
+        assert storage.append(of.id, ddl(at(1, 50)))
+        assert storage.stretches() == [of]
+
+
 def test_owner_only(path: Path) -> None:
     """Files and new folders are for their owner only."""
     with opened(path) as storage:
@@ -317,6 +416,76 @@ def test_a_file_in_the_way(path: Path) -> None:
     path.parent.parent.mkdir(parents=True)
     path.parent.write_text("a file")
     assert "a file is in the way" in refused(path)
+
+
+def run_faults(*arguments: object) -> str:
+    """Run the program of faults, by way of another one; returns what it prints."""
+    prefix, command = arguments[:-3], arguments[-3:]
+    program = (sys.executable, TESTS / "history_faults.py")
+    found = subprocess.run(
+        [str(each) for each in (*prefix, *program, *command) if each != ""],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if found.returncode and prefix and "history_faults" not in found.stderr:
+        pytest.skip(f"{prefix[0]} is not allowed here: {found.stderr.strip()}")
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+# A place for mounts that nobody else sees; its root is us.
+OWN_MOUNTS = ("unshare", *(() if os.getuid() == 0 else ("-r",)), "-m", "sh", "-ec")
+# Root for whom the rights of files count.
+UNPRIVILEGED = (
+    ("setpriv", "--inh-caps=-all", "--bounding-set=-all") if os.getuid() == 0 else ()
+)
+
+
+@pytest.mark.parametrize("name", [FILE_NAME, f"{FILE_NAME}.lock", ""])
+def test_no_right_to_write(path: Path, name: str) -> None:
+    """A file or folder that may only be read is told when it is opened."""
+    before = filled(path, 3)
+    protected = path.parent / name
+    mode = stat.S_IMODE(protected.stat().st_mode)
+    protected.chmod(mode & ~0o222)
+    try:
+        told = run_faults(*UNPRIVILEGED, "open", path, "")
+    finally:
+        protected.chmod(mode)
+    assert f"cannot open the table history {path}: " in told
+    assert "give the user that runs the server the rights to read and write" in told
+    assert run_faults(*UNPRIVILEGED, "open", path, "") == f"{OPENED}\n"
+    assert read(path) == before
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_read_only_file_system(path: Path, is_there: bool) -> None:
+    """A file system that is mounted read-only is told when it is opened."""
+    folder = path.parent
+    folder.mkdir(parents=True)
+    before = filled(path, 3) if is_there else None
+    mount = 'mount --bind "$0" "$0"; mount -o remount,bind,ro "$0"; exec "$@"'
+    told = run_faults(*OWN_MOUNTS, mount, folder, "open", path, "")
+    assert f"cannot open the table history {path}: " in told
+    assert "see that its file system is not mounted read-only" in told
+    assert (read(path) if is_there else None) == before
+
+
+@pytest.mark.slow
+def test_small_disk(tmp_path: Path, rng: random.Random) -> None:
+    """Every write to a full disk is refused or done, and goes on once there is room.
+
+    Opening and moving the log into the file included; nothing is lost.
+    """
+    mount = 'mount -t tmpfs -o size=16m tmpfs "$0"; exec "$@"'
+    seed = rng.randrange(1_000_000)
+    told = run_faults(*OWN_MOUNTS, mount, tmp_path, "room", tmp_path, seed)
+    refused_kinds = set(map(int, told.split()))
+    print(f"refused without room: {sorted(refused_kinds)}")
+    assert refused_kinds >= {KINDS["begin"], KINDS["snapshot"]}
+    assert len(refused_kinds) > WRITES // 2
 
 
 def within_size(bytes_max: int) -> None:

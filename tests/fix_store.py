@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fix_blocks import Entries
 
 from canal_server.config.schema import BatchMode, StoreConfig
-from canal_server.core.subjects import Subjects
+from canal_server.core.subjects import NAMES_MAX, Subjects
 from canal_server.lifecycle import Stop
 from canal_server.store.memory import MemoryEventStore
 
@@ -26,11 +26,11 @@ PATIENCE_S = 60  # for what should happen at once, on a very slow machine
 class StoreUnderTest:
     """A store, entries to put into it, and a stop for the pump."""
 
-    def __init__(self, **changes) -> None:
+    def __init__(self, *, names_max: int = NAMES_MAX, **changes) -> None:
         config = replace(
             StoreConfig(buffer_size=64, batch_mode=BatchMode.ITEMSIZE), **changes
         )
-        self.subjects = Subjects()
+        self.subjects = Subjects(names_max)
         self.entries = Entries()
         self.stop = Stop()
         self.store = MemoryEventStore(config, self.subjects, self.entries.pool)

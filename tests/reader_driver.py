@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import binlog_bytes as b
 from binlog_bytes import Binlog
 from byte_source import Bytes
+from fix_blocks import ROWS
 from golden_form import entries_of
 
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.subjects import Subjects
+from canal_server.core.subjects import NAMES_MAX, Subjects
 from canal_server.dump.reader import Reader
 from canal_server.lifecycle import Stop
 from canal_server.model.entry import EntryType
@@ -75,13 +76,15 @@ class Reading:
         *,
         black: str = "",
         field: str = "",
+        names_max: int = NAMES_MAX,
         **options: object,
     ) -> None:
         self.images = images or Images(t=("int",))
         self.fields = bytearray()
         self.idle = 0
         self.stop = Stop()
-        self.subjects = Subjects()
+        self.subjects = Subjects(names_max)
+        self.row_subjects: list[int] = []
         settings = {
             name: options.pop(name)
             for name in list(options)
@@ -106,6 +109,11 @@ class Reading:
         """Keep what is delivered."""
         for block, first, stop in spans:
             self.fields += block.slice(first, stop)
+            self.row_subjects += [
+                record["subject"]
+                for record in map(block.record, range(first, stop))
+                if record["kind"] == ROWS
+            ]
         return True
 
     def note_idle(self) -> None:

@@ -2,38 +2,85 @@
 
 A record carries the number of its subject, so that filters compare numbers: each
 cursor evaluates its regular expressions once per subject.
+
+A server may give its tables millions of names in the long run. When there are too
+many, an epoch begins: names are numbered anew, and those of before are forgotten as
+soon as whoever holds records says that none carries an old number any more. A number
+is never given twice.
 """
 
 from __future__ import annotations
 
 NO_SUBJECT = 0  # entries without a table: every filter lets them through
+# Of one epoch; more than tables that are in use at once. Some 350 bytes each, and
+# twice as many may be kept while entries of the epoch before wait for clients.
+NAMES_MAX = 1 << 17
 
 Names = tuple[tuple[str | None, str], ...]  # (schema, table) pairs, one or several
 
 
 class Subjects:
-    """Gives each tuple of (schema, table) names a small number, from 1 on.
+    """Gives each tuple of (schema, table) names a number, from 1 on.
 
     A row entry has one name; a DDL entry has the names of all tables it touches
     (RENAME: old and new), and passes a filter when one of them does. Written by the
-    pump's thread only; reading from others is safe as numbers are never reused.
+    pump's thread only; `since` may be asked from any.
     """
 
-    def __init__(self) -> None:
-        self._ordinals: dict[Names, int] = {(): NO_SUBJECT}
-        self._names: list[Names] = [()]
+    def __init__(self, names_max: int = NAMES_MAX) -> None:
+        self._names_max = names_max
+        self._ordinals: dict[Names, int] = {(): NO_SUBJECT}  # of this epoch
+        # The lowest number that has names still, and those of it and of all above.
+        # One value, so that other threads see both of the same moment.
+        self._living: tuple[int, list[Names]] = (NO_SUBJECT + 1, [])
+        self._epoch_first = NO_SUBJECT + 1
+        self.epoch = 0  # who keeps numbers asks for them anew when it changes
+        self.ageing = False  # names of the epoch before are kept still
 
     def ordinal_of(self, names: Names) -> int:
         """Return the number of these names, a new one when they are new."""
         found = self._ordinals.get(names)
         if found is None:
-            found = self._ordinals[names] = len(self._names)
-            self._names.append(names)
+            if len(self._ordinals) > self._names_max and not self.ageing:
+                self._begin_epoch()
+            first, living = self._living
+            found = self._ordinals[names] = first + len(living)
+            living.append(names)
         return found
 
     def names_of(self, ordinal: int) -> Names:
-        """Return the names of a number that `ordinal_of` gave."""
-        return self._names[ordinal]
+        """Return the names of a number that `ordinal_of` gave.
+
+        Raises LookupError when they are forgotten.
+        """
+        if ordinal == NO_SUBJECT:
+            return ()
+        first, living = self._living
+        if ordinal < first:
+            raise LookupError(f"subject {ordinal} is forgotten: the first is {first}")
+        return living[ordinal - first]
+
+    def since(self, ordinal: int) -> tuple[int, list[Names]]:
+        """Return the lowest number that has names, and the names from `ordinal` on.
+
+        Those from the lowest number on when that is higher; NO_SUBJECT is left out.
+        """
+        first, living = self._living
+        return first, living[max(ordinal - first, 0) :]
+
+    def _begin_epoch(self) -> None:
+        first, living = self._living
+        self._epoch_first = first + len(living)
+        self._ordinals = {(): NO_SUBJECT}
+        self.epoch += 1
+        self.ageing = True
+
+    def forget_old(self) -> None:
+        """Forget the names of the epoch before: nothing carries its numbers now."""
+        first, living = self._living
+        self._living = (self._epoch_first, living[self._epoch_first - first :])
+        self.ageing = False
 
     def __len__(self) -> int:
-        return len(self._names)
+        """Return how many names are kept, those of no table included."""
+        return len(self._living[1]) + 1

@@ -122,6 +122,7 @@ class Reader:
         self.gtids = gtids  # the executed set as of the last event, in GTID mode
         self.ddl_count = 0
         self._subjects = subjects
+        self._epoch = subjects.epoch  # of the numbers in the tables' images
         self._images = images
         self._wants = wants
         self._wants_changed = False
@@ -277,8 +278,16 @@ class Reader:
                 tuple(mapped.name or column.name for mapped, column in pairs),
             )
         return compile_image(
-            table_map, meta, subject=self._subjects.ordinal_of(names), emitted=emitted
+            table_map, meta, subject=self._number_of(names), emitted=emitted
         )
+
+    def _number_of(self, names: Names) -> int:
+        """Return the subject's number; once they begin anew, all tables ask again."""
+        number = self._subjects.ordinal_of(names)
+        if self._epoch != self._subjects.epoch:
+            self._epoch = self._subjects.epoch
+            self.decoder.forget_tables()
+        return number
 
     def _on_query(self, *, load: bool = False) -> None:
         statement = query.parse_query(self.decoder.body, load=load)
@@ -346,7 +355,7 @@ class Reader:
             first.event_type,
             first.schema or "",
             first.table or "",
-            self._subjects.ordinal_of(names_of(results)),
+            self._number_of(names_of(results)),
             begins=statement.sql.rstrip().upper().endswith("START TRANSACTION"),
         )
 

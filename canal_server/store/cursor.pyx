@@ -35,6 +35,9 @@ from canal_server.errors import StoreError
 
 cdef uint64_t NEVER = UINT64_MAX  # a sequence that no entry has
 
+# A filter that was asked about no subject; 0 is none that it decides on.
+NO_MASK = (1, b"")
+
 
 cdef class Taken:
     """Entries that a get took; keeps their blocks alive."""
@@ -91,8 +94,8 @@ cdef class Taken:
 cdef class Cursor:
     """Get and ack sequence of one client, and its filter.
 
-    `accepts` is asked once per subject, None takes everything; `mask` holds what it
-    said so far (`mask_of`). `after` is a binlog file's number and an offset: what
+    `accepts` is asked once per subject, None takes everything; `mask` is what it said
+    so far, as `mask_of` returns it. `after` is a binlog file's number and an offset: what
     lies at or before it is skipped.
     """
 
@@ -115,7 +118,8 @@ cdef class Cursor:
     cdef uint64_t after_offset
 
     # The filter: passes (1) or not (0) by subject, and by slot what was decided.
-    cdef bytes mask
+    cdef bytes mask           # of the subjects from `mask_first` on
+    cdef uint64_t mask_first
     cdef uint8_t* verdicts  # NULL: no filter
 
     # The transaction that is being scanned.
@@ -135,7 +139,7 @@ cdef class Cursor:
     cdef uint64_t carried_before
 
     def __init__(
-        self, Ring ring, subjects, int client_id, accepts, bytes mask=b"", after=None
+        self, Ring ring, subjects, int client_id, accepts, mask=NO_MASK, after=None
     ):
         self.ring = ring
         self.subjects = subjects
@@ -147,7 +151,7 @@ cdef class Cursor:
             self.seeking = True
             self.after_file_number, self.after_offset = after
         self.rows_passed = True
-        self.mask = mask
+        self.mask_first, self.mask = mask
         self.accepts = accepts
         self.choose_filter()
 
@@ -167,11 +171,27 @@ cdef class Cursor:
         return 0
 
     cdef int grow_mask(self) except -1:
-        """Ask the filter about the subjects that are new since last time."""
-        self.mask += mask_of(self.accepts, self.subjects, len(self.mask))
+        """Ask the filter about the subjects that are new since last time.
+
+        What it said of those that are forgotten is forgotten as well.
+        """
+        cdef uint64_t lowest
+        lowest, more = mask_of(
+            self.accepts, self.subjects, self.mask_first + <uint64_t>len(self.mask)
+        )
+        if lowest > self.mask_first:
+            self.mask = self.mask[lowest - self.mask_first:]
+            self.mask_first = lowest
+        self.mask += more
         return 0
 
-    def replace_filter(self, accepts, bytes mask=b""):
+    cdef inline bint knows(self, uint64_t subject) noexcept:
+        """Tell whether the mask says something about a subject."""
+        return subject == 0 or (
+            self.mask_first <= subject < self.mask_first + <uint64_t>len(self.mask)
+        )
+
+    def replace_filter(self, accepts, mask=NO_MASK):
         """Judge everything that is not acked once more, by another filter."""
         if accepts is self.accepts:
             return
@@ -179,7 +199,7 @@ cdef class Cursor:
         if accepts is None and self.carried_block is not None:
             # The carried BEGIN is for a cursor with a filter to give out.
             self.accepts = _everything
-        self.mask = mask
+        self.mask_first, self.mask = mask
         self.choose_filter()
         self.scan_sequence = self.ack_sequence
         self.available = self.available_bytes = 0
@@ -250,11 +270,12 @@ cdef class Cursor:
         cdef Record* record
         while self.scan_sequence < self.ring.put_sequence:
             record = self.ring.record(self.scan_sequence)
-            if record.subject >= <uint64_t>len(self.mask):
+            if not self.knows(record.subject):
                 self.grow_mask()
-                if record.subject >= <uint64_t>len(self.mask):
+                if not self.knows(record.subject):
                     raise IndexError(
-                        f"subject {record.subject} of {len(self.mask)} at "
+                        f"subject {record.subject} is none of the {len(self.mask)} "
+                        f"from {self.mask_first} on, at "
                         f"{self.ring.position(self.scan_sequence)[0]}:{record.offset}"
                     )
             self.verdicts[self.scan_sequence & mask] = 0
@@ -285,7 +306,7 @@ cdef class Cursor:
             return passes
         if record.kind == KIND_HEARTBEAT:
             return True
-        if not <uint8_t>self.mask[record.subject]:
+        if record.subject and not <uint8_t>self.mask[record.subject - self.mask_first]:
             return False
         self.release_begin()
         # A DDL outside of BEGIN and END is complete in itself.
@@ -483,11 +504,13 @@ cdef inline uint64_t entry_bytes(Ring ring, uint64_t sequence) noexcept:
 
 
 def mask_of(accepts, subjects, first):
-    """Return a byte per subject from `first` on: 1 where the filter accepts it."""
-    return bytes([
-        1 if accepts(subjects.names_of(ordinal)) else 0
-        for ordinal in range(first, len(subjects))
-    ])
+    """Return the lowest subject there is, and a byte per subject from `first` on.
+
+    It is 1 where the filter accepts the subject. When the lowest is above `first`, the
+    bytes begin with it.
+    """
+    lowest, names = subjects.since(first)
+    return lowest, bytes([1 if accepts(each) else 0 for each in names])
 
 
 def _everything(names):

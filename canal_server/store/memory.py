@@ -27,7 +27,7 @@ from canal_server.errors import StoreError
 from canal_server.lifecycle import Deadline
 from canal_server.store.batches import batch_of, position_of
 from canal_server.store.counts import CursorCounts, StoreCounts
-from canal_server.store.cursor import Cursor, Taken, mask_of
+from canal_server.store.cursor import NO_MASK, Cursor, Taken, mask_of
 from canal_server.store.parts import count_of, parts_of
 from canal_server.store.ring import Ring, bytes_in_use
 from canal_server.store.stall import TELL_AFTER_S, StallNotice
@@ -67,6 +67,8 @@ class MemoryEventStore:
     ) -> None:
         self._config = config
         self._subjects = subjects
+        # With old subjects: entries from here on carry new ones only.
+        self._new_from: int | None = None
         self._pool = pool
         self._frame_bytes_max = frame_bytes_max
         self._lock = threading.Lock()
@@ -166,6 +168,24 @@ class MemoryEventStore:
             self._ring.append(spans, now_ms())
         finally:
             self._wake_getters()
+        if self._subjects.ageing:
+            self._forget_old_subjects(spans)
+
+    def _forget_old_subjects(self, spans: Sequence[Span]) -> None:
+        """Let names go that no entry is about any more; `spans` were put just now.
+
+        A statement that was being read when numbers began anew has old ones in its
+        rows, and may be in the buffer still. Behind the end of its transaction none
+        comes; once the ring has freed what lies before, none is left.
+        """
+        if self._new_from is None:
+            if any(
+                block.last_boundary(first, stop) >= 0 for block, first, stop in spans
+            ):
+                self._new_from = self._ring.put_sequence
+        elif self._ring.free_sequence >= self._new_from:
+            self._subjects.forget_old()
+            self._new_from = None
 
     def _has_room_made(self, count: int) -> bool:
         """Tell whether entries fit, if need be without what filters reject."""
@@ -206,7 +226,7 @@ class MemoryEventStore:
         """
         place = None if after is None or not after.journal_name else after.order()
         # Outside of the lock: a filter may take long over thousands of tables.
-        mask = b"" if accepts is None else mask_of(accepts, self._subjects, 0)
+        mask = NO_MASK if accepts is None else mask_of(accepts, self._subjects, 0)
         with self._lock:
             found = self._cursors.get(client_id)
             if found is not None:

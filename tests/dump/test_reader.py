@@ -295,3 +295,39 @@ def test_broken_sets(kind: int, gtids: GtidSet | MariaGtidSet) -> None:
     with pytest.raises(DecodeError) as caught:
         Reading(gtids=gtids).run(log.as_stream())
     assert caught.value.file == "bin.000001"
+
+
+# --- numbers of tables --------------------------------------------------------------
+
+
+def test_tables_ask_anew_when_their_numbers_do() -> None:
+    """Rows carry a table's new number though its table map has the same bytes."""
+    log = log_with()
+    for table_id, table in enumerate(("t", "u", "v", "t"), start=5):
+        insert(log, table_id, table=table, table_id=5 if table == "t" else table_id)
+    reading = Reading(Images(t=("int",), u=("int",), v=("int",)), names_max=2)
+    reading.run(log.as_stream())
+    assert reading.subjects.epoch == 1
+    first, second, third, fourth = reading.row_subjects
+    assert (first, second) == (1, 2)
+    assert len({first, second, third, fourth}) == 4
+    names = [reading.subjects.names_of(each) for each in reading.row_subjects]
+    assert names == [(("db", name),) for name in "tuvt"]
+
+
+def test_a_statement_in_which_numbers_begin_anew() -> None:
+    """A table whose map stood before keeps its old number for this statement."""
+    log = log_with()
+    insert(log, 1, table="a", table_id=1)
+    log.begin()
+    for table_id, table in ((2, "b"), (3, "c")):
+        log.add(b.TABLE_MAP, b.table_map_body([INT], table=table, table_id=table_id))
+    for table_id in (2, 3):
+        log.add(b.WRITE_ROWS, b.rows_body(1, b.int_row(table_id), table_id=table_id))
+    log.xid()
+    insert(log, 4, table="b", table_id=2)
+    reading = Reading(Images(a=("int",), b=("int",), c=("int",)), names_max=2)
+    reading.run(log.as_stream())
+    assert reading.row_subjects == [1, 2, 3, 4]
+    names = [reading.subjects.names_of(each) for each in reading.row_subjects]
+    assert names == [(("db", name),) for name in "abcb"]

@@ -67,9 +67,8 @@ class BaseDumper:
         for _ in range(_ROUNDS_MAX):
             stop = self._end()
             events = self._scanner.between(start[0], stop[0])
-            if not events:
+            if not self._read_again(reader, found, events):
                 break
-            self._read_again(reader, found, events)
             start = stop
         else:
             raise TableMetaError(
@@ -102,13 +101,14 @@ class BaseDumper:
 
     def _read_again(
         self, reader: SchemaReader, found: DumpedTables, events: list[DdlEvent]
-    ) -> None:
+    ) -> bool:
+        """Read what statements may have changed; false when there was nothing."""
         tables: set[tuple[str, str]] = set()
         schemas: set[str] = set()
         for event in events:
             dialect = Context.from_json(event.extra).dialect
             stale = examine(event.ddl, event.schema, dialect).stale
-            schemas.update(stale.schemas)
+            schemas.update(stale.schemas, stale.defaults)
             tables.update(
                 (schema or event.schema, table) for schema, table in stale.tables
             )
@@ -119,6 +119,7 @@ class BaseDumper:
             found,
             [name for name in tables if name[0] and name[0] not in schemas],
         )
+        return bool(schemas or tables)
 
     def _progress(self, done: int, total: int) -> None:
         now_s = time.monotonic()

@@ -40,6 +40,10 @@ class _BoundedReader(Reader):
         super()._on_rotate()
         self._bound(self.decoder.file)
 
+    def _on_no_table_map(self) -> None:
+        """Step over rows: reading may begin between a table map and its rows."""
+        self.decoder.skip()
+
     def _bound(self, file: str) -> None:
         if self.end is None or not file:
             return

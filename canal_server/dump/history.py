@@ -6,13 +6,13 @@ Leaves out how the history meets the place where a session begins (`dump.stretch
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canal_server.dump.source_traits import with_names
 from canal_server.dump.stretches import StretchFinder
-from canal_server.errors import ConnectionLost, SourceError
-from canal_server.model.positions import EntryPosition
-from canal_server.mysql.binlogs import current_end
+from canal_server.errors import ConnectionLost, SourceError, SourceRefused
+from canal_server.model.positions import EntryPosition, binlog_file_number
+from canal_server.mysql.binlogs import binary_logs, current_end
 from canal_server.mysql.collations import collation_names
 from canal_server.mysql.schema_dump import SchemaReader
 from canal_server.tablemeta.context import Context
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 TableName = tuple[str, str]
+
+# Of binlog, between a place and the end: some ten seconds of reading.
+LOOK_BYTES_MAX: Final = 2 << 30
 
 
 class HistoryImages:
@@ -105,17 +108,10 @@ class HistoryImages:
         Its answer is taken for good only when no statement between the place and now
         names the table; else only as long as it fits.
         """
-        text = self._show_create(schema, table)
-        if text is None:
-            return None
-        found = self._tsdb.parsed(schema, table, text)
-        if found is None:
-            return None
-        if self._behind.names(schema, table, position):
+        answer, is_certain = self._asking(schema, table, position)
+        if answer is not None and not is_certain:
             self._tell_doubt(schema, table)
-        else:
-            self._tsdb.load(position, schema, text)
-        return found.meta
+        return answer
 
     def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
         """Follow a statement; durable when this returns."""
@@ -129,20 +125,14 @@ class HistoryImages:
     def _settled(
         self, schema: str, table: str, position: EntryPosition
     ) -> TableMeta | None:
-        """Take the server's answer for good if no statement lies between; else None."""
+        """Take the server's answer if no statement lies between, once; else None."""
         name = (schema, table)
         if name in self._asked or self._tsdb.is_ahead(schema, table):
             return None
         self._asked.add(name)
-        if self._behind.names(schema, table, position):
+        answer, is_certain = self._asking(schema, table, position)
+        if answer is None or not is_certain:
             return None
-        # Asked behind the look at what lies between: what changes the table only now
-        # is seen by the second look.
-        text = self._show_create(schema, table)
-        found = text and self._tsdb.parsed(schema, table, text)
-        if not text or not found or self._behind.names(schema, table, position):
-            return None
-        self._tsdb.load(position, schema, text)
         _log.info(
             "destination %s: table %s.%s had at %s the columns that it has now",
             self._destination,
@@ -150,19 +140,48 @@ class HistoryImages:
             table,
             position,
         )
-        return found.meta
+        return answer
+
+    def _asking(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> tuple[TableMeta | None, bool]:
+        """Ask, once more over a new connection when the first is lost.
+
+        Most likely it was idle for longer than the server allows.
+        """
+        if self._control.is_open:
+            try:
+                return self._answer(schema, table, position)
+            except ConnectionLost:
+                self._control.close()
+        self._control.open()
+        return self._answer(schema, table, position)
+
+    def _answer(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> tuple[TableMeta | None, bool]:
+        """Return what a table is now, and whether it was so at a place.
+
+        If it was, the history keeps it.
+        """
+        text = self._show_create(schema, table)
+        found = None if text is None else self._tsdb.parsed(schema, table, text)
+        if text is None or found is None:
+            return None, False
+        # Behind the answer: a statement that came before or after it is seen.
+        if self._behind.names(schema, table, position):
+            return found.meta, False
+        self._tsdb.load(position, schema, text)
+        return found.meta, True
 
     def _show_create(self, schema: str, table: str) -> str | None:
-        """Ask the server; once more over a new connection when the first is lost."""
         try:
             return self._reader.show_create(schema, table)
         except ConnectionLost:
-            self._control.close()
+            raise
         except SourceError as error:
             _log.warning("table %s.%s cannot be asked for: %s", schema, table, error)
             return None
-        self._control.open()
-        return self._reader.show_create(schema, table)
 
     def _tell_doubt(self, schema: str, table: str) -> None:
         if (schema, table) not in self._doubts:
@@ -194,13 +213,27 @@ class _StatementsBehind:
         self._to = EntryPosition()
 
     def names(self, schema: str, table: str, start: EntryPosition) -> bool:
-        """Tell whether a statement from a place to the end names a table.
+        """Tell whether a statement from a place to the end may name a table.
 
-        An event begins at the place; further looks are from there or behind.
+        An event begins at the place; further looks are from there or behind. Where it
+        is far to the end, one may: reading all that would hold up the session.
         """
+        if self._is_far(start):
+            return True
         self._read(start)
         folded = self._info.lower_case_table_names > 0
         return any(_names(event, schema, table, folded) for event in self._events)
+
+    def _is_far(self, start: EntryPosition) -> bool:
+        if self._from is not None and start.order() >= self._from.order():
+            start = self._to
+        try:
+            logs = binary_logs(self._control)
+        except SourceRefused:
+            return False  # the account may not ask
+        number = binlog_file_number(start.journal_name or "")
+        ahead = sum(log.size for log in logs if binlog_file_number(log.name) >= number)
+        return ahead - (start.position or 0) > LOOK_BYTES_MAX
 
     def _read(self, start: EntryPosition) -> None:
         end = current_end(self._control, self._info)

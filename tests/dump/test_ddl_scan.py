@@ -131,3 +131,31 @@ def test_first_position(
     found = scanner.first_position(before.dump_start())
     assert found is not None
     assert end.order() <= found.order() < here(source_server).order()
+
+
+def test_from_amid_a_transaction(
+    source_server: Server, scanner: DdlScanner, database: str
+) -> None:
+    """It may begin at any event of a transaction, also between map and rows."""
+    source_server.execute(
+        f"USE {database}",
+        "CREATE TABLE a (x INT PRIMARY KEY)",
+        "CREATE TABLE b (x INT PRIMARY KEY)",
+        "INSERT INTO a VALUES (1)",
+        "INSERT INTO b VALUES (1)",
+    )
+    start = here(source_server)
+    source_server.execute(
+        f"USE {database}",
+        "UPDATE a JOIN b USING (x) SET a.x = 2, b.x = 3",
+        "CREATE TABLE c (x INT)",
+    )
+    stop = here(source_server)
+    events = source_server.execute(
+        f"SHOW BINLOG EVENTS IN '{start.journal_name}' FROM {start.position}"
+    )
+    maps = [offset for _, offset, kind, *_ in events if kind == "Table_map"]
+    assert len(maps) == 2
+    for offset in (events[0][1], *maps):
+        place = EntryPosition(start.journal_name, offset)
+        assert texts(scanner, place, stop) == ["CREATE TABLE c (x INT)"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,10 @@ from canal_server.tablemeta.transfer import Exported, to_document
 
 if TYPE_CHECKING:
     import argparse
+
+    from canal_server.cli.schema_options import History, Moment
+    from canal_server.model.positions import EntryPosition
+    from canal_server.tablemeta.storage import DdlRecord
 
 STANDARD = Path("-")  # standard output or input
 _OWNER_ONLY = 0o600
@@ -45,11 +50,13 @@ def run(args: argparse.Namespace) -> int:
     _, config = load_config(args)
     with opened_history(config) as history:
         moment = moment_at(history, args.at)
+        position, behind = _beginning(history, moment)
     exported = Exported(
         moment.stretch.source,
         moment.stretch.traits,
-        moment.position,
+        position,
         tuple(stored_schemas(moment.image)),
+        behind,
     )
     document = to_document(exported)
     if args.file == STANDARD:
@@ -60,8 +67,25 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise CanalError(f"cannot write {args.file}: {error.strerror}") from error
     tables = "1 table" if exported.count == 1 else f"{exported.count} tables"
-    print(f"{tables} as of {moment.position} written to {args.file}")
+    print(f"{tables} as of {exported.position} written to {args.file}")
     return 0
+
+
+def _beginning(
+    history: History, moment: Moment
+) -> tuple[EntryPosition, DdlRecord | None]:
+    """Return the next place from which reading can go on; the tables are the same.
+
+    With the statement right before it when the history ends there.
+    """
+    stretch = moment.stretch
+    for record in history.storage.records(stretch.id, start=moment.position):
+        # Its GTID is that of a transaction which is still to come.
+        return replace(record.position, gtid=None), None
+    event = history.tsdb.end_event(stretch)
+    for record in history.storage.records(stretch.id, start=event, stop=stretch.last):
+        return stretch.last, record
+    return stretch.last, None
 
 
 def _write(path: Path, text: str) -> None:

@@ -12,7 +12,7 @@ from canal_server.cli.schema_options import (
     add_destination_options,
     load_config,
     opened_history,
-    place_or_time,
+    place,
 )
 from canal_server.control import ControlError, ask
 from canal_server.dump.ddl_scan import DdlScanner
@@ -21,7 +21,6 @@ from canal_server.dump.source_traits import source_of, traits_of
 from canal_server.errors import CanalError, ConfigError
 from canal_server.instance import access_of
 from canal_server.lifecycle import Stop
-from canal_server.model.positions import EntryPosition
 from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     import argparse
 
     from canal_server.config.schema import InstanceConfig
+    from canal_server.model.positions import EntryPosition
     from canal_server.tablemeta.storage import StoredSchema
 
 _BYTES_MAX: Final = 1 << 30
@@ -49,7 +49,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     add_destination_options(parser)
     add = parser.add_argument
-    add("--at", metavar="PLACE", type=place_or_time, help="of a dump: "
+    add("--at", metavar="PLACE", type=place, help="of a dump: "
         "binlog.000003:4711; default: what its --source-data or --master-data has "
         "told")  # fmt: skip
     add("--schema", metavar="NAME", default="", help="of a dump that does not name it")
@@ -61,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     daemon, config = load_config(args)
     _refuse_running(daemon.data_dir, config)
     text = _read(args.file)
+    if not text.strip():
+        raise CanalError(f"cannot import {args.file}: it is empty")
     try:
         exported = _exported(args, config, text)
     except (ConfigError, ControlError):
@@ -68,9 +70,13 @@ def run(args: argparse.Namespace) -> int:
     except CanalError as error:
         raise CanalError(f"cannot import {args.file}: {error}") from error
     with opened_history(config, read_only=False) as history:
-        history.tsdb.begin(
-            exported.source, exported.traits, exported.position, exported.schemas
+        behind = exported.behind
+        first = exported.position if behind is None else behind.position
+        stretch = history.tsdb.begin(
+            exported.source, exported.traits, first, exported.schemas
         )
+        if behind is not None:
+            history.tsdb.extend(stretch, (behind,), last=exported.position)
     tables = "1 table" if exported.count == 1 else f"{exported.count} tables"
     print(
         f"the table history of destination {config.destination} goes on with {tables}"
@@ -121,8 +127,8 @@ def _exported(args: argparse.Namespace, config: InstanceConfig, text: str) -> Ex
 
 def _from_dump(args: argparse.Namespace, config: InstanceConfig, text: str) -> Exported:
     """Read a dump of the server that the destination reads."""
-    place = args.at or place_in_dump(text)
-    if not isinstance(place, EntryPosition):
+    found_at = args.at or place_in_dump(text)
+    if found_at is None:
         raise ConfigError(
             [
                 (
@@ -133,7 +139,7 @@ def _from_dump(args: argparse.Namespace, config: InstanceConfig, text: str) -> E
         )
     with ControlConnection(access_of(config.source, config.destination)) as control:
         info = read_server_info(control)
-        position = _checked(place, config, control)
+        position = _checked(found_at, config, control)
         traits = traits_of(control, info)
         try:
             found = read_dump(text, traits, args.schema)
@@ -149,21 +155,21 @@ def _from_dump(args: argparse.Namespace, config: InstanceConfig, text: str) -> E
 
 
 def _checked(
-    place: EntryPosition, config: InstanceConfig, control: ControlConnection
+    at: EntryPosition, config: InstanceConfig, control: ControlConnection
 ) -> EntryPosition:
     """Return the place with its time. Raises when the server does not have it."""
     files = SourceFiles(tuple(binary_logs(control)))
-    if not files.had(place.journal_name, place.position):
+    if not files.had(at.journal_name, at.position):
         raise CanalError(
-            f"the binlog of {control.access.address} has no place {place}: {files}"
+            f"the binlog of {control.access.address} has no place {at}: {files}"
         )
     scanner = DdlScanner(config, control.access, Stop())
-    start = FileStart(place.journal_name or "", place.position or 0)
+    start = FileStart(at.journal_name or "", at.position or 0)
     first = scanner.first_position(start)
     if first is not None:
-        return replace(place, timestamp=first.timestamp)
+        return replace(at, timestamp=first.timestamp)
     now_s = control.query("SELECT UNIX_TIMESTAMP()")[0][0]
-    return replace(place, timestamp=int(now_s) * 1000)
+    return replace(at, timestamp=int(now_s) * 1000)
 
 
 def _with_collation(schema: StoredSchema, control: ControlConnection) -> StoredSchema:

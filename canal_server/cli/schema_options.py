@@ -90,16 +90,24 @@ def add_table_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def place_or_time(text: str) -> EntryPosition | int:
-    """Read an argument that is a place in the binlog, or a time."""
-    with contextlib.suppress(argparse.ArgumentTypeError):
-        return time_ms(text)
+def place(text: str) -> EntryPosition:
+    """Read an argument that is a place in the binlog."""
     found = _PLACE.fullmatch(text)
     if found is None:
-        raise argparse.ArgumentTypeError(
-            "expected a place as binlog.000003:4711 or a time as 2026-11-21T10:00:00"
-        )
+        raise argparse.ArgumentTypeError("expected a place as binlog.000003:4711")
     return EntryPosition(found["file"], int(found["offset"]))
+
+
+def place_or_time(text: str) -> EntryPosition | int:
+    """Read an argument that is a place in the binlog, or a time."""
+    if text.isascii() and text.isdecimal():
+        return time_ms(text)
+    for read in (time_ms, place):
+        with contextlib.suppress(argparse.ArgumentTypeError):
+            return read(text)
+    raise argparse.ArgumentTypeError(
+        "expected a place as binlog.000003:4711 or a time as 2026-11-21T10:00:00"
+    )
 
 
 def time_ms(text: str) -> int:

@@ -7,7 +7,7 @@ so that what still differs is no matter of time.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canal_server.dump.base_dump import BaseDumper
 from canal_server.dump.ddl_scan import DdlScanner
@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.operations import Name
     from canal_server.tablemeta.schemas import Image
     from canal_server.tablemeta.storage import Stretch
+
+
+# mysqldump leaves them out, and no binlog has rows of them.
+_NEVER_DUMPED: Final = frozenset(
+    (("mysql", "innodb_index_stats"), ("mysql", "innodb_table_stats"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +143,7 @@ def _compared(
         if found:
             differing.append(Differing((schema, ""), found))
     for name in names:
-        if name in dump.unread:
+        if name in dump.unread or not _has_place(known, name):
             continue
         compared += 1
         found = _table_differences(known_image, there_image, name)
@@ -170,6 +176,11 @@ def _table_differences(
         if text is not None and table is None:
             return (Difference(CHANGED, f"definition that nobody can read ({where})"),)
     return tuple(differences(_comparable(tables[0]), _comparable(tables[1])))
+
+
+def _has_place(known: MemoryTableMeta, name: Name) -> bool:
+    """Tell whether a table can be in a history at all."""
+    return name not in _NEVER_DUMPED or known.find(*name) is not None
 
 
 def _names(model: MemoryTableMeta) -> list[Name]:

@@ -9,8 +9,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from canal_server.model.entry import EventType
 from canal_server.model.positions import EntryPosition
 from canal_server.tablemeta.context import Context
+from canal_server.tablemeta.ddl import examine
 from canal_server.tablemeta.memory import MemoryTableMeta
 from canal_server.tablemeta.replay import stored_schemas
 
@@ -73,9 +75,9 @@ def read_dump(text: str, traits: SourceTraits, schema: str = "") -> DumpedText:
         if use:
             schema = use["plain"] or use["quoted"].replace("``", "`")
             continue
-        applied = model.apply(None, schema, statement, context)
-        if any(not owner for owner, _ in applied.changed):
+        if not schema and _lacks_schema(statement, context):
             raise ValueError("it has no USE before its tables: name their schema")
+        applied = model.apply(None, schema, statement, context)
         if applied.problem:
             problems.append(applied.problem)
     return DumpedText(tuple(stored_schemas(model.freeze())), tuple(problems))
@@ -108,6 +110,14 @@ def statements(text: str) -> Iterator[str]:
         else:
             at = _next(text, at + 1, delimiter)
     yield from _unless_empty(text[begin:])
+
+
+def _lacks_schema(statement: str, context: Context) -> bool:
+    """Tell whether it makes a table and leaves to the session in which schema."""
+    return any(
+        each.event_type is EventType.CREATE and each.table and not each.schema
+        for each in examine(statement, "", context.dialect).statements
+    )
 
 
 def _next(text: str, at: int, delimiter: str) -> int:

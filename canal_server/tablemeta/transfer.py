@@ -24,7 +24,8 @@ from canal_server.model.positions import (
     entry_position_from_json,
     entry_position_to_json,
 )
-from canal_server.tablemeta.storage import StoredSchema
+from canal_server.tablemeta.context import Context
+from canal_server.tablemeta.storage import DdlRecord, StoredSchema
 from canal_server.tablemeta.storage_text import traits_from_json, traits_to_json
 
 if TYPE_CHECKING:
@@ -39,12 +40,17 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The tables of a server as of a place in its binlog."""
+    """The tables of a server as of a place in its binlog.
+
+    An event begins at the place, from which reading can go on; or else it lies right
+    behind the beginning of a statement, `behind`, whose effect the tables have.
+    """
 
     source: str
     traits: SourceTraits
     position: EntryPosition
     schemas: tuple[StoredSchema, ...]
+    behind: DdlRecord | None = None
 
     @property
     def count(self) -> int:
@@ -62,6 +68,8 @@ def to_document(exported: Exported) -> str:
         "position": entry_position_to_json(exported.position),
         "schemas": [_schema_to_json(each) for each in exported.schemas],
     }
+    if exported.behind is not None:
+        content["behind"] = _record_to_json(exported.behind)
     content["checksum"] = _checksum(content)
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
@@ -98,14 +106,46 @@ def _checksum(content: dict[str, Any]) -> str:
 
 
 def _exported(content: dict[str, Any]) -> Exported:
-    position = entry_position_from_json(content["position"])
-    if not position.journal_name or position.position is None:
-        raise ValueError("position without file and offset")
+    behind = content.get("behind")
     return Exported(
         str(content["server"]),
         traits_from_json(content["traits"]),
-        position,
+        _place(content["position"]),
         tuple(_schema_from_json(each) for each in content["schemas"]),
+        None if behind is None else _record_from_json(behind),
+    )
+
+
+def _place(value: dict[str, Any]) -> EntryPosition:
+    position = entry_position_from_json(value)
+    if not position.journal_name or position.position is None:
+        raise ValueError("position without file and offset")
+    return position
+
+
+def _record_to_json(record: DdlRecord) -> dict[str, Any]:
+    return {
+        "position": entry_position_to_json(record.position),
+        "schema": record.schema,
+        "sql": record.ddl,
+        "context": json.loads(record.context.to_json()),
+        "eventType": record.event_type,
+        "sqlSchema": record.sql_schema,
+        "sqlTable": record.sql_table,
+    }
+
+
+def _record_from_json(value: dict[str, Any]) -> DdlRecord:
+    """Return a statement whose effect the tables have already."""
+    return DdlRecord(
+        _place(value["position"]),
+        str(value["schema"]),
+        str(value["sql"]),
+        Context.from_json(json.dumps(value["context"])),
+        contained=True,
+        event_type=str(value["eventType"]),
+        sql_schema=str(value["sqlSchema"]),
+        sql_table=str(value["sqlTable"]),
     )
 
 

@@ -7,7 +7,7 @@ import json
 import stat
 
 import pytest
-from fix_table_history import UUID, WrittenHistory
+from fix_table_history import UUID, WrittenHistory, place
 
 ADD = (300, "ALTER TABLE book ADD pages int")
 DROP = (600, "ALTER TABLE book DROP price")
@@ -38,17 +38,18 @@ def test_there_and_back(written_history, other_history, schema, tmp_path):
     written_history.write(ADD, DROP)
     file = tmp_path / "tables.json"
     schema("export", "--at", "binlog.000003:500", str(file))
-    assert schema.out == f"1 table as of binlog.000003:500 written to {file}\n"
+    # Whether an event begins at 500 nobody knows, and nothing happened until 600.
+    assert schema.out == f"1 table as of binlog.000003:600 written to {file}\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     other_history()
     schema("show", status=1)
     schema("import", str(file))
     assert schema.out == (
         "the table history of destination example goes on with 1 table as of"
-        f" binlog.000003:500 of server {UUID}\n"
+        f" binlog.000003:600 of server {UUID}\n"
     )
     assert names(schema) == ["id", "title", "price", "pages"]
-    assert schema.objects("show")[0]["position"] == "binlog.000003:500"
+    assert schema.objects("show")[0]["position"] == "binlog.000003:600"
     assert "-- a view: `cheap`" in schema("show")
 
 
@@ -65,6 +66,26 @@ def test_an_import_begins_a_new_stretch(written_history, schema, tmp_path):
         "price",
         "pages",
     ]
+
+
+def test_right_behind_a_statement(written_history, other_history, schema, tmp_path):
+    """Where the history ends with a statement, reading can go on from that one."""
+    written_history.write(ADD, DROP, last=601)
+    file = tmp_path / "tables.json"
+    schema("export", str(file))
+    other = other_history()
+    schema("import", str(file))
+    assert names(schema) == ["id", "title", "pages"]
+    other._storage.open()
+    try:
+        (stretch,) = other._storage.stretches()
+        (record,) = other._storage.records(stretch.id)
+    finally:
+        other._storage.close()
+    assert stretch.first == record.position
+    assert stretch.last.order() == place(601).order()
+    assert (record.position.position, record.ddl) == DROP
+    assert record.contained
 
 
 def test_standard_streams(written_history, other_history, schema, monkeypatch):
@@ -104,6 +125,7 @@ def test_an_existing_file_is_replaced(written_history, schema, tmp_path):
         (b"{}", "no JSON object with the format"),
         (b'{"format": ', "it is not JSON"),
         (b"\xff\xfe", "is not UTF-8"),
+        (b" \n", "it is empty"),
         (b"CREATE TABLE t (a int);", "name the place in the binlog"),
     ],
 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from fix_table_history import SHOP, TRAITS, UUID, place
 
 from canal_server.errors import TableMetaError
-from canal_server.tablemeta.storage import StoredSchema
+from canal_server.tablemeta.context import Context
+from canal_server.tablemeta.storage import DdlRecord, StoredSchema
 from canal_server.tablemeta.transfer import Exported, from_document, to_document
 
 OTHER = StoredSchema("ü\n`", "", (("t", "CREATE TABLE `t` (`ä'\\` int)"),), (), ("t",))
@@ -19,6 +21,22 @@ def test_what_is_written_is_read():
     """A document gives the same tables, place and server again."""
     assert from_document(to_document(EXPORTED)) == EXPORTED
     assert EXPORTED.count == 2
+
+
+def test_statement_before_the_place():
+    """A statement whose effect the tables have comes with all that is known of it."""
+    behind = DdlRecord(
+        place(499, gtid=f"{UUID}:7"),
+        "shop",
+        "DROP TABLE `ü`",
+        Context(schema="shop", sql_mode=4, thread_id=9),
+        contained=True,
+        event_type="ERASE",
+        sql_schema="shop",
+        sql_table="ü",
+    )
+    exported = replace(EXPORTED, behind=behind)
+    assert from_document(to_document(exported)) == exported
 
 
 def test_form_does_not_matter():

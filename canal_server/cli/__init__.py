@@ -27,6 +27,7 @@ COMMANDS = {
     "stop": "end a running server",
     "status": "show what a running server does, as JSON",
     "tail": "print changes as they come, as a client of a server",
+    "unsubscribe": "end the subscription of a client that is gone for good",
     "decode": "print what binlog files or a server's binlog hold",
     "schema": "show, check and carry the history of table definitions",
     "version": "print the version",
@@ -64,7 +65,7 @@ def _run(arguments: list[str]) -> int:
         description="Change data capture for MySQL and MariaDB.",
     )
     parser.add_argument(
-        "--version", action="version", version=f"canal-server {__version__}"
+        "-V", "--version", action="version", version=f"canal-server {__version__}"
     )
     subparsers = parser.add_subparsers(dest="command", metavar="command", required=True)
     command = arguments[0] if arguments else ""

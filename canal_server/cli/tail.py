@@ -7,23 +7,22 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canal_server.client.canal import CanalClient
+from canal_server.cli.link import add_link_options, client_of, failure_of
 from canal_server.client.format import changes, json_line, text_lines
-from canal_server.errors import CanalError, ConfigError, ProtocolError
+from canal_server.errors import CanalError
 from canal_server.model.entry import EntryType
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from canal_server.client.canal import CanalClient
     from canal_server.protocol.entries import Entry
 
 # An id of our own, so that looking on takes nothing away from the real clients.
 TAIL_CLIENT_ID = 9999
-PASSWORD_VARIABLE = "CANAL_PASSWORD"  # noqa: S105  # its name, not its value
 _FETCH_SIZE = 1000
 _FETCH_TIMEOUT_S = 60.0
 
@@ -36,15 +35,10 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Print the changes of a destination: lines for the eye on a "
         "terminal, else one JSON object a line.",
     )
+    add_link_options(parser)
     add = parser.add_argument
-    add("--host", default="127.0.0.1", help="the server (default: %(default)s)")
-    add("--port", type=int, default=11111, help="its port (default: %(default)s)")
-    add("--destination", default="example", help="name (default: %(default)s)")
     add("--filter", default="", help="tables, as regular expressions for schema.table; "
         "default: what the server has configured")  # fmt: skip
-    add("--user", default="", help="name to log in with")
-    add("--password-file", type=Path, metavar="FILE", help="file that holds the "
-        f"password; without it {PASSWORD_VARIABLE} of the environment")  # fmt: skip
     add("--client-id", type=int, metavar="ID", help="go on where this client is, and "
         "leave its subscription in place; default: a new subscription of the id "
         f"{TAIL_CLIENT_ID}, which ends with the command; two commands at once need two "
@@ -59,13 +53,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print until the count is reached, Ctrl-C, or the connection ends (status 1)."""
-    client = CanalClient(
-        args.host,
-        args.port,
-        args.destination,
-        TAIL_CLIENT_ID if args.client_id is None else args.client_id,
-        args.user,
-        _password(args.password_file),
+    client = client_of(
+        args, TAIL_CLIENT_ID if args.client_id is None else args.client_id
     )
     try:
         with _interrupted_by_signals():
@@ -77,8 +66,7 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise  # nobody reads what we print any more; the caller knows what to do
     except (OSError, CanalError) as error:
-        where = f"{args.destination} at {args.host}:{args.port}"
-        print(f"canal-server tail: {where}: {_reason(error)}", file=sys.stderr)
+        print(failure_of(args, error), file=sys.stderr)
         return 1
     finally:
         client.close()
@@ -161,17 +149,6 @@ class _OtherReaders:
             )
 
 
-def _reason(error: Exception) -> str:
-    """Return why it failed, without the number of the system's error."""
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused; is the server running, is this its port?"
-    if isinstance(error, ProtocolError):
-        return f"that is not canal's protocol: {error}"
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error)
-
-
 @contextlib.contextmanager
 def _interrupted_by_signals() -> Iterator[None]:
     """Let SIGTERM, and SIGHUP of a terminal that closes, end us as Ctrl-C does."""
@@ -188,14 +165,3 @@ def _interrupted_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _password(file: Path | None) -> str:
-    if file is None:
-        return os.environ.get(PASSWORD_VARIABLE, "")
-    try:
-        return file.read_text(encoding="utf-8").rstrip("\r\n")
-    except OSError as error:
-        raise ConfigError([f"--password-file {file}: {error.strerror}"]) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError([f"--password-file {file}: it is not UTF-8"]) from error

@@ -18,6 +18,7 @@ from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.history import HistoryImages
 from canal_server.dump.places import SourceFiles, base_name
 from canal_server.dump.reader import Reader
+from canal_server.dump.repeats import Repeats
 from canal_server.dump.scan import Scanner
 from canal_server.dump.start import Place, StartFinder
 from canal_server.errors import (
@@ -148,6 +149,8 @@ class Pump:
         self._last_server = ""  # whose file and offset `_last` tells
         self._scanner = Scanner(config, access, self._stop)
         self._files: SourceFiles | None = None  # of this session's source
+        self._unlisted = ""  # why it does not list them
+        self._logged = Repeats()  # errors and warnings since something was delivered
         self._place: Place | None = None  # where this session began
         self._at_end = False  # it began at the end since its place was gone
         self._server = ""
@@ -214,7 +217,8 @@ class Pump:
             except Exception as error:  # noqa: BLE001
                 # The outermost frame of the thread: a fault of ours must be seen and
                 # must not end the stream for good.
-                _log.exception("destination %s failed", self._config.destination)
+                if self._is_news(repr(error)):
+                    _log.exception("destination %s failed", self._config.destination)
                 self.status.error = repr(error)
                 delay_s = _STUBBORN_DELAY_S
             self.status.state = PumpState.WAITING
@@ -225,6 +229,7 @@ class Pump:
         if self._advanced:
             # The session was good for something: its end is a first failure.
             backoff.reset()
+            self._logged.forget()
             self._advanced = False
         delay_s = backoff.delay_s(time.monotonic())
         if isinstance(error, TableMetaStoreError) and self._history is not None:
@@ -237,14 +242,19 @@ class Pump:
         if self._purged and self._config.source.auto_reset_latest and not self._at_end:
             delay_s = 0.0  # the next attempt begins at the end
         self.status.error = str(error)
-        _log.error(
-            "destination %s: %s: %s; next attempt in %.1f s",
-            self._config.destination,
-            type(error).__name__,
-            error,
-            delay_s,
-        )
+        if self._is_news(str(error)):
+            _log.error(
+                "destination %s: %s: %s; next attempt in %.1f s",
+                self._config.destination,
+                type(error).__name__,
+                error,
+                delay_s,
+            )
         return delay_s
+
+    def _is_news(self, text: str) -> bool:
+        """Tell whether to log what may come with each attempt."""
+        return self._logged.is_news(text, time.monotonic())
 
     def _session(self) -> None:
         """Connect and read until the end of it."""
@@ -264,7 +274,7 @@ class Pump:
                     formats=self._config.source.binlog_formats,
                     images=self._config.source.binlog_images,
                 )
-                for line in capture_warnings(info):
+                for line in filter(self._is_news, capture_warnings(info)):
                     _log.warning("destination %s: %s", self._config.destination, line)
                 self._server = info.server_uuid or str(info.server_id)
                 self.status.source = str(info)
@@ -277,15 +287,12 @@ class Pump:
             self._control = None
 
     def _list_files(self, control: ControlConnection) -> SourceFiles:
+        self._unlisted = ""
         try:
             return SourceFiles(tuple(binary_logs(control)))
         except SourceRefused as error:
-            _log.warning(
-                "destination %s: the source does not list its binlog files, so stored "
-                "positions are believed unseen: %s",
-                self._config.destination,
-                error,
-            )
+            # Told when the session goes on; else its error says the same.
+            self._unlisted = str(error)
             return SourceFiles(())
 
     def skips(self, position: EntryPosition) -> bool:
@@ -404,6 +411,13 @@ class Pump:
                 info,
                 place,
             )
+            if self._unlisted and self._is_news(self._unlisted):
+                _log.warning(
+                    "destination %s: the source does not list its binlog files, so "
+                    "stored positions are believed unseen: %s",
+                    self._config.destination,
+                    self._unlisted,
+                )
             self._note_begin(place)
             at_end = reader.run(stream, self._take, self._idle, self._stop)
         finally:

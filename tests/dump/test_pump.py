@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,13 +14,20 @@ from fix_store import eventually
 from golden_form import entries_of
 
 from canal_server.buffer.ring import TransactionBuffer
-from canal_server.config.schema import FilterConfig, InstanceConfig, SourceConfig
+from canal_server.config.schema import (
+    FilterConfig,
+    HostConfig,
+    InstanceConfig,
+    SourceConfig,
+)
 from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
 from canal_server.dump.pump import Pump, PumpState
+from canal_server.errors import BinlogPurged, ConnectionLost
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
 from canal_server.model.positions import EntryPosition, LogPosition
+from canal_server.mysql.backoff import Backoff
 from canal_server.mysql.settings import Access, Address, Credentials
 from canal_server.position.logposition import MemoryLogPositionManager
 from canal_server.sink.columns import ColumnFilter
@@ -224,14 +233,18 @@ def test_wishes_that_change(
     eventually(lambda: found.values == ["2", "3"])
 
 
-def test_source_that_is_not_there() -> None:
-    """Without a source it waits, says why, and stops at once when asked."""
-    access = Access(
+def unreachable() -> Access:
+    """Return how to reach a source that is not there."""
+    return Access(
         address=Address("127.0.0.1", 1),
         credentials=Credentials("nobody", ""),
         connect_timeout_s=PATIENCE_S,
     )
-    found = Pumped(access, "db")
+
+
+def test_source_that_is_not_there() -> None:
+    """Without a source it waits, says why, and stops at once when asked."""
+    found = Pumped(unreachable(), "db")
     assert found.pump.join(Deadline(0))
     found.pump.start()
     eventually(lambda: found.state is PumpState.WAITING)
@@ -239,6 +252,93 @@ def test_source_that_is_not_there() -> None:
     assert found.values == []
     found.stop()
     assert found.state is PumpState.STOPPED
+
+
+def told_by(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the pump logged as errors and warnings."""
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno >= logging.WARNING
+    ]
+
+
+def test_the_same_error_again(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged once in ten minutes, and told by the status all the time."""
+    found = Pumped(unreachable(), "db")
+    backoff = Backoff()
+    for error in (ConnectionLost("gone"), ConnectionLost("gone"), BinlogPurged("old")):
+        found.pump._failed(error, backoff)
+        assert found.pump.status.error == str(error)
+    found.pump._failed(ConnectionLost("gone"), backoff)
+    assert found.pump.status.error == "gone"
+    first, second = told_by(caplog)
+    assert "ConnectionLost: gone; next attempt in" in first
+    assert "BinlogPurged: old; next attempt in" in second
+
+
+def test_an_error_after_a_session_that_was_good(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What ends a session that delivered something is news."""
+    found = Pumped(unreachable(), "db")
+    backoff = Backoff()
+    entries = Entries(found.pump._pool)
+    for _ in range(2):
+        entries.transaction(rows=1)
+        found.buffer.put(entries.take())
+        found.pump._failed(ConnectionLost("gone"), backoff)
+        found.pump._failed(ConnectionLost("gone"), backoff)
+    assert len(told_by(caplog)) == 2
+
+
+def test_an_account_that_may_not_list_binlogs(
+    source_server: Server, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where nothing goes on without the right, one line says so, not two."""
+    name = f"u{uuid.uuid4().hex[:10]}"
+    source_server.execute(
+        f"CREATE USER '{name}'@'%' IDENTIFIED BY 'x'",
+        f"GRANT SELECT, REPLICATION SLAVE ON *.* TO '{name}'@'%'",
+    )
+    found = Pumped(access_of(source_server, user=name, password="x"), database)
+    found.pump.start()
+    try:
+        eventually(lambda: found.state is PumpState.WAITING)
+    finally:
+        found.stop()
+        source_server.execute(f"DROP USER '{name}'@'%'")
+    (line,) = told_by(caplog)
+    assert "REPLICATION CLIENT" in line
+
+
+def test_binlogs_that_are_not_listed(
+    source_server: Server,
+    database: str,
+    table: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With a place to begin at it reads without the right, and warns of it."""
+    name = f"u{uuid.uuid4().hex[:10]}"
+    source_server.execute(
+        f"CREATE USER '{name}'@'%' IDENTIFIED BY 'x'",
+        f"GRANT SELECT, REPLICATION SLAVE ON *.* TO '{name}'@'%'",
+    )
+    file, offset = source_server.binlog_position()
+    found = Pumped(
+        access_of(source_server, user=name, password="x"),
+        database,
+        master=HostConfig(journal_name=file, position=offset),
+    )
+    found.pump.start()
+    try:
+        insert(source_server, table, 7)
+        eventually(lambda: found.values == ["7"])
+    finally:
+        found.stop()
+        source_server.execute(f"DROP USER '{name}'@'%'")
+    (line,) = told_by(caplog)
+    assert "does not list its binlog files" in line
 
 
 def test_stops_while_it_waits_for_events(

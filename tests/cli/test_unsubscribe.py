@@ -1,0 +1,80 @@
+"""`canal-server unsubscribe` against a server."""
+
+from __future__ import annotations
+
+import pytest
+from fix_server import DESTINATION, make_entry
+
+from canal_server.cli import main
+from canal_server.client import CanalClient
+from canal_server.errors import ClientError
+from canal_server.model.identity import ClientIdentity
+
+
+def unsubscribe(port: int, *options: str) -> int:
+    """Run the command and return its status."""
+    return main(["unsubscribe", "--port", str(port), *options])
+
+
+def test_the_client_holds_nothing_any_more(serve, instance, capsys):
+    """Cursor and subscription of that client go, those of others stay."""
+    port = serve().port
+    instance.store.append(make_entry(1))
+    for client_id in (7, 8):
+        with CanalClient("127.0.0.1", port, DESTINATION, client_id) as client:
+            client.subscribe()
+    assert unsubscribe(port, "--client-id", "7") == 0
+    shown = capsys.readouterr()
+    assert shown.out == f"client 7 is not subscribed to {DESTINATION} any more\n"
+    assert set(instance.store.places) == {8}
+    assert not instance.meta.has_subscribed(ClientIdentity(DESTINATION, 7))
+    assert instance.meta.has_subscribed(ClientIdentity(DESTINATION, 8))
+
+
+def test_a_client_that_is_connected(serve, instance):
+    """It is told at its next get, and may subscribe again."""
+    port = serve().port
+    instance.store.append(make_entry(1))
+    with CanalClient("127.0.0.1", port, DESTINATION, 7) as client:
+        client.subscribe()
+        assert unsubscribe(port, "--client-id", "7") == 0
+        with pytest.raises(ClientError, match="subscri"):
+            client.get()
+    with CanalClient("127.0.0.1", port, DESTINATION, 7) as client:
+        client.subscribe()
+        assert client.get().entries
+
+
+def test_again(serve, instance):
+    """A client that is not subscribed is none afterwards either."""
+    assert unsubscribe(serve().port, "--client-id", "7") == 0
+
+
+def test_whose(serve, capsys):
+    """No client is unsubscribed by a default."""
+    with pytest.raises(SystemExit) as caught:
+        unsubscribe(1)
+    assert caught.value.code == 2
+    assert "--client-id" in capsys.readouterr().err
+
+
+def test_a_destination_that_is_not_there(serve, capsys):
+    """The server's refusal is told, with what was asked of whom."""
+    port = serve().port
+    assert unsubscribe(port, "--destination", "other", "--client-id", "7") == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"canal-server unsubscribe: other at 127.0.0.1:{port}: ")
+
+
+def test_no_server(capsys):
+    """Where nobody listens, that is said in one line."""
+    assert unsubscribe(1, "--client-id", "7") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("connection refused; is the server running, is this its port?")
+
+
+def test_password_file_that_is_not_there(capsys, tmp_path):
+    """It is an error of usage, before any server is asked."""
+    file = tmp_path / "none"
+    assert unsubscribe(1, "--client-id", "7", "--password-file", str(file)) == 2
+    assert str(file) in capsys.readouterr().err

@@ -369,4 +369,4 @@ def test_compare_without_the_library() -> None:
         env=child_environ(),
     )
     assert done.returncode == 1
-    assert "pip install 'canal-server[compare]'" in done.stderr
+    assert "pip install mysql-replication" in done.stderr

@@ -70,7 +70,7 @@ def test_an_import_begins_a_new_stretch(written_history, schema, tmp_path):
 
 def test_right_behind_a_statement(written_history, other_history, schema, tmp_path):
     """Where the history ends with a statement, reading can go on from that one."""
-    written_history.write(ADD, DROP, last=601)
+    written_history.write(ADD, DROP, last=618)
     file = tmp_path / "tables.json"
     schema("export", str(file))
     other = other_history()
@@ -83,7 +83,7 @@ def test_right_behind_a_statement(written_history, other_history, schema, tmp_pa
     finally:
         other._storage.close()
     assert stretch.first == record.position
-    assert stretch.last.order() == place(601).order()
+    assert stretch.last.order() == place(618).order()
     assert (record.position.position, record.ddl) == DROP
     assert record.contained
 

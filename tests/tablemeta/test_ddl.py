@@ -244,8 +244,6 @@ def test_unknown_objects_may_hold_tables():
     ("sql", "tables", "schemas"),
     [
         ("CREATE TABLE t (a INT)", {("db", "t")}, set()),
-        ("CREATE TEMPORARY TABLE t (a INT)", set(), set()),
-        ("DROP TEMPORARY TABLE t", set(), set()),
         ("DROP TABLE t, o.u", {("db", "t"), ("o", "u")}, set()),
         ("RENAME TABLE t TO o.u", {("db", "t"), ("o", "u")}, set()),
         (
@@ -273,7 +271,8 @@ def test_unknown_objects_may_hold_tables():
         ("CREATE OR REPLACE DATABASE o", set(), {"o"}),
         ("TRUNCATE t", set(), set()),
         ("INSERT INTO t VALUES (1)", set(), set()),
-        ("DROP VIEW v", set(), set()),
+        ("ALTER EVENT e DISABLE", set(), set()),
+        ("CREATE DEFINER=u@h PROCEDURE p() CREATE VIEW v AS SELECT 1", set(), set()),
     ],
 )
 def test_stale(sql, tables, schemas):
@@ -282,6 +281,30 @@ def test_stale(sql, tables, schemas):
     assert (stale.tables, stale.schemas) == (tables, schemas)
     assert not stale.everything
     assert bool(stale) is bool(tables or schemas)
+
+
+@pytest.mark.parametrize(
+    ("sql", "defaults", "names"),
+    [
+        ("CREATE TEMPORARY TABLE t (a INT)", set(), True),
+        ("DROP TEMPORARY TABLE t", set(), True),
+        ("CREATE VIEW v AS SELECT 1", set(), True),
+        (
+            "CREATE OR REPLACE ALGORITHM=MERGE DEFINER=u@h VIEW v AS SELECT 1",
+            set(),
+            True,
+        ),
+        ("DROP VIEW v", set(), True),
+        ("ALTER DATABASE o CHARACTER SET latin1", {"db", "o"}, False),
+        ("ALTER SCHEMA COLLATE latin1_bin", {"db", "COLLATE"}, False),
+    ],
+)
+def test_what_later_statements_mean(sql, defaults, names):
+    """No columns change, but the history must know of it."""
+    stale = examine(sql, "db", Dialect()).stale
+    assert stale
+    assert not (stale.tables or stale.schemas or stale.everything)
+    assert (stale.defaults, stale.names) == (defaults, names)
 
 
 def test_no_default_schema():

@@ -123,6 +123,43 @@ def gtid_body(sid: bytes, number: int, *, committed: int = 3, sequence: int = 4)
     return struct.pack("<B16sqBqq", 0, sid, number, 2, committed, sequence)
 
 
+def packed_number(value: int) -> bytes:
+    """Return an unsigned number in MySQL's variable length."""
+    for extra in range(8):
+        bits = 7 * (extra + 1) if extra < 8 else 64
+        if value < 1 << bits:
+            whole = (value << (extra + 1)) | ((1 << extra) - 1)
+            return whole.to_bytes(extra + 1, "little")
+    return b"\xff" + value.to_bytes(8, "little")
+
+
+def packed_signed(value: int) -> bytes:
+    """Return a signed number: its sign in the lowest bit."""
+    return packed_number(value << 1 if value >= 0 else ~value << 1 | 1)
+
+
+def tagged_body(
+    sid: bytes,
+    *,
+    gno: int = 5,
+    tag: bytes = b"blue",
+    committed: int = 3,
+    sequence: int = 4,
+) -> bytes:
+    """Return the body of a GTID_TAGGED event."""
+    fields = (
+        (0, packed_number(1)),
+        (1, b"".join(map(packed_number, sid))),
+        (2, packed_signed(gno)),
+        (3, packed_number(len(tag)) + tag),
+        (4, packed_signed(committed)),
+        (5, packed_signed(sequence)),
+        (6, packed_number(1234567)),
+    )
+    data = b"".join(packed_number(field) + value for field, value in fields)
+    return packed_number(1) + packed_number(len(data)) + packed_number(0) + data
+
+
 def in_packets(event: bytes, *, sequence: int = 0, size: int = 0xFFFFFF) -> bytes:
     """Return an event as a server sends it."""
     payload = b"\0" + event

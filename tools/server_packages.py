@@ -143,31 +143,41 @@ def _unpack(flavour: str, tree: Path) -> None:
             "install debian-archive-keyring, or name a server by "
             f"{flavour.upper()}_URL=mysql://user:password@host:port"
         )
+    packages = [f"{flavour}-server-core", f"{flavour}-client-core"]
     with made_atomically(tree) as part:
-        apt = part / "apt"
-        for folder in ("state/lists/partial", "cache/archives/partial"):
-            (apt / folder).mkdir(parents=True)
-        (apt / "state/status").touch()  # nothing counts as installed
-        suite = "sid" if flavour == "mysql" else _host_suite()
-        mirror = os.environ.get("CANAL_DEBIAN_MIRROR") or _host_mirror()
-        (apt / "sources.list").write_text(
-            f"deb [signed-by={KEYRING}] {mirror} {suite} main\n"
-        )
-        apt_get = ["apt-get", "--quiet", "--yes", *_apt_options(apt)]
-        packages = [f"{flavour}-server-core", f"{flavour}-client-core"]
-        run([*apt_get, "update"], f"reading Debian's package lists for {flavour}")
-        run(
-            [*apt_get, "install", "--download-only", *packages],
-            f"downloading {' and '.join(packages)} of Debian {suite}",
-        )
-        for package in sorted((apt / "cache/archives").glob("*.deb")):
-            run(
-                ["dpkg-deb", "--extract", str(package), str(part)],
-                f"unpacking {package}",
-            )
-        shutil.rmtree(apt)
-        for needless in ("usr/share/doc", "usr/share/man", "usr/share/locale"):
-            shutil.rmtree(part / needless, ignore_errors=True)
+        unpack_packages(packages, suite_of(flavour), part)
+
+
+def unpack_packages(packages: Sequence[str], suite: str, tree: Path) -> None:
+    """Unpack packages of a Debian release with all that they need into a folder.
+
+    None of their scripts is run. Raises Unavailable.
+    """
+    apt = tree / "apt"
+    for folder in ("state/lists/partial", "cache/archives/partial"):
+        (apt / folder).mkdir(parents=True)
+    (apt / "state/status").touch()  # nothing counts as installed
+    mirror = os.environ.get("CANAL_DEBIAN_MIRROR") or _host_mirror()
+    (apt / "sources.list").write_text(
+        f"deb [signed-by={KEYRING}] {mirror} {suite} main\n"
+    )
+    apt_get = ["apt-get", "--quiet", "--yes", *_apt_options(apt)]
+    wanted = " and ".join(packages)
+    run([*apt_get, "update"], f"reading Debian's package lists for {wanted}")
+    run(
+        [*apt_get, "install", "--download-only", *packages],
+        f"downloading {wanted} of Debian {suite}",
+    )
+    for package in sorted((apt / "cache/archives").glob("*.deb")):
+        run(["dpkg-deb", "--extract", str(package), str(tree)], f"unpacking {package}")
+    shutil.rmtree(apt)
+    for needless in ("usr/share/doc", "usr/share/man", "usr/share/locale"):
+        shutil.rmtree(tree / needless, ignore_errors=True)
+
+
+def suite_of(flavour: str) -> str:
+    """Return the Debian release that a flavour's packages are taken from."""
+    return "sid" if flavour == "mysql" else _host_suite()
 
 
 def _host_mirror() -> str:

@@ -1,8 +1,7 @@
-"""Table maps, row events and compressed transactions in the engine."""
+"""Table maps and row events in the engine."""
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
 import binlog_bytes as b
@@ -198,90 +197,3 @@ def test_random_streams_decode_alike_in_any_pieces(rng: random.Random) -> None:
         at += size
     assert values_of(driven.entries) == wanted
     assert driven.decoder.position == log.position
-
-
-# --- compressed transactions --------------------------------------------------------
-
-
-def inner_feed(driven: Driven, data: bytes) -> None:
-    """Give bytes to the current payload's feed."""
-    inner = driven.decoder.inner
-    with inner.space(len(data)) as space:
-        space[: len(data)] = data
-    inner.filled(len(data))
-
-
-def at_payload() -> tuple[Driven, Binlog]:
-    """Return a decoder that stands at a compressed transaction."""
-    log = Binlog()
-    log.start()
-    log.add(b.PAYLOAD, b"its data, as Python reads it")
-    driven = Driven()
-    stream = log.as_stream()
-    with driven.decoder.feed.space(len(stream)) as space:
-        space[: len(stream)] = stream
-    driven.decoder.feed.filled(len(stream))
-    assert driven.decoder.decode() == engine.HALT_PAYLOAD
-    driven.decoder.begin_payload()
-    return driven, log
-
-
-def inner_transaction() -> bytes:
-    """Return the events of a transaction as they lie in a payload."""
-    return (
-        b.inner(b.QUERY, b.query_body(b"BEGIN"))
-        + b.inner(b.TABLE_MAP, b.table_map_body([INT]))
-        + b.inner(b.WRITE_ROWS, b.rows_body(1, b.int_row(1)))
-        + b.inner(b.WRITE_ROWS, b.rows_body(1, b.int_row(2)))
-        + b.inner(b.XID, (9).to_bytes(8, "little"))
-    )
-
-
-def test_inner_events() -> None:
-    """Inner events have the place of the payload, and are numbered within it."""
-    events = inner_transaction()
-    for cut in (0, 1, 18, 19, 40, len(events) - 1):
-        driven, log = at_payload()
-        inner_feed(driven, events[:cut])
-        driven.decode()
-        inner_feed(driven, events[cut:])
-        driven.decode()
-        driven.decoder.finish_payload()
-        driven.decode()
-        assert values_of(driven.entries) == ["1", "2"]
-        offset = 4 + len(log.events[0])
-        assert {entry.header.logfile_offset for entry in driven.entries} == {offset}
-        assert {record["event_length"] for record in driven.records} == {
-            len(log.events[1])
-        }
-        assert [record["ordinal"] for record in driven.records] == [0, 2, 3, 4]
-        assert driven.decoder.position == log.position
-
-
-def test_inner_events_that_end_early() -> None:
-    """Bytes left behind the last whole inner event are an error."""
-    driven, log = at_payload()
-    inner_feed(driven, inner_transaction()[:-1])
-    driven.decode()
-    with pytest.raises(DecodeError, match="26 bytes left") as caught:
-        driven.decoder.finish_payload()
-    assert caught.value.position == 4 + len(log.events[0])
-
-
-@pytest.mark.parametrize(
-    "kind", [b.FORMAT, b.ROTATE, b.PAYLOAD, b.QUERY_COMPRESSED, 171]
-)
-def test_inner_events_that_cannot_be(kind: int) -> None:
-    """A payload within a payload and the like are refused."""
-    driven, _ = at_payload()
-    inner_feed(driven, b.inner(kind, bytes(4)))
-    with pytest.raises(DecodeError, match="inside of a compressed event"):
-        driven.decode()
-
-
-def test_inner_event_with_an_impossible_length() -> None:
-    """An inner length below the header's is refused."""
-    driven, _ = at_payload()
-    inner_feed(driven, struct.pack("<IBIIIH", 1, b.XID, 1, 3, 0, 0))
-    with pytest.raises(DecodeError, match="an inner event with a length of 3"):
-        driven.decode()

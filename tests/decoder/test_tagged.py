@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import binlog_bytes as b
 import pytest
@@ -22,36 +22,9 @@ SID = bytes(range(100, 116))
 SID_TEXT = "64656667-6869-6a6b-6c6d-6e6f70717273"
 
 
-def number(value: int) -> bytes:
-    """Return an unsigned number in MySQL's variable length."""
-    for extra in range(8):
-        bits = 7 * (extra + 1) if extra < 8 else 64
-        if value < 1 << bits:
-            whole = (value << (extra + 1)) | ((1 << extra) - 1)
-            return whole.to_bytes(extra + 1, "little")
-    return b"\xff" + value.to_bytes(8, "little")
-
-
-def signed(value: int) -> bytes:
-    """Return a signed number: its sign in the lowest bit."""
-    return number(value << 1 if value >= 0 else ~value << 1 | 1)
-
-
-def body_of(
-    gno: int = 5, tag: bytes = b"blue", committed: int = 3, sequence: int = 4
-) -> bytes:
-    """Return the body of a GTID_TAGGED event."""
-    fields = (
-        (0, number(1)),
-        (1, b"".join(map(number, SID))),
-        (2, signed(gno)),
-        (3, number(len(tag)) + tag),
-        (4, signed(committed)),
-        (5, signed(sequence)),
-        (6, number(1234567)),
-    )
-    data = b"".join(number(field) + value for field, value in fields)
-    return number(1) + number(len(data)) + number(0) + data
+def body_of(**fields: Any) -> bytes:
+    """Return the body of a GTID_TAGGED event of our source."""
+    return b.tagged_body(SID, **fields)
 
 
 def read(body: bytes, gtids: GtidSet) -> dict[str, str]:
@@ -127,7 +100,7 @@ def test_cut_anywhere() -> None:
     body = body_of()
     readable_from = [cut for cut in range(len(body)) if readable(body[:cut])]
     assert readable_from
-    assert readable_from[0] > body.index(number(SID[-1])) + 1
+    assert readable_from[0] > body.index(b.packed_number(SID[-1])) + 1
 
 
 def test_any_bytes(rng: random.Random) -> None:

@@ -13,9 +13,11 @@ from canal_server.core.blocks import BlockPool
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.decoder.engine import Decoder
+from canal_server.decoder.gtid_headers import gtid_text
 from canal_server.errors import DecodeError
 
 SID = bytes(range(16))
+SID_TEXT = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 
 
 def test_gtids_of_mysql() -> None:
@@ -134,3 +136,35 @@ def test_long_sets_grow() -> None:
     texts = [entry.header.gtid for entry in driven.entries]
     assert texts[0].endswith(":3999:5001")
     assert texts[1].endswith(":3999:5001:5003")
+
+
+# --- the GTID of one event ----------------------------------------------------------
+
+
+def test_text_of_an_event() -> None:
+    """Each flavour's GTID is told as its server writes it."""
+    mysql = b.gtid_body(SID, 1 << 40)
+    assert gtid_text(b.GTID, 1, mysql) == f"{SID_TEXT}:{1 << 40}"
+    maria = struct.pack("<QIB", 77, 5, 0)
+    assert gtid_text(b.MARIA_GTID, 9, maria) == "5-9-77"
+
+
+def test_text_of_a_tagged_event() -> None:
+    """A tag stands between uuid and number, an empty one not at all."""
+    blue, plain = b.tagged_body(SID, tag=b"blue"), b.tagged_body(SID, tag=b"")
+    assert gtid_text(b.GTID_TAGGED, 1, blue) == f"{SID_TEXT}:blue:5"
+    assert gtid_text(b.GTID_TAGGED, 1, plain) == f"{SID_TEXT}:5"
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"), [(b.GTID, 24), (b.MARIA_GTID, 11), (b.GTID_TAGGED, 0)]
+)
+def test_text_of_a_short_event(kind: int, size: int) -> None:
+    """An event that ends early gives none, and is not read past its end."""
+    assert gtid_text(kind, 1, bytes(size)) == ""
+
+
+def test_text_of_other_events() -> None:
+    """Events that give no GTID have none, whatever their bytes."""
+    assert gtid_text(b.QUERY, 1, b.gtid_body(SID, 5)) == ""
+    assert gtid_text(b.ANONYMOUS_GTID, 1, b.gtid_body(SID, 5)) == ""

@@ -5,6 +5,7 @@ Bytes in, values out; leaves out what is delivered for them (`dump.reader`).
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ class Query:
     schema: str
     sql: str
     sql_mode: int
-    charset: str | None  # MySQL's name of the client's character set
+    charset: str | None  # MySQL's name of the text's character set
     error: int  # the server's number, 0: all of it was done
     variables: Variables
 
@@ -119,7 +120,10 @@ def parse_query(body: bytes, *, load: bool = False) -> Query:
     source.take(1)
     client = variables.collations[0]
     charset = charset_of_collation(client) if client else None
-    sql = decode_sql(source.rest(), charset)
+    text = source.rest()
+    if _is_utf8_of_server(text):
+        charset = "utf8mb4"
+    sql = decode_sql(text, charset)
     return Query(thread_id, schema, sql, variables.sql_mode, charset, error, variables)
 
 
@@ -184,6 +188,27 @@ def _note_variable(found: Variables, code: int, value: bytes) -> None:
         found.explicit_timestamp = bool(number)
     elif code == _Q_COLLATION_UTF8MB4:
         found.collation_utf8mb4 = number
+
+
+def _is_utf8_of_server(text: bytes) -> bool:
+    """Tell a CREATE TABLE that the server wrote, in UTF-8 whatever the client's set.
+
+    It does so of CREATE TABLE … SELECT and where it adds a primary key. A client may
+    send the same form, so bytes that are no UTF-8 are the client's.
+    """
+    if text.isascii() or not _WRITTEN_BY_SERVER.match(text):
+        return False
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+_WRITTEN_BY_SERVER: Final = re.compile(
+    rb"CREATE (?:OR REPLACE )?(?:TEMPORARY )?TABLE (?:IF NOT EXISTS )?"
+    rb"(?P<quote>[`\"])[^\n]*(?P=quote) \(\n  (?P=quote)"
+)
 
 
 def decode_sql(text: bytes, charset: str | None) -> str:

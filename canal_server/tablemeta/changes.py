@@ -24,6 +24,8 @@ from canal_server.tablemeta.image import (
     column,
 )
 from canal_server.tablemeta.keys import (
+    GENERATED_KEY,
+    has_generated_key,
     own_keys,
     with_hashes,
     with_keys,
@@ -46,7 +48,9 @@ from canal_server.tablemeta.operations import (
 from canal_server.tablemeta.types import converted_type, finished_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from canal_server.tablemeta.image import Key
 
     from canal_server.tablemeta.operations import (
         ColumnSpec,
@@ -77,7 +81,8 @@ def created(operation: CreateTable, charset: str, *, mariadb: bool) -> Table:
     )
     for period in operation.periods:
         table = with_period(table, period)
-    keys = [*own_keys(operation.columns), *operation.keys]
+    keys = [key for spec in operation.columns for key in own_keys(spec)]
+    keys += operation.keys
     table = with_keys(table, keys, mariadb=mariadb)
     versioned = options.is_versioned or any(
         spec.has_versions for spec in operation.columns
@@ -169,7 +174,7 @@ class _Alteration:
         table = self._with_periods(replace(self._table, columns=tuple(self._columns)))
         table = self._with_keys(table, added)
         versioned = self._versioned
-        if versioned is None and any(spec.has_versions for spec in added):
+        if versioned is None and any(item.column.has_versions for item in added):
             versioned = True
         if versioned is None:
             versioned = table.versioning is not Versioning.NONE
@@ -213,12 +218,12 @@ class _Alteration:
             for item in self._items
         )
 
-    def _place(self) -> list[ColumnSpec]:
+    def _place(self) -> list[AddColumn | ChangeColumn]:
         """Add columns, and move those that a place was given.
 
-        Returns the definitions that took effect.
+        Returns the items that took effect.
         """
-        added = []
+        added: list[AddColumn | ChangeColumn] = []
         for item in self._items:
             if isinstance(item, AddColumn):
                 name = item.column.name
@@ -229,9 +234,9 @@ class _Alteration:
                 self._insert(self._finished(item.column), item.after)
                 # One that was dropped and is added again stays in its keys.
                 self._now.setdefault(name.lower(), name)
-                added.append(item.column)
+                added.append(item)
             elif isinstance(item, ChangeColumn) and self._change_place(item):
-                added.append(item.column)
+                added.append(item)
         return added
 
     def _change_place(self, item: ChangeColumn) -> bool:
@@ -254,12 +259,21 @@ class _Alteration:
     def _insert(self, new: Column, after: str | None) -> None:
         at = len(self._columns)
         if after is not None:
-            found = self._index(after) if after else -1
+            found = self._index(after) if after else self._before_first()
             if found is None:
                 raise CannotApplyError(f"no column {after!r} to put another one after")
             at = found + 1
         self._columns.insert(at, new)
         self._keys.insert(at, new.key)
+
+    def _before_first(self) -> int:
+        """Return the place that FIRST is behind: MySQL's own key stays in front."""
+        keeps = (
+            not self._mariadb
+            and has_generated_key(self._table)
+            and self._keys[:1] == [GENERATED_KEY]
+        )
+        return 0 if keeps else -1
 
     def _index(self, name: str) -> int | None:
         try:
@@ -300,7 +314,9 @@ class _Alteration:
                 table = with_period(table, item)
         return table
 
-    def _with_keys(self, table: Table, added: Iterable[ColumnSpec]) -> Table:
+    def _with_keys(
+        self, table: Table, added: Iterable[AddColumn | ChangeColumn]
+    ) -> Table:
         """Return the table with the keys that follow from its columns and the items."""
         dropped = {i.name.lower() for i in self._items if isinstance(i, DropKey)}
         renamed = {
@@ -324,17 +340,29 @@ class _Alteration:
         table = replace(table, primary=primary, keys=tuple(keys))
         if self._mariadb:
             table = with_hashes(table)
+        return with_keys(table, self._new_keys(added), mariadb=self._mariadb)
+
+    def _new_keys(self, added: Iterable[AddColumn | ChangeColumn]) -> Iterator[Key]:
+        """Yield the keys that the items add, those in definitions of columns first."""
         # Whether one exists is asked before anything is dropped.
         known = {key.name.lower() for key in self._table.keys}
         if self._table.primary:
             known.add(PRIMARY.lower())
-        new = [
-            item.key
-            for item in self._items
-            if isinstance(item, AddKey)
-            and not (item.if_not_exists and item.key.name.lower() in known)
-        ]
-        return with_keys(table, [*own_keys(added), *new], mariadb=self._mariadb)
+        for item in added:
+            # MariaDB: what is said of the column counts for its keys, too.
+            if isinstance(item, AddColumn):
+                if_new = item.if_not_exists
+            else:
+                if_new = item.if_exists
+            for key in own_keys(item.column):
+                name = key.name or key.parts[0].column
+                if not (if_new and name.lower() in known):
+                    yield key
+        for item in self._items:
+            if isinstance(item, AddKey) and not (
+                item.if_not_exists and item.key.name.lower() in known
+            ):
+                yield item.key
 
     def _name_now(self, name: str) -> str | None:
         """Return what a column of a key is called now; None when it is gone."""

@@ -7,7 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.tablemeta.charsets import bytes_max
-from canal_server.tablemeta.image import PRIMARY, ROW_END, Column, Key, Part, Table
+from canal_server.tablemeta.image import (
+    AUTO_INCREMENT,
+    INVISIBLE,
+    PRIMARY,
+    ROW_END,
+    Column,
+    Key,
+    Part,
+    Table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,15 +30,32 @@ _KEY_BYTES_MAX_OF: Final = {"myisam": 1000}
 _WITHOUT_LONG_KEYS: Final = frozenset(("memory", "aria"))
 
 
-def own_keys(columns: Iterable[ColumnSpec]) -> list[Key]:
-    """Return the keys that stand in the definitions of columns."""
+# The column of the primary key that MySQL makes by itself where there is none.
+GENERATED_KEY: Final = "my_row_id"
+
+
+def has_generated_key(table: Table) -> bool:
+    """Tell whether the first column is a primary key that MySQL made by itself.
+
+    It does so by the looks of the column, as long as that is invisible.
+    """
+    first = table.columns[0] if table.columns else None
+    return (
+        first is not None
+        and first.key == GENERATED_KEY
+        and first.flags == "".join(sorted(AUTO_INCREMENT + INVISIBLE))
+        and [name.lower() for name in table.primary] == [GENERATED_KEY]
+    )
+
+
+def own_keys(spec: ColumnSpec) -> list[Key]:
+    """Return the keys that stand in the definition of a column."""
     keys = []
-    for spec in columns:
-        parts = (Part(spec.name),)
-        if spec.is_primary:
-            keys.append(Key(PRIMARY, PRIMARY, parts))
-        if spec.is_unique:
-            keys.append(Key("", "UNIQUE", parts))
+    parts = (Part(spec.name),)
+    if spec.is_primary:
+        keys.append(Key(PRIMARY, PRIMARY, parts))
+    if spec.is_unique:
+        keys.append(Key("", "UNIQUE", parts))
     return keys
 
 

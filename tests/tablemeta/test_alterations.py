@@ -198,7 +198,8 @@ def test_charsets(items: str, expected: str) -> None:
         ("VARCHAR(5) DEFAULT _utf8'x' 'y' NOT NULL", True, False, False),
         ("VARCHAR(5) DEFAULT x'41' NOT NULL", True, False, False),
         ("BIGINT DEFAULT NEXT VALUE FOR s NOT NULL", True, True, False),
-        ("DATETIME DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE NOW(3) NOT NULL", 1, 0, 0),
+        ("DATETIME DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE NOW(3) NOT NULL",)
+        + (1, 0, 0),
         ("INT DEFAULT -1 NOT NULL COMMENT 'a' COLUMN_FORMAT FIXED", True, False, False),
         ("INT GENERATED ALWAYS AS (1) STORED NOT NULL", True, False, False),
         ("INT AS (1)", True, False, True),

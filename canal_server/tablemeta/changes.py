@@ -6,7 +6,7 @@ are those before it, the places it gives are in the table as it is becoming.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from sys import intern
 from typing import TYPE_CHECKING, Final
 
@@ -45,13 +45,18 @@ from canal_server.tablemeta.operations import (
     RenameKey,
     ShowColumn,
 )
-from canal_server.tablemeta.types import converted_type, finished_type
+from canal_server.tablemeta.types import (
+    converted,
+    finished_type,
+    held_text_type,
+    lost_members,
+    with_whole_members,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from canal_server.tablemeta.image import Key
-
     from canal_server.tablemeta.operations import (
         ColumnSpec,
         CreateSequence,
@@ -118,35 +123,47 @@ _SEQUENCE_VALUES: Final = (
 )
 
 
-def altered(
-    table: Table, items: Sequence[Item], charset: str, *, mariadb: bool
-) -> Table:
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """Character sets that are not said: of the table's database, of the session's."""
+
+    charset: str
+    session_charset: str
+    mariadb: bool
+
+    @property
+    def convert_to(self) -> str:
+        """What CONVERT TO CHARACTER SET DEFAULT means."""
+        return self.charset if self.mariadb else self.session_charset
+
+
+def altered(table: Table, items: Sequence[Item], defaults: Defaults) -> Table:
     """Return the table as an ALTER TABLE leaves it, but for its name.
 
-    `charset` is the database's. Raises CannotApplyError.
+    Raises CannotApplyError.
     """
-    return _Alteration(table, items, charset, mariadb=mariadb).result()
+    return _Alteration(table, items, defaults).result()
 
 
 class _Alteration:
     """One ALTER TABLE on one table."""
 
-    def __init__(
-        self, table: Table, items: Sequence[Item], charset: str, *, mariadb: bool
-    ) -> None:
+    def __init__(self, table: Table, items: Sequence[Item], defaults: Defaults) -> None:
+        charset = defaults.charset
         self._table = table
         self._items = items
-        self._mariadb = mariadb
+        self._mariadb = defaults.mariadb
         self._convert_to: str | None = None
         self._versioned: bool | None = None
         self._before = {each.key for each in table.columns}
         self._columns: list[Column] = []
         self._keys: list[str] = []  # of these columns, to find them by
+        self._defined: set[Column] = set()  # those that the statement defines
         # What the columns that keys may name are called now, by the old name's key.
         self._now: dict[str, str] = {}
         for item in items:
             if isinstance(item, ConvertTo):
-                self._convert_to = item.charset or charset
+                self._convert_to = item.charset or defaults.convert_to
                 self._table = replace(self._table, charset=self._convert_to)
             elif isinstance(item, Options):
                 self._take_options(item, charset)
@@ -194,7 +211,7 @@ class _Alteration:
                 continue
             new = each
             if isinstance(change, ChangeColumn):
-                new = self._finished(change.column)
+                new = self._finished(change.column, each)
             elif change is not None:
                 new = each.named(change.new)
             self._now[each.key] = new.name
@@ -228,6 +245,7 @@ class _Alteration:
             if isinstance(item, AddColumn):
                 name = item.column.name
                 if item.if_not_exists and name.lower() in self._before:
+                    added.append(item)  # its keys count all the same
                     continue
                 if self._index(name) is not None:
                     continue  # it was added already
@@ -281,8 +299,20 @@ class _Alteration:
         except ValueError:
             return None
 
-    def _finished(self, spec: ColumnSpec) -> Column:
-        return _column(spec, self._charset, mariadb=self._mariadb)
+    def _finished(self, spec: ColumnSpec, old: Column | None = None) -> Column:
+        """Return a column that the statement defines, in the place of an old one."""
+        text = spec.text_type
+        charset = self._convert_to
+        if charset is not None and text is not None:
+            said = spec.charset or self._charset
+            if old is not None and not self._mariadb:
+                text = held_text_type(old, text, BINARY if said == BINARY else charset)
+            if said != BINARY:
+                spec = replace(spec, charset=charset)
+            spec = replace(spec, text_type=text)
+        new = _column(spec, self._charset, mariadb=self._mariadb)
+        self._defined.add(new)
+        return new
 
     def _show(self) -> None:
         for item in self._items:
@@ -295,10 +325,8 @@ class _Alteration:
 
     def _convert(self, charset: str) -> None:
         for index, each in enumerate(self._columns):
-            if each.charset not in (None, BINARY):
-                new = converted_type(
-                    each.type, each.charset, charset, mariadb=self._mariadb
-                )
+            if each.charset not in (None, BINARY) and each not in self._defined:
+                new = converted(each, charset, mariadb=self._mariadb)
                 self._columns[index] = each.with_type(*new)
 
     def _with_periods(self, table: Table) -> Table:
@@ -358,11 +386,11 @@ class _Alteration:
                 name = key.name or key.parts[0].column
                 if not (if_new and name.lower() in known):
                     yield key
-        for item in self._items:
-            if isinstance(item, AddKey) and not (
-                item.if_not_exists and item.key.name.lower() in known
+        for each in self._items:
+            if isinstance(each, AddKey) and not (
+                each.if_not_exists and each.key.name.lower() in known
             ):
-                yield item.key
+                yield each.key
 
     def _name_now(self, name: str) -> str | None:
         """Return what a column of a key is called now; None when it is gone."""
@@ -370,15 +398,19 @@ class _Alteration:
 
 
 def _column(spec: ColumnSpec, charset: str, *, mariadb: bool) -> Column:
+    members = None
     if spec.text_type is None:
         kind, shown = spec.type, None
     else:
-        kind, shown = finished_type(
-            spec.text_type, spec.charset or charset, mariadb=mariadb
-        )
+        charset = spec.charset or charset
+        text = with_whole_members(spec.text_type, charset)
+        kind, shown = finished_type(text, charset, mariadb=mariadb)
+        members = lost_members(kind, text.members, charset)
     # Names and types recur even where whole columns do not.
     name, kind = intern(spec.name), intern(kind + spec.suffix)
-    return column(name, kind, spec.nullable is not False, shown, spec.flags)
+    nullable = spec.nullable is not False and not spec.is_primary
+    new = column(name, kind, nullable, shown, spec.flags)
+    return replace(new, members=members) if members else new
 
 
 def _with_versions(table: Table, *, versioned: bool) -> Table:

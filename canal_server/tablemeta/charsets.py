@@ -60,7 +60,10 @@ _OF_UNICODE: Final = frozenset(
         "gb18030",
     )
 )
-_SWEDISH: Final = "ÉÄÖÅÜéäöåü"  # what swe7 has in the places of signs
+# What swe7 has in the places of signs.
+_SIGNS, _SWEDISH = "@[\\]^`{|}~", "ÉÄÖÅÜéäöåü"
+_FROM_SWEDISH: Final = str.maketrans(_SIGNS, _SWEDISH)
+_TO_SWEDISH: Final = str.maketrans(_SWEDISH, _SIGNS)
 _UNIT_BYTES: Final = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
 
 # MariaDB's collations that take the character set of whatever they are said of.
@@ -92,33 +95,42 @@ def storable(text: str, charset: str) -> str:
 
     Nor has information_schema what is beyond U+FFFF.
     """
+    if charset == "swe7":
+        return "".join(
+            c if c in _SWEDISH or (c.isascii() and c not in _SIGNS) else "?"
+            for c in text
+        )
     if text.isascii():
         return text
     codec = None if charset in _OF_UNICODE else _CODECS.get(charset)
-    more = _SWEDISH if charset == "swe7" else ""
-    return "".join(c if c in more or _has(codec, c) else "?" for c in text)
+    return "".join(c if _has(codec, c) else "?" for c in text)
 
 
 def written(text: str, charset: str) -> bytes:
     """Return a text as bytes in a character set, ? for what it has not."""
+    if charset == "swe7":
+        text = storable(text, charset).translate(_TO_SWEDISH)
     return text.encode(_CODECS.get(charset, "latin-1"), "replace")
 
 
-def read_bytes(data: bytes, charset: str, *, lenient: bool = False) -> str | None:
-    """Return bytes as text in a character set.
-
-    What they hold besides comes as ? with `lenient`; else they are None.
-    """
-    unit = _UNIT_BYTES.get(charset, 1)
-    data = b"\0" * (-len(data) % unit) + data
-    codec = _CODECS.get(charset, "latin-1")
+def decoded(data: bytes, charset: str) -> str | None:
+    """Return bytes as text in a character set; None when they are not of it."""
+    if charset == "swe7":
+        text = data.decode("ascii", "replace").translate(_FROM_SWEDISH)
+        return None if "\ufffd" in text else text
+    if len(data) % unit_bytes(charset):
+        return None
     try:
-        return data.decode(codec)
+        return data.decode(_CODECS.get(charset, "latin-1"))
     except UnicodeDecodeError:
-        if charset == "latin1":
-            # MySQL has characters where cp1252 has holes.
-            return data.decode("latin-1")
-        return data.decode(codec, "replace").replace("\ufffd", "?") if lenient else None
+        # MySQL has characters where cp1252 has holes.
+        return data.decode("latin-1") if charset == "latin1" else None
+
+
+@cache
+def unit_bytes(charset: str) -> int:
+    """Return of how many bytes every character has a multiple."""
+    return _UNIT_BYTES.get(charset, 1)
 
 
 def as_utf8(text: str, charset: str) -> str | None:

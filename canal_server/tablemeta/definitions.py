@@ -7,7 +7,7 @@ stepped over.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from canal_server.sqltext import STRING, SqlReader
@@ -97,10 +97,17 @@ class DefinitionReader(SqlReader):
     """Reads the parts of table definitions. All methods raise SqlTextError."""
 
     def __init__(
-        self, sql: str, context: Context, *, chars_max: int | None = None
+        self,
+        sql: str,
+        context: Context,
+        *,
+        chars_max: int | None = None,
+        shown: bool = False,
     ) -> None:
+        """Begin a text; `shown`: it is the answer of SHOW CREATE TABLE."""
         super().__init__(sql, context.dialect, chars_max=chars_max)
         self.context = context
+        self._shown = shown
 
     # Names
 
@@ -233,6 +240,8 @@ class DefinitionReader(SqlReader):
     def column_of(self, name: str) -> ColumnSpec:
         """Read the definition of a column from its type on."""
         found = read_type(self, self.context)
+        if self._shown and found.text is not None and found.text.members:
+            found.text = replace(found.text, exact=True)
         attributes = _Attributes(found.charset, is_compressed=found.is_compressed)
         if found.is_serial:
             attributes.flags = AUTO_INCREMENT
@@ -295,7 +304,8 @@ class DefinitionReader(SqlReader):
 
     def _attribute_auto_increment(self, found: _Attributes) -> None:
         found.flags += AUTO_INCREMENT
-        found.nullable = False  # unless NULL follows
+        if not self._shown:  # where NOT NULL stands whenever it is so
+            found.nullable = False  # unless NULL follows
 
     def _attribute_serial(self, found: _Attributes) -> None:
         self.accept("DEFAULT", "VALUE")

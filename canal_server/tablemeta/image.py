@@ -49,6 +49,8 @@ class Column:
     nullable: bool = True
     charset: str | None = None
     flags: str = ""
+    # Of an ENUM or SET whose bytes its type does not tell.
+    members: tuple[bytes, ...] | None = None
 
     @property
     def key(self) -> str:
@@ -57,21 +59,35 @@ class Column:
 
     def named(self, name: str) -> Column:
         """Return the same column under another name."""
-        return column(name, self.type, self.nullable, self.charset, self.flags)
+        return (
+            replace(self, name=name)
+            if self.members
+            else column(name, self.type, self.nullable, self.charset, self.flags)
+        )
 
     def with_nullable(self, nullable: bool) -> Column:
         """Return the same column, nullable or not."""
         if nullable == self.nullable:
             return self
+        if self.members:
+            return replace(self, nullable=nullable)
         return column(self.name, self.type, nullable, self.charset, self.flags)
 
-    def with_type(self, mysql_type: str, charset: str | None) -> Column:
+    def with_type(
+        self,
+        mysql_type: str,
+        charset: str | None,
+        members: tuple[bytes, ...] | None = None,
+    ) -> Column:
         """Return the same column with another type."""
-        return column(self.name, mysql_type, self.nullable, charset, self.flags)
+        new = column(self.name, mysql_type, self.nullable, charset, self.flags)
+        return replace(new, members=members) if members else new
 
     def with_flag(self, flag: str, *, on: bool) -> Column:
         """Return the same column with a flag set or not."""
         flags = "".join(sorted(self.flags.replace(flag, "") + (flag if on else "")))
+        if self.members:
+            return replace(self, flags=flags)
         return column(self.name, self.type, self.nullable, self.charset, flags)
 
 
@@ -195,7 +211,11 @@ def _quoted_all(names: Iterable[str]) -> str:
 
 
 def _column_sql(each: Column) -> str:
-    words = [quoted(each.name), each.type]
+    kind = each.type
+    if each.members:
+        members = ",".join(f"x'{member.hex()}'" for member in each.members)
+        kind = f"{kind.partition('(')[0]}({members})"
+    words = [quoted(each.name), kind]
     if each.charset:
         words.append(f"CHARACTER SET {each.charset}")
     elif each.type.startswith(("enum(", "set(")):

@@ -37,11 +37,13 @@ GENERATED_KEY: Final = "my_row_id"
 def has_generated_key(table: Table) -> bool:
     """Tell whether the first column is a primary key that MySQL made by itself.
 
-    It does so by the looks of the column, as long as that is invisible.
+    It tells so by the looks of the column, as long as that is invisible. Tables of
+    engines besides InnoDB have none.
     """
     first = table.columns[0] if table.columns else None
     return (
         first is not None
+        and table.engine in ("", "innodb")
         and first.key == GENERATED_KEY
         and first.flags == "".join(sorted(AUTO_INCREMENT + INVISIBLE))
         and [name.lower() for name in table.primary] == [GENERATED_KEY]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from canal_server.tablemeta.changes import (
     CannotApplyError,
+    Defaults,
     alike,
     altered,
     created,
@@ -142,7 +143,7 @@ class MemoryTableMeta:
         """
         context = replace(self._context, schema=schema)
         if table is None:
-            operations = resolve(create_table_text, context)
+            operations = resolve(create_table_text, context, shown=True)
             if not operations or not isinstance(
                 operations[0], CreateTable | CreateSequence
             ):
@@ -306,8 +307,7 @@ class MemoryTableMeta:
             changing.doubt(self, name, "a table that is not known")
             return
         try:
-            charset = self._charset_for(name[0], context)
-            new = altered(table, operation.items, charset, mariadb=self._mariadb)
+            new = altered(table, operation.items, self._defaults(name[0], context))
         except CannotApplyError as error:
             changing.doubt(self, name, str(error))
         else:
@@ -499,6 +499,15 @@ class MemoryTableMeta:
             if charset:
                 return charset
         return self._server_charset(context)
+
+    def _defaults(self, schema: str, context: Context) -> Defaults:
+        """Return the character sets that a statement does not say."""
+        session = charset_of(context.collation_database or "")
+        return Defaults(
+            self._charset_for(schema, context),
+            session or self._charset_for(context.schema, context),
+            self._mariadb,
+        )
 
     def _server_charset(self, context: Context) -> str:
         collation = context.collation_server or self._server_collation or ""

@@ -22,13 +22,14 @@ class TextType:
 
     `kind` is char, varchar, text and its sizes, enum or set; `length` counts
     characters, None when it was not said; `members` are the values of an ENUM or SET,
-    as bytes where they were written so.
+    as bytes where they were written so; `exact`: they are those of the column.
     """
 
     kind: str
     length: int | None = None
     members: tuple[str | bytes, ...] = ()
     connection: str = ""  # in which character set the text was
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,10 +77,11 @@ _NO_TABLES: Final = frozenset(
 )
 
 
-def resolve(sql: str, context: Context) -> list[Operation]:
+def resolve(sql: str, context: Context, *, shown: bool = False) -> list[Operation]:
     """Return what a statement does to tables; nothing for most kinds of statements.
 
-    Never raises: what cannot be read is Unknown.
+    `shown`: the statement is the answer of SHOW CREATE TABLE. Never raises: what
+    cannot be read is Unknown.
     """
     if context.charset_client and _WRITTEN_BY_SERVER.match(sql):
         # Such text is UTF-8, whatever the client's is.
@@ -92,7 +93,7 @@ def resolve(sql: str, context: Context) -> list[Operation]:
     head = _HEAD_CHARS if match and _HEAD_DECIDES.match(sql, match.end()) else None
     names: tuple[Name, ...] = ()
     try:
-        reader = StatementReader(sql, context, chars_max=head)
+        reader = StatementReader(sql, context, chars_max=head, shown=shown)
     except SqlTextError as error:
         return [Unknown(str(error))]
     try:
@@ -125,9 +126,14 @@ class StatementReader(AlterationReader):
     """Reads one statement."""
 
     def __init__(
-        self, sql: str, context: Context, *, chars_max: int | None = None
+        self,
+        sql: str,
+        context: Context,
+        *,
+        chars_max: int | None = None,
+        shown: bool = False,
     ) -> None:
-        super().__init__(sql, context, chars_max=chars_max)
+        super().__init__(sql, context, chars_max=chars_max, shown=shown)
         self.subjects: list[Name] = []  # tables whose change was begun to be read
 
     def statement(self) -> list[Operation]:

@@ -55,7 +55,7 @@ class LazyTable:
 
 def read_table(name: Name, text: str, context: Context) -> Table | None:
     """Read the answer of SHOW CREATE TABLE; None when nobody can."""
-    operations = resolve(text, context)
+    operations = resolve(text, context, shown=True)
     if len(operations) != 1:
         return None
     operation = operations[0]

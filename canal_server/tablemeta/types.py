@@ -7,7 +7,7 @@ What depends on a character set comes as a TextType and is finished by
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.sqltext import STRING
@@ -17,18 +17,20 @@ from canal_server.tablemeta.charsets import (
     bytes_max,
     charset_named,
     charset_of,
-    read_bytes,
     storable,
     written,
 )
 from canal_server.tablemeta.context import MAXDB, ORACLE, REAL_AS_FLOAT
+from canal_server.tablemeta.members import member_sql, members_of, padded
 from canal_server.tablemeta.operations import TextType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from canal_server.sqltext import SqlReader
     from canal_server.tablemeta.context import Context
+    from canal_server.tablemeta.image import Column
+    from canal_server.tablemeta.members import Member
 
 _WIDTHS_GONE_SINCE = 80019  # MySQL
 _GEOMCOLLECTION_SINCE = 80011
@@ -101,13 +103,19 @@ def finished_type(
                 written(each, text.connection) if isinstance(each, str) else each
                 for each in members
             )
-        texts = (_member_text(each, charset, mariadb=mariadb) for each in members)
-        return f"{kind}({','.join(texts)})", shown
+        return _members_type(kind, members, charset, mariadb=mariadb), shown
     if kind in ("char", "varchar"):
         return _char_type(kind, length, charset, mariadb=mariadb), shown
     if length is not None and (length or not mariadb):
         return _sized(length * bytes_max(charset), binary=binary), shown
     return (kind.replace("text", "blob") if binary else kind), shown
+
+
+def _members_type(
+    kind: str, members: Iterable[Member], charset: str, *, mariadb: bool
+) -> str:
+    texts = (member_sql(each, charset, mariadb=mariadb) for each in members)
+    return f"{kind}({','.join(texts)})"
 
 
 def _char_type(kind: str, length: int | None, charset: str, *, mariadb: bool) -> str:
@@ -132,68 +140,99 @@ def _sized(size: int, *, binary: bool) -> str:
     return next(sizes, "long") + ("blob" if binary else "text")
 
 
-def converted_type(
-    mysql_type: str, old: str, new: str, *, mariadb: bool
-) -> tuple[str, str | None]:
-    """Return what CONVERT TO CHARACTER SET makes of the type of a column."""
-    mysql_type, compressed, _ = mysql_type.partition(COMPRESSED)
+def converted(
+    column: Column, charset: str, *, mariadb: bool
+) -> tuple[str, str | None, tuple[bytes, ...] | None]:
+    """Return what CONVERT TO CHARACTER SET makes of a column with a character set.
+
+    Type, character set to show, and the bytes of members that the type's text lost.
+    """
+    old = column.charset or BINARY
+    mysql_type, compressed, _ = column.type.partition(COMPRESSED)
     text = text_type_of(mysql_type)
     if text.kind.endswith("text"):
         # So long that it holds as many characters as before.
-        characters = SIZES[text.kind.removesuffix("text")] // bytes_max(old)
-        size = min(characters * bytes_max(new), SIZES["long"])
-        kind = _sized(size, binary=new == BINARY)
-        return kind + compressed, None if new == BINARY else new
-    kind, shown = finished_type(text, new, mariadb=mariadb)
-    return kind + compressed, shown
+        size = SIZES[text.kind.removesuffix("text")] // bytes_max(old)
+        kind = _sized(size * bytes_max(charset), binary=charset == BINARY)
+        return kind + compressed, None if charset == BINARY else charset, None
+    if text.kind in ("enum", "set"):
+        # Their bytes stay.
+        members = column.members or _bytes_of(text.members, old)
+        text = TextType(text.kind, None, members)
+    kind, shown = finished_type(text, charset, mariadb=mariadb)
+    return kind + compressed, shown, lost_members(kind, text.members, charset)
+
+
+def held_text_type(old: Column, new: TextType, charset: str) -> TextType:
+    """Return the TEXT or BLOB that MySQL takes where CONVERT TO is said as well.
+
+    It holds as many characters as the column did before, whatever size was named;
+    but LONGTEXT stays what it is.
+    """
+    if new.length is not None or new.kind not in ("tinytext", "text", "mediumtext"):
+        return new
+    size = _characters(old) * bytes_max(charset)
+    return TextType(_sized(size, binary=False))
+
+
+def _characters(column: Column) -> int:
+    """Return how many characters a column shows at most."""
+    head = _HEAD.match(column.type)
+    assert head is not None  # it matches everything
+    kind, length = head["kind"], int(head["length"] or 0)
+    size = SIZES.get(kind.removesuffix("text").removesuffix("blob"))
+    if size is not None and kind.endswith(("text", "blob")):
+        return size // bytes_max(column.charset)
+    if kind in ("json", *_GEOMETRIES):
+        return SIZES["long"]
+    if kind == "decimal":
+        decimals = int(head["decimals"] or 0)
+        return length + (decimals > 0) + ("unsigned" not in column.type)
+    return length
+
+
+_HEAD: Final = re.compile(
+    r"(?P<kind>[a-z]*)(?:\((?P<length>\d+)(?:,(?P<decimals>\d+))?\))?"
+)
+
+
+def with_whole_members(text: TextType, charset: str) -> TextType:
+    """Return a type whose members, written as numbers, are of whole characters."""
+    if text.exact or not any(isinstance(each, bytes) for each in text.members):
+        return text
+    return replace(
+        text,
+        members=tuple(
+            padded(each, charset) if isinstance(each, bytes) else each
+            for each in text.members
+        ),
+    )
+
+
+def lost_members(
+    mysql_type: str, members: Iterable[Member], charset: str
+) -> tuple[bytes, ...] | None:
+    """Return the bytes of members when the type's text does not give them again."""
+    if not any(isinstance(each, bytes) for each in members):
+        return None
+    before = _bytes_of(members, charset)
+    again = _bytes_of(text_type_of(mysql_type).members, charset)
+    return None if again == before else before
+
+
+def _bytes_of(members: Iterable[Member], charset: str) -> tuple[bytes, ...]:
+    return tuple(
+        each if isinstance(each, bytes) else written(each, charset) for each in members
+    )
 
 
 def text_type_of(mysql_type: str) -> TextType:
     """Read a COLUMN_TYPE that has a character set."""
     kind, _, rest = mysql_type.partition("(")
     if kind in ("enum", "set"):
-        return TextType(kind, None, _members(rest))
+        return TextType(kind, None, members_of(rest))
     length = rest.partition(")")[0]
     return TextType(kind, int(length) if length else None)
-
-
-def _members(text: str) -> tuple[str | bytes, ...]:
-    """Read the members as COLUMN_TYPE has them."""
-    return tuple(
-        bytes.fromhex(found["value"])
-        if found["hex"]
-        else _ESCAPE.sub(lambda escape: _UNESCAPED[escape[0]], found["value"])
-        for found in _MEMBER.finditer(text)
-    )
-
-
-_MEMBER: Final = re.compile(r"(?P<hex>x?)'(?P<value>(?:[^'\\]|''|\\.)*+)'", re.DOTALL)
-_ESCAPE: Final = re.compile(r"''|\\.", re.DOTALL)
-_UNESCAPED: Final = {
-    "''": "'",
-    "\\0": "\0",
-    "\\n": "\n",
-    "\\r": "\r",
-    "\\\\": "\\",
-}
-
-
-def _member_text(member: str | bytes, charset: str, *, mariadb: bool) -> str:
-    """Return a member as COLUMN_TYPE has it, in a column's character set."""
-    if isinstance(member, bytes):
-        text = read_bytes(member, charset, lenient=mariadb)
-        if text is None:
-            return f"x'{member.hex()}'"
-        member = text
-    member = storable(member, charset)
-    if charset != BINARY:
-        member = member.rstrip(" ")
-    return f"'{member.translate(_ESCAPED)}'"
-
-
-_ESCAPED: Final = str.maketrans(
-    {"\\": "\\\\", "\0": "\\0", "'": "''", "\n": "\\n", "\r": "\\r"}
-)
 
 
 # Reading
@@ -385,20 +424,25 @@ def _long(words: SqlReader, _word: str, _context: Context) -> TypeFound:
 
 
 def _members_of(words: SqlReader, word: str, context: Context) -> TypeFound:
-    words.expect("(")
-    members = [_member(words)]
-    while words.accept(","):
-        members.append(_member(words))
-    words.expect(")")
     connection = charset_of(context.collation_connection or "") or ""
+    words.expect("(")
+    members = [_member(words, connection)]
+    while words.accept(","):
+        members.append(_member(words, connection))
+    words.expect(")")
     text = TextType(word.lower(), None, tuple(members), connection)
     return _with_charset(words, text, None)
 
 
-def _member(words: SqlReader) -> str | bytes:
+def _member(words: SqlReader, connection: str) -> str | bytes:
     """Read a string, or a number that stands for the bytes of one."""
     if words.peek().startswith("_"):
         words.next()  # an introducer
+    elif words.peek() == STRING:
+        # The server has it in the connection's set first.
+        plain = not connection or words.text_of()[:1] in "nN"
+        text = words.string()
+        return text if plain else storable(text, connection)
     if words.peek() == STRING:
         return words.string()
     word = words.next()
@@ -458,6 +502,10 @@ def _oracle_number(words: SqlReader, word: str, context: Context) -> TypeFound:
     return TypeFound("double" + _suffix(unsigned=unsigned, zerofill=zerofill))
 
 
+_GEOMETRIES: Final = (
+    *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"),
+    *("multipolygon", "geomcollection", "geometrycollection"),
+)
 _VARCHARS: Final = frozenset(("VARCHAR", "VARCHARACTER", "VARCHAR2"))
 
 _TYPES: Final[dict[str, _Reader]] = {
@@ -484,10 +532,8 @@ _TYPES: Final[dict[str, _Reader]] = {
     "VECTOR": _vector,
     **{
         name.upper(): _plain(name)
-        for name in (
-            *("geometry", "point", "linestring", "polygon", "multipoint"),
-            *("multilinestring", "multipolygon", "uuid", "inet4", "inet6", "xmltype"),
-        )
+        for name in (*_GEOMETRIES, "uuid", "inet4", "inet6", "xmltype")
+        if name not in ("geomcollection", "geometrycollection")
     },
     **dict.fromkeys(("GEOMETRYCOLLECTION", "GEOMCOLLECTION"), _geometry_collection),
 }

@@ -273,3 +273,94 @@ def test_period() -> None:
     )
     assert table.primary == ("id", "e", "s")
     assert not any(each.nullable for each in table.columns)
+
+
+@pytest.mark.parametrize(
+    ("items", "mysql", "mariadb"),
+    [
+        ("MODIFY i MEDIUMTEXT CHARACTER SET ucs2", "tinytext", "mediumtext"),
+        ("MODIFY v MEDIUMTEXT", "text", "mediumtext"),
+        ("MODIFY t TEXT", "mediumtext", "text"),
+        ("MODIFY t LONGTEXT", "longtext", "longtext"),
+        ("MODIFY t TEXT(100) CHARACTER SET ucs2", "text", "text"),
+        ("MODIFY t TINYBLOB", "blob", "tinyblob"),
+        ("MODIFY d TEXT", "text", "text"),
+        ("ADD x TEXT CHARACTER SET latin1", "text", "text"),
+        ("ADD x CHAR(5) CHARACTER SET binary", "binary(5)", "binary(5)"),
+    ],
+)
+def test_convert_and_define(items: str, mysql: str, mariadb: str) -> None:
+    """What is defined beside CONVERT TO takes its set, and does not grow."""
+    create = (
+        "CREATE TABLE t (i INT, v VARCHAR(300), t TEXT, d DECIMAL(65, 10))"
+        " CHARACTER SET latin1"
+    )
+    for is_mariadb, expected in ((False, mysql), (True, mariadb)):
+        table = after(
+            create,
+            f"ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4, {items}",
+            mariadb=is_mariadb,
+        )
+        name = items.split()[1]
+        (found,) = (each for each in table.columns if each.name == name)
+        assert found.type == expected
+        is_binary = "blob" in expected or "binary" in expected
+        assert found.charset == (None if is_binary else "utf8mb4")
+
+
+def test_convert_to_default() -> None:
+    """MySQL means the session's database by DEFAULT, MariaDB the table's."""
+    for is_mariadb, expected in ((False, "greek"), (True, "latin1")):
+        model = MemoryTableMeta(mariadb=is_mariadb)
+        model.load_database("d", "latin1")
+        model.load_database("e", "greek")
+        model.apply(None, "d", "CREATE TABLE t (a TEXT) CHARACTER SET utf8mb4")
+        model.apply(None, "e", "ALTER TABLE d.t CONVERT TO CHARACTER SET DEFAULT")
+        table = model.find("d", "t")
+        assert table is not None
+        assert table.columns[0].charset == expected
+
+
+ONE_KEY = "CREATE TABLE t (a INT PRIMARY KEY, b INT)"
+
+
+@pytest.mark.parametrize(
+    ("create", "items", "primary", "nullable"),
+    [
+        (ONE_KEY, "ADD IF NOT EXISTS c INT KEY", ("a",), False),
+        (ONE_KEY, "DROP PRIMARY KEY, ADD COLUMN IF NOT EXISTS c INT KEY", (), False),
+        (ONE_KEY, "MODIFY IF EXISTS b INT PRIMARY KEY", ("a",), False),
+        ("CREATE TABLE t (b INT)", "ADD IF NOT EXISTS b TEXT KEY", ("b",), False),
+        ("CREATE TABLE t (b INT)", "ADD IF NOT EXISTS c INT", (), True),
+    ],
+)
+def test_conditional_keys(
+    create: str, items: str, primary: tuple[str, ...], nullable: bool
+) -> None:
+    """What is said of a column counts for the key in it; NOT NULL it is anyway."""
+    table = after(create, f"ALTER TABLE t {items}", mariadb=True)
+    assert table.primary == primary
+    assert table.columns[-1].nullable is nullable
+
+
+def test_first_is_behind_a_generated_key() -> None:
+    """MySQL's own key stays in front, as long as it is one; MariaDB has none."""
+    key = "my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT INVISIBLE PRIMARY KEY"
+    create = f"CREATE TABLE t ({key}, a INT)"
+    items = "ALTER TABLE t ADD b INT FIRST, MODIFY a INT FIRST"
+    assert names(after(create, items)) == "my_row_id a b"
+    assert names(after(create, items, mariadb=True)) == "a b my_row_id"
+    assert names(after(f"{create} ENGINE=MyISAM", items)) == "a b my_row_id"
+    shown = "ALTER TABLE t ALTER my_row_id SET VISIBLE"
+    assert names(after(create, shown, items)) == "a b my_row_id"
+
+
+def test_members_in_the_connection() -> None:
+    """What the connection's set does not have becomes a question mark."""
+    model = MemoryTableMeta()
+    context = Context(schema="d", collation_connection="latin1_bin")
+    sql = "CREATE TABLE t (a ENUM('я', N'я', 'ä')) CHARACTER SET utf8mb4"
+    model.apply(None, "d", sql, context)
+    table = model.find("d", "t")
+    assert table is not None
+    assert table.columns[0].type == "enum('?','я','ä')"

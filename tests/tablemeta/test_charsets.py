@@ -9,8 +9,9 @@ from canal_server.tablemeta.charsets import (
     bytes_max,
     charset_named,
     charset_of,
-    read_bytes,
+    decoded,
     storable,
+    written,
 )
 
 
@@ -71,14 +72,21 @@ def test_storable(text: str, charset: str, expected: str) -> None:
         (b"\x81", "latin1", "\x81"),
         (b"\xc3\xa6", "utf8mb3", "æ"),
         (b"\xe6", "utf8mb4", None),
-        (b"a", "utf16", "a"),
+        (b"a", "utf16", None),
         (b"\x00a", "ucs2", "a"),
-        (b"a", "utf32", "a"),
+        (b"\\", "swe7", "Ö"),
+        (b"\xff", "swe7", None),
     ],
 )
-def test_read_bytes(data: bytes, charset: str, expected: str | None) -> None:
-    """Bytes are read in the set, filled up with zeros in front."""
-    assert read_bytes(data, charset) == expected
+def test_decoded(data: bytes, charset: str, expected: str | None) -> None:
+    """Bytes are read in the set, or they are none of it."""
+    assert decoded(data, charset) == expected
+
+
+def test_swedish() -> None:
+    """The seven-bit Swedish set has letters in the places of signs."""
+    assert storable("a\\Ö", "swe7") == "a?Ö"
+    assert written("aÖ", "swe7") == b"a\\"
 
 
 def test_as_utf8() -> None:

@@ -10,8 +10,9 @@ from canal_server.tablemeta.context import (
     REAL_AS_FLOAT,
     Context,
 )
+from canal_server.tablemeta.image import Column
 from canal_server.tablemeta.memory import MemoryTableMeta
-from canal_server.tablemeta.types import converted_type, text_type_of
+from canal_server.tablemeta.types import converted, text_type_of
 
 MYSQL = Context(schema="d", collation_server="utf8mb4_0900_ai_ci")
 MARIADB = Context(schema="d", mariadb=True, collation_server="latin1_swedish_ci")
@@ -237,7 +238,8 @@ def test_widths_of_old_servers(version: int, expected: str) -> None:
 )
 def test_converted(mysql_type: str, old: str, new: str, expected: object) -> None:
     """A converted column holds as many characters as before."""
-    assert converted_type(mysql_type, old, new, mariadb=False) == expected
+    column = Column("c", mysql_type, charset=old)
+    assert converted(column, new, mariadb=False)[:2] == expected
 
 
 def test_members_come_back() -> None:

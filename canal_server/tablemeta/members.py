@@ -1,0 +1,120 @@
+"""The members of ENUM and SET: bytes in a character set, shown as text.
+
+A server keeps bytes, and CONVERT TO CHARACTER SET leaves them as they are: what they
+mean in the new set is what it shows from then on, whether or not it makes sense.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from canal_server.tablemeta.charsets import BINARY, UTF8, decoded, storable, unit_bytes
+
+Member = str | bytes
+
+
+def member_sql(member: Member, charset: str, *, mariadb: bool) -> str:
+    """Return a member as COLUMN_TYPE has it, in a column's character set."""
+    if isinstance(member, bytes):
+        text = shown(member, charset, mariadb=mariadb)
+        if text is None:
+            # MySQL leaves out the zeros.
+            return f"x'{''.join(f'{byte:x}' for byte in member)}'"
+        member = text
+    member = storable(member, charset)
+    if charset != BINARY:
+        member = member.rstrip(" ")
+    return f"'{member.translate(_ESCAPED)}'"
+
+
+def members_of(text: str) -> tuple[Member, ...]:
+    """Read the members as COLUMN_TYPE has them."""
+    return tuple(
+        bytes.fromhex(found["value"].zfill(len(found["value"]) + 1 & ~1))
+        if found["hex"]
+        else _ESCAPE.sub(lambda escape: _UNESCAPED[escape[0]], found["value"])
+        for found in _MEMBER.finditer(text)
+    )
+
+
+_MEMBER: Final = re.compile(r"(?P<hex>x?)'(?P<value>(?:[^'\\]|''|\\.)*+)'", re.DOTALL)
+_ESCAPE: Final = re.compile(r"''|\\.", re.DOTALL)
+_UNESCAPED: Final = {"''": "'", "\\0": "\0", "\\n": "\n", "\\r": "\r", "\\\\": "\\"}
+_ESCAPED: Final = str.maketrans(
+    {"\\": "\\\\", "\0": "\\0", "'": "''", "\n": "\\n", "\r": "\\r"}
+)
+
+
+def padded(data: bytes, charset: str) -> bytes:
+    """Return bytes that were written as a number, filled up to whole characters."""
+    return b"\0" * (-len(data) % unit_bytes(charset)) + data
+
+
+def shown(data: bytes, charset: str, *, mariadb: bool) -> str | None:
+    """Return the text that a server shows for bytes; None: MySQL shows them as hex.
+
+    A byte that fits nowhere is a question mark. MySQL ends where a character is cut.
+    """
+    text = decoded(data, charset)
+    if text is not None:
+        return text
+    if charset in (BINARY, UTF8) and not mariadb:
+        return None
+    found = []
+    at = 0
+    while at < len(data):
+        size = _size(data, at, charset, mariadb=mariadb)
+        if at + size > len(data):
+            if not mariadb:
+                break
+            size = 1
+        char = decoded(data[at : at + size], charset)
+        if char is None:
+            size = _bad_bytes(data, at, size, charset, mariadb=mariadb)
+        found.append("?" if char is None else char)
+        at += size
+    return "".join(found)
+
+
+def _size(data: bytes, at: int, charset: str, *, mariadb: bool) -> int:
+    """Return how many bytes the character seems to have that begins here."""
+    first = data[at]
+    unit = unit_bytes(charset)
+    if unit > 1:
+        return unit
+    if charset in _UTF8:
+        if first >= _UTF8_OF_FOUR:
+            return 1 if mariadb else 4
+        return 1 + (first >= _UTF8_OF_TWO) + (first >= _UTF8_OF_THREE)
+    if first < _HIGH or decoded(data[at : at + 1], charset) is not None:
+        return 1
+    if charset in _OF_THREE and first == _THREE_FOLLOW:
+        return 3
+    return 2 if charset in _OF_TWO else 1
+
+
+def _bad_bytes(data: bytes, at: int, size: int, charset: str, *, mariadb: bool) -> int:
+    """Return how many bytes one question mark stands for."""
+    if unit_bytes(charset) > 1:
+        return 1 if mariadb else size
+    if charset not in _OF_TWO or size == 1:
+        return 1
+    if charset in _BLIND and not mariadb:
+        return size
+    tail = data[at + 1]
+    return size if tail >= _HIGH or bytes((tail,)).isalpha() else 1
+
+
+_HIGH: Final = 0x80
+_UTF8: Final = frozenset(("utf8mb3", "utf8mb4", BINARY))
+_UTF8_OF_TWO, _UTF8_OF_THREE, _UTF8_OF_FOUR = 0xC2, 0xE0, 0xF0
+_OF_TWO: Final = frozenset(
+    (
+        *("big5", "cp932", "euckr", "gb2312", "gbk", "sjis", "gb18030"),
+        *("eucjpms", "ujis"),
+    )
+)
+_OF_THREE: Final = frozenset(("eucjpms", "ujis"))
+_THREE_FOLLOW: Final = 0x8F
+_BLIND: Final = frozenset(("gbk", "euckr"))  # MySQL does not look at the second byte

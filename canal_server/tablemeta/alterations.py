@@ -35,6 +35,10 @@ _NO_OPTIONS: Final = Options()
 # What is about partitions stands alone or at the end.
 _ENDS: Final = frozenset(("PARTITION", "REMOVE"))
 
+# Items that are read whole, and what may stand behind them.
+_WHOLE: Final = frozenset(("ADD", "DROP", "MODIFY", "CHANGE", "RENAME"))
+_BEHIND: Final = frozenset((",", ";", "", *_ENDS))
+
 
 class AlterationReader(DefinitionReader):
     """Reads what stands behind the name of the table. Methods raise SqlTextError."""
@@ -51,6 +55,8 @@ class AlterationReader(DefinitionReader):
                 self.next()
                 if not self._ITEMS[word](self, found):
                     break
+                if word in _WHOLE and self.peek() not in _BEHIND:
+                    self.raise_error(f"{word} with {self.peek()[:40]!r} behind it")
             else:
                 found += self._options()
             self.skip_to((",",))
@@ -113,8 +119,9 @@ class AlterationReader(DefinitionReader):
             found.append(Options(is_versioned=False))
         elif self.accept("PRIMARY", "KEY"):
             found.append(DropKey("PRIMARY"))
-        elif word in ("FOREIGN", "CHECK"):
-            pass
+        elif self.accept("FOREIGN", "KEY") or self.accept("CHECK"):
+            self.skip_if_exists()
+            self.name()
         elif self.accept_any((*_KEY_WORDS, "CONSTRAINT")):
             self.skip_if_exists()
             found.append(DropKey(self.name()))
@@ -122,6 +129,7 @@ class AlterationReader(DefinitionReader):
             self.accept("COLUMN")
             self.skip_if_exists()
             found.append(DropColumn(self.column_name()))
+            self.accept_any(("RESTRICT", "CASCADE"))
         return True
 
     def _modify(self, found: list[Item]) -> bool:

@@ -47,6 +47,30 @@ _CONSTRAINTS: Final = frozenset(
         *("CHECK", "CONSTRAINT"),
     )
 )
+# What may stand behind a type and decides nothing.
+_PLAIN_ATTRIBUTES: Final = frozenset(
+    ("VIRTUAL", "STORED", "PERSISTENT", "VISIBLE", "ENFORCED")
+)
+# Options of tables and databases with a value; `=` may be left out, as not of others.
+_OPTIONS: Final = frozenset(
+    (
+        *("AUTO_INCREMENT", "AUTOEXTEND_SIZE", "AVG_ROW_LENGTH", "CHECKSUM"),
+        *("COMMENT", "COMPRESSION", "CONNECTION", "DELAY_KEY_WRITE", "ENCRYPTION"),
+        *("ENGINE_ATTRIBUTE", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS"),
+        *("MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM", "PASSWORD", "ROW_FORMAT"),
+        *("SECONDARY_ENGINE", "SECONDARY_ENGINE_ATTRIBUTE", "STATS_AUTO_RECALC"),
+        *("STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "STORAGE", "TABLE_CHECKSUM"),
+        *("TABLESPACE", "TRANSACTIONAL", "UNION"),
+    )
+)
+# Options of two words, and what may stand alone.
+_SECOND_WORDS: Final = {
+    "DATA": "DIRECTORY",
+    "INDEX": "DIRECTORY",
+    "READ": "ONLY",
+    "START": "TRANSACTION",
+}
+_ALONE: Final = frozenset((",", "DEFAULT", "IGNORE", "REPLACE", "AS"))
 _IS_LITERAL: Final = re.compile(r"'|0X|0B|[XBN]\Z")  # behind an introducer
 _BEFORE_STRINGS: Final = frozenset(("X", "B", "N", "DATE", "TIME", "TIMESTAMP"))
 
@@ -251,12 +275,10 @@ class DefinitionReader(SqlReader):
             self._index += 1
             if word in self._ATTRIBUTES:
                 self._ATTRIBUTES[word](self, attributes)
-            elif self.peek() == "=":
+            elif self.accept("="):
                 self.next()  # an option of an engine
-                self.next()
-            elif word == "(":
-                self._index -= 1
-                self.skip_parens()
+            elif word not in _PLAIN_ATTRIBUTES:
+                self.raise_error(f"a column's {word[:40]!r} that is not known")
         nullable = attributes.nullable
         if (
             nullable is None
@@ -446,9 +468,22 @@ class DefinitionReader(SqlReader):
             if word == "(":
                 self._index -= 1
                 self.skip_parens()
+            elif word == "PARTITION":
+                return said.options(), self._skip_partitions()
             else:
                 self._option(word, said)
         return said.options(), False
+
+    def _skip_partitions(self) -> bool:
+        """Step over partitions to the end, or to a query, and tell which."""
+        while not self.at_end():
+            if self._query_stands_here():
+                return True
+            if self.peek() == "(":
+                self.skip_parens()
+            else:
+                self.next()
+        return False
 
     def _option(self, word: str, said: _Said) -> None:
         if word in _CHARSETS:
@@ -467,7 +502,18 @@ class DefinitionReader(SqlReader):
             self.expect("SYSTEM")
             self.expect("VERSIONING")
             said.is_versioned = True
-        elif self.accept("=") and self.peek() != "(":
+        elif word in _SECOND_WORDS:
+            self.expect(_SECOND_WORDS[word])
+            if word != "START":
+                self._skip_option_value()
+        elif word in _OPTIONS or self.peek() == "=":
+            self._skip_option_value()
+        elif word not in _ALONE:
+            self.raise_error(f"an option {word[:40]!r} that is not known")
+
+    def _skip_option_value(self) -> None:
+        self.accept("=")
+        if self.peek() != "(":
             self.next()
 
     def _query_stands_here(self) -> bool:
@@ -510,7 +556,7 @@ class DefinitionReader(SqlReader):
         **dict.fromkeys(
             (
                 *("COMMENT", "COLUMN_FORMAT", "STORAGE", "SRID", "REF_SYSTEM_ID"),
-                *("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"),
+                *("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE", "EXTERNAL_FORMAT"),
             ),
             _attribute_of_one_word,
         ),

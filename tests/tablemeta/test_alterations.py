@@ -364,3 +364,86 @@ def test_members_in_the_connection() -> None:
     table = model.find("d", "t")
     assert table is not None
     assert table.columns[0].type == "enum('?','я','ä')"
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "FROBNICATE a",
+        "FROBNICATE",
+        "ADD d INT, FROBNICATE d",
+        "ADD d INT FROBNICATE",
+        "ADD d INT BEFORE a",
+        "ADD (d INT, e INT) FIRST",
+        "MODIFY a BIGINT UPSIDE DOWN",
+        "DROP a WITH b",
+        "RENAME COLUMN a TO z FAST",
+        "RENAME TO u QUICKLY",
+        "ENGINE=InnoDB SHUFFLE 5",
+        "DEFAULT CHARSET utf8mb4 SHUFFLE",
+    ],
+)
+def test_unknown_items(items: str) -> None:
+    """A clause that is not known makes the table uncertain, whatever else is said."""
+    model = MemoryTableMeta()
+    model.apply(None, "d", ABC)
+    applied = model.apply(None, "d", f"ALTER TABLE t {items}")
+    assert applied.problem
+    assert applied.uncertain == {("d", "t")}
+    assert model.is_uncertain("d", "t")
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "ADD CONSTRAINT FOREIGN KEY x (a) REFERENCES u (b) MATCH FULL ON UPDATE CASCADE",
+        "ADD CONSTRAINT c CHECK (a > 0) NOT ENFORCED, ALTER CHECK c ENFORCED",
+        "ADD FULLTEXT INDEX f (a) WITH PARSER ngram, ADD SPATIAL KEY (b)",
+        "ADD VECTOR INDEX v (a) M=8 DISTANCE=cosine",
+        "ADD INDEX i USING BTREE (a DESC, (b + 1)) COMMENT 'x' INVISIBLE",
+        "ALGORITHM=INSTANT, LOCK=NONE, FORCE",
+        "ALGORITHM DEFAULT, LOCK DEFAULT",
+        "ALTER a SET DEFAULT (1 + 1), ALTER COLUMN b DROP DEFAULT",
+        "ALTER INDEX i INVISIBLE, ALTER CONSTRAINT c NOT ENFORCED",
+        "ALTER KEY IF EXISTS i IGNORED",
+        "ANALYZE PARTITION p0",
+        "AUTO_INCREMENT 7 AVG_ROW_LENGTH=1, MAX_ROWS 5 MIN_ROWS=0x1",
+        "CHANGE COLUMN a a INT COMMENT 'x' COLUMN_FORMAT FIXED STORAGE DISK",
+        "CHECK PARTITION ALL EXTENDED",
+        "CHECKSUM=1, TABLE_CHECKSUM 1, DELAY_KEY_WRITE=1, PACK_KEYS DEFAULT",
+        "COALESCE PARTITION 2",
+        "COMMENT 'x' COMPRESSION='zlib' CONNECTION 'y' ENCRYPTION='Y'",
+        "DATA DIRECTORY='/a' INDEX DIRECTORY '/b'",
+        "DISABLE KEYS, ENABLE KEYS",
+        "DISCARD PARTITION p0 TABLESPACE",
+        "DISCARD TABLESPACE",
+        "DROP CHECK c, DROP CONSTRAINT k, DROP FOREIGN KEY f, DROP KEY i",
+        "DROP FOREIGN KEY IF EXISTS f, DROP CONSTRAINT IF EXISTS k",
+        "ENGINE InnoDB ENGINE_ATTRIBUTE='{}' SECONDARY_ENGINE_ATTRIBUTE '{}'",
+        "EXCHANGE PARTITION p0 WITH TABLE u WITHOUT VALIDATION",
+        "IMPORT TABLESPACE",
+        "INSERT_METHOD=LAST, UNION=(u, v), KEY_BLOCK_SIZE 4",
+        "ORDER BY a ASC, b",
+        "PAGE_CHECKSUM=1 TRANSACTIONAL=1 PAGE_COMPRESSED=1 `MIN_FREE`=3 IETF_QUOTES=yes",
+        "PARTITION BY RANGE (a) (PARTITION p0 VALUES LESS THAN MAXVALUE)",
+        "PARTITION BY SYSTEM_TIME INTERVAL 1 DAY STARTS '2020-01-01' AUTO PARTITIONS 5",
+        "PASSWORD='x', ROW_FORMAT=DYNAMIC, STATS_AUTO_RECALC=DEFAULT",
+        "REBUILD PARTITION p0",
+        "REMOVE PARTITIONING",
+        "RENAME INDEX i TO j, RENAME KEY k TO l",
+        "REORGANIZE PARTITION",
+        "REPAIR PARTITION p0 QUICK EXTENDED",
+        "SECONDARY_ENGINE=NULL",
+        "SECONDARY_LOAD",
+        "SECONDARY_UNLOAD PARTITION (p0)",
+        "STATS_PERSISTENT=1 STATS_SAMPLE_PAGES=9 STORAGE DISK TABLESPACE x",
+        "AUTOEXTEND_SIZE 4M",
+        "TRUNCATE PARTITION p0, p1",
+        "UPGRADE PARTITIONING",
+        "WITH VALIDATION, FORCE",
+        "WITHOUT VALIDATION",
+    ],
+)
+def test_known_items(items: str) -> None:
+    """Every clause of both servers is known; these leave the columns alone."""
+    assert names(after(ABC, f"ALTER TABLE t {items}")) == "a b c"

@@ -267,3 +267,39 @@ def test_any_text_is_survived(rng) -> None:
         sql = " ".join(rng.choices(words, k=rng.randrange(1, 25)))
         operations = resolve(sql, rng.choice([MYSQL, MARIADB]))
         assert isinstance(operations, list), sql
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE t (a INT FROBNICATE)",
+        "CREATE TABLE t (a INT) FROBNICATE 5",
+        "CREATE TABLE t (a INT) ENGINE=InnoDB DATA x",
+        "CREATE DATABASE d FROBNICATE",
+    ],
+)
+def test_unknown_words_in_definitions(sql: str) -> None:
+    """A word that is not known is told, not passed over."""
+    (operation,) = resolve(sql, Context(schema="d"))
+    assert isinstance(operation, Unknown)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "PARTITION BY LIST COLUMNS (a) (PARTITION p VALUES IN (1), PARTITION q)",
+        "ENGINE=x (SELECT 1)",
+        "IGNORE AS SELECT 1",
+        "REPLACE SELECT 1",
+        "PARTITION BY HASH (a) PARTITIONS 2 SELECT 1",
+        "START TRANSACTION",
+        "FILE_FORMAT=(FORMAT csv) FILES=(URI 'x')",
+        "DEFAULT CHARACTER SET = utf8mb4, COLLATE utf8mb4_bin",
+        "TABLESPACE `x` STORAGE MEMORY ENGINE_ATTRIBUTE '{}' WITH SYSTEM VERSIONING",
+    ],
+)
+def test_known_options(options: str) -> None:
+    """Options, partitions and queries may follow the columns."""
+    (operation,) = resolve(f"CREATE TABLE t (a INT) {options}", Context(schema="d"))
+    assert isinstance(operation, CreateTable)
+    assert operation.is_open == ("SELECT" in options)

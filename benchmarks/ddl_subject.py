@@ -21,7 +21,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from canal_server.tablemeta.context import Context
-from canal_server.tablemeta.image import ROW_END, Kind, Table
+from canal_server.tablemeta.image import Kind, Table
 from canal_server.tablemeta.memory import Applied, MemoryTableMeta
 
 Line = dict[str, Any]
@@ -103,9 +103,6 @@ def context_of(line: Line, *, mariadb: bool) -> Context:
 def columns_of(table: Table) -> list[dict[str, Any]]:
     """Return a table's columns in the protocol's form."""
     primary = [name.lower() for name in table.primary]
-    if primary:
-        # Where a row's end is a named column, MariaDB adds it to the primary key.
-        primary += [each.key for each in table.columns if ROW_END in each.flags]
     return [
         {
             "name": each.name,

@@ -30,6 +30,7 @@ from canal_server.tablemeta.keys import (
     with_hashes,
     with_keys,
     with_period,
+    with_row_end,
 )
 from canal_server.tablemeta.operations import (
     AddColumn,
@@ -420,6 +421,6 @@ def _with_versions(table: Table, *, versioned: bool) -> Table:
             ROW_START in each.flags or ROW_END in each.flags for each in table.columns
         )
         versioning = Versioning.NAMED if named else Versioning.HIDDEN
-    if versioning is table.versioning:
-        return table
-    return replace(table, versioning=versioning)
+    if versioning is not table.versioning:
+        table = replace(table, versioning=versioning)
+    return with_row_end(table)

@@ -16,6 +16,7 @@ from canal_server.tablemeta.image import (
     Key,
     Part,
     Table,
+    Versioning,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def with_keys(table: Table, new: Iterable[Key], *, mariadb: bool) -> Table:
                 of_table[part.column.lower()].name
                 for part in key.parts
                 if part.column.lower() in of_table
-                # MariaDB adds it itself, and shows it.
+                # MariaDB adds it itself: `with_row_end`
                 and ROW_END not in of_table[part.column.lower()].flags
             )
             continue
@@ -87,6 +88,21 @@ def with_keys(table: Table, new: Iterable[Key], *, mariadb: bool) -> Table:
         keys.append(Key(name, key.kind, key.parts, hashed))
     table = replace(table, primary=primary, keys=tuple(keys))
     return with_never_null(table, primary)
+
+
+def with_row_end(table: Table) -> Table:
+    """Return the table with the end of its rows in its primary key, if that is named.
+
+    MariaDB puts it there, in front of a period.
+    """
+    ends = [each.name for each in table.columns if ROW_END in each.flags]
+    primary = tuple(name for name in table.primary if name not in ends)
+    if primary and ends and table.versioning is Versioning.NAMED:
+        at = len(primary)
+        if table.period and primary[-2:] == table.period[:0:-1]:
+            at -= 2
+        primary = (*primary[:at], *ends, *primary[at:])
+    return table if primary == table.primary else replace(table, primary=primary)
 
 
 def with_period(table: Table, period: AddPeriod) -> Table:

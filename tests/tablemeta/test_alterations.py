@@ -241,7 +241,37 @@ def test_versioning() -> None:
     )
     assert named.versioning is Versioning.NAMED
     assert [each.name for each in named.meta.columns] == ["a", "s", "e"]
-    assert named.primary == ("a",)  # the server adds `e` by itself
+    assert named.primary == ("a", "e")
+
+
+@pytest.mark.parametrize(
+    ("more", "alter", "expected"),
+    [
+        ("PRIMARY KEY (a)", "ADD b INT", "a e"),
+        ("PRIMARY KEY (a, e)", "RENAME COLUMN e TO z", "a z"),
+        ("PRIMARY KEY (a)", "DROP PRIMARY KEY", ""),
+        ("PRIMARY KEY (a)", "DROP s, DROP e, DROP SYSTEM VERSIONING", "a"),
+        (
+            "f DATE, g DATE, PERIOD FOR p (f, g), PRIMARY KEY (a, p WITHOUT OVERLAPS)",
+            "FORCE",
+            "a e g f",
+        ),
+    ],
+)
+def test_row_end_in_the_primary_key(more: str, alter: str, expected: str) -> None:
+    """MariaDB has the end of rows in the key of a table that names it."""
+    table = after(
+        "CREATE TABLE t (a INT, s TIMESTAMP(6) AS ROW START, e TIMESTAMP(6) AS ROW END,"
+        f" PERIOD FOR SYSTEM_TIME (s, e), {more}) WITH SYSTEM VERSIONING",
+        f"ALTER TABLE t {alter}",
+        mariadb=True,
+    )
+    assert " ".join(table.primary) == expected
+    model = MemoryTableMeta(mariadb=True)
+    model.load("d", table.create_sql())
+    again = model.find("d", "t")
+    assert again is not None
+    assert again.primary == table.primary
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,7 @@ class RandomScript:
             head = "CREATE TABLE IF NOT EXISTS "
         separator = rng.choice((", ", ",", "\n, ", ",\n  "))
         return (
-            f"{head}{table} ({separator.join(items)}){options}"
-            f"{self._partitions(names)}"
+            f"{head}{table} ({separator.join(items)}){options}{self._partitions(names)}"
         )
 
     def _row_times(self) -> list[str]:

@@ -15,6 +15,10 @@ REAL_AS_FLOAT: Final = 1 << 0
 ANSI_QUOTES: Final = 1 << 2
 ORACLE: Final = 1 << 9  # MariaDB
 MAXDB: Final = 1 << 12  # MariaDB
+ANSI: Final = 1 << 18
+NO_TABLE_OPTIONS: Final = 1 << 14  # MariaDB
+# MariaDB's modes for other servers' dialects: POSTGRESQL, ORACLE, MSSQL, DB2, MAXDB
+DIALECTS: Final = 0b11111 << 8
 STRICT_TRANS_TABLES: Final = 1 << 21
 STRICT_ALL_TABLES: Final = 1 << 22
 NO_BACKSLASH_ESCAPES: Final = 1 << 20
@@ -62,6 +66,12 @@ class Context:
     def oracle(self) -> bool:
         """Whether the text is in MariaDB's dialect of Oracle."""
         return self.mariadb and bool(self.sql_mode & ORACLE)
+
+    @property
+    def leaves_options_out(self) -> bool:
+        """Whether the server writes a CREATE TABLE without the options of the table."""
+        modes = ANSI | (NO_TABLE_OPTIONS | DIALECTS if self.mariadb else 0)
+        return bool(self.sql_mode & modes)
 
     def to_json(self) -> str:
         """Return a short text of what differs from the defaults."""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from canal_server.model.positions import EntryPosition
     from canal_server.tablemeta.image import Table
-    from canal_server.tablemeta.operations import Name, Operation
+    from canal_server.tablemeta.operations import ColumnSpec, Name, Operation
 
 
 __all__ = ["Applied", "Image", "MemoryTableMeta"]
@@ -221,42 +221,46 @@ class MemoryTableMeta:
             self._APPLIERS[type(operation)](self, operation, context, changing)
         return changing.applied()
 
-    def _create_table(
-        self, operation: CreateTable, context: Context, changing: _Changing
-    ) -> None:
+    def _creates(
+        self,
+        operation: CreateTable | CreateLike | CreateSequence,
+        context: Context,
+        changing: _Changing,
+    ) -> bool:
+        """Tell whether a CREATE makes a table that stays."""
         name = operation.name
         if operation.temporary:
             self._temporary |= {(context.thread_id, self._key(name))}
-            return
+            return False
         if operation.if_not_exists and self._exists(name):
-            return
+            return False
         if context.error:
-            self._after_error(operation.name, operation.or_replace, changing)
+            # The old table may be gone all the same.
+            if operation.or_replace and self._forget(name):
+                changing.changed.add(name)
+            return False
+        return True
+
+    def _create_table(
+        self, operation: CreateTable, context: Context, changing: _Changing
+    ) -> None:
+        if not self._creates(operation, context, changing):
             return
+        name = operation.name
         if operation.is_open:
             changing.doubt(self, name, "not all columns are in the text")
             return
         charset = self._charset_for(name[0], context)
-        table = created(operation, charset, mariadb=self._mariadb)
-        self._put(table, changing)
-
-    def _after_error(self, name: Name, or_replace: bool, changing: _Changing) -> None:
-        """Do what a CREATE that failed has done: the old table may be gone."""
-        if or_replace and self._forget(name):
-            changing.changed.add(name)
+        self._put(created(operation, charset, mariadb=self._mariadb), changing)
+        if operation.lacks_options and any(map(_takes_charset, operation.columns)):
+            changing.doubt(self, name, "the server left the character set out")
 
     def _create_like(
         self, operation: CreateLike, context: Context, changing: _Changing
     ) -> None:
+        if not self._creates(operation, context, changing):
+            return
         name = operation.name
-        if operation.temporary:
-            self._temporary |= {(context.thread_id, self._key(name))}
-            return
-        if operation.if_not_exists and self._exists(name):
-            return
-        if context.error:
-            self._after_error(operation.name, operation.or_replace, changing)
-            return
         model = self.find(*operation.like)
         if model is None or self.is_uncertain(*operation.like):
             self._forget(name)
@@ -269,12 +273,8 @@ class MemoryTableMeta:
     def _create_sequence(
         self, operation: CreateSequence, context: Context, changing: _Changing
     ) -> None:
-        if operation.temporary:
-            self._temporary |= {(context.thread_id, self._key(operation.name))}
-            return
-        if operation.if_not_exists and self._exists(operation.name):
-            return
-        self._put(sequence(operation), changing)
+        if self._creates(operation, context, changing):
+            self._put(sequence(operation), changing)
 
     def _alter_table(
         self, operation: AlterTable, context: Context, changing: _Changing
@@ -527,6 +527,11 @@ class MemoryTableMeta:
         DropDatabase: _drop_database,
         Unknown: _unknown,
     }
+
+
+def _takes_charset(spec: ColumnSpec) -> bool:
+    """Tell whether a column has the character set of its table."""
+    return spec.text_type is not None and spec.charset is None
 
 
 def _is_renamed_again(pairs: tuple[tuple[Name, Name], ...]) -> bool:

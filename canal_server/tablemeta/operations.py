@@ -208,7 +208,10 @@ Item = (
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE. `is_open`: not all of its columns are in its text."""
+    """CREATE TABLE. `is_open`: not all of its columns are in its text.
+
+    `lacks_options`: the server wrote it in a mode in which it leaves options out.
+    """
 
     name: Name
     columns: tuple[ColumnSpec, ...]
@@ -219,6 +222,7 @@ class CreateTable:
     or_replace: bool = False
     temporary: bool = False
     is_open: bool = False
+    lacks_options: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +242,7 @@ class CreateSequence:
 
     name: Name
     if_not_exists: bool = False
+    or_replace: bool = False
     temporary: bool = False
 
 

@@ -169,7 +169,7 @@ class StatementReader(AlterationReader):
             if_not_exists = self.skip_if_exists()
             return [CreateView(self.table_name(), if_not_exists)]
         if word == "SEQUENCE":
-            return self._create_sequence(temporary=temporary)
+            return self._create_sequence(or_replace=or_replace, temporary=temporary)
         if word in _INDEX_WORDS and self.peek() != "REFERENCE":
             return self._create_index(word)
         return self._other(word)
@@ -211,6 +211,12 @@ class StatementReader(AlterationReader):
                 body.periods,
             )
         options, selects = self.options()
+        lacks_options = (
+            options.charset is None
+            and not self._shown
+            and self.context.leaves_options_out
+            and _WRITTEN_BY_SERVER.match(self.sql) is not None
+        )
         return [
             CreateTable(
                 name,
@@ -222,14 +228,15 @@ class StatementReader(AlterationReader):
                 or_replace,
                 temporary,
                 selects or not has_body,
+                lacks_options,
             )
         ]
 
-    def _create_sequence(self, *, temporary: bool) -> list[Operation]:
+    def _create_sequence(self, *, or_replace: bool, temporary: bool) -> list[Operation]:
         if_not_exists = self.skip_if_exists()
         name = self._subject()
         self._refuse_type()
-        return [CreateSequence(name, if_not_exists, temporary)]
+        return [CreateSequence(name, if_not_exists, or_replace, temporary)]
 
     def _refuse_type(self) -> None:
         """Raise when a sequence is of another type than all were once."""

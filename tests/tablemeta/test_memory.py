@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.tablemeta.context import Context
+from canal_server.tablemeta.context import ANSI, ANSI_QUOTES, Context
 from canal_server.tablemeta.memory import MemoryTableMeta
 
 
@@ -387,3 +387,37 @@ def test_generated_invisible_key() -> None:
     assert table is not None
     assert table.primary == ("my_row_id",)
     assert table.columns[0].flags == "AI"
+
+
+@pytest.mark.parametrize(
+    ("column", "sql_mode", "told"),
+    [
+        ('"a" char(1)', ANSI | ANSI_QUOTES, False),
+        ('"a" char(1)', ANSI_QUOTES, True),
+        ('"a" char(1) CHARACTER SET latin1', ANSI | ANSI_QUOTES, True),
+        ('"a" int', ANSI | ANSI_QUOTES, True),
+    ],
+)
+def test_server_leaves_options_out(column: str, sql_mode: int, told: bool) -> None:
+    """In ANSI mode a CREATE that the server wrote does not tell the table's charset."""
+    model = MemoryTableMeta()
+    context = Context(schema="d", sql_mode=sql_mode)
+    sql = f'CREATE TABLE "t" (\n  {column} DEFAULT NULL\n) START TRANSACTION'
+    applied = model.apply(None, "d", sql, context)
+    assert (not applied.problem) == told
+    assert model.is_uncertain("d", "t") != told
+    assert columns(model) == "a"
+    model = MemoryTableMeta()
+    assert not model.apply(None, "d", sql.replace("\n", " "), context).problem
+
+
+def test_failed_creates() -> None:
+    """CREATE OR REPLACE that failed has dropped the old table; others did nothing."""
+    for sql in ("TABLE t (b INT)", "TABLE t LIKE u", "SEQUENCE t"):
+        model = model_of("CREATE TABLE t (a INT)", mariadb=True)
+        context = Context(schema="d", mariadb=True, error=1050)
+        assert not model.apply(None, "d", f"CREATE {sql}", context).changed
+        assert columns(model) == "a"
+        applied = model.apply(None, "d", f"CREATE OR REPLACE {sql}", context)
+        assert applied.changed == {("d", "t")}
+        assert columns(model) is None

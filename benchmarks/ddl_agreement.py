@@ -3,8 +3,9 @@
 Reads corpora, files of JSON lines that each hold a statement as it stood in a binlog
 and the tables that it changed, and after each statement compares all tables with
 those of a subject. After a disagreement the subject is given the truth, and goes on.
+Statements that the model did not understand are counted, too, as it says so itself.
 
-Usage: ddl_agreement.py [--subject COMMAND] [--limit N] [CORPUS …]
+Usage: ddl_agreement.py [--subject COMMAND] [--limit N] [--doubts] [CORPUS …]
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ class Sum:
     changing: int = 0
     disagreeing: int = 0
     letters_disagreeing: int = 0
+    doubts: list[str] = field(default_factory=list)
     seconds: float = 0.0
     streams: set[str] = field(default_factory=set)
     bad_streams: set[str] = field(default_factory=set)
@@ -124,7 +126,8 @@ class Sum:
             f" ({1 - self.disagreeing / changing:.2%}) agree, letter by letter"
             f" {1 - self.letters_disagreeing / changing:.2%};"
             f" {len(self.streams) - len(self.bad_streams)} of {len(self.streams)}"
-            f" streams without any disagreement; {self.statements} statements in"
+            f" streams without any disagreement; {len(self.doubts)} not understood;"
+            f" {self.statements} statements in"
             f" {self.seconds:.1f} s, {self.statements / max(self.seconds, 1e-9):.0f}/s"
         )
 
@@ -178,8 +181,12 @@ def compare(
             total.streams.add(stream)
         total.statements += 1
         began = time.perf_counter()
-        subject.apply(line)
+        applied = subject.apply(line)
         total.seconds += time.perf_counter() - began
+        problem = getattr(applied, "problem", "")
+        if problem:
+            sql = line["sql"][:STATEMENT_CHARS_MAX]
+            total.doubts.append(f"{stream} {line['seq']}: {sql}\n    {problem}")
         changed = line["tables_changed"]
         if changed is None:
             continue  # nobody looked; a later line has the sum
@@ -242,6 +249,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--subject", help="a program that speaks the line protocol")
     parser.add_argument("--limit", type=int, default=1000, help="disagreements shown")
+    parser.add_argument("--doubts", action="store_true", help="print them, too")
     parser.add_argument("corpora", nargs="*", type=Path)
     arguments = parser.parse_args()
     paths = arguments.corpora or sorted(CORPORA.glob("*.jsonl.xz"))
@@ -263,6 +271,8 @@ def main() -> int:
             if shown <= arguments.limit:
                 print(disagreement)
     for flavour, total in sums.items():
+        if arguments.doubts:
+            print("".join(f"{each}\n" for each in total.doubts), end="")
         print(f"{flavour}: {total}")
     return int(any(total.disagreeing for total in sums.values()))
 

@@ -21,7 +21,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from canal_server.tablemeta.context import Context
-from canal_server.tablemeta.image import Kind, Table
+from canal_server.tablemeta.image import Kind, Table, Versioning
 from canal_server.tablemeta.memory import Applied, MemoryTableMeta
 
 Line = dict[str, Any]
@@ -103,6 +103,11 @@ def context_of(line: Line, *, mariadb: bool) -> Context:
 def columns_of(table: Table) -> list[dict[str, Any]]:
     """Return a table's columns in the protocol's form."""
     primary = [name.lower() for name in table.primary]
+    if table.period and table.versioning is Versioning.HIDDEN:
+        end = table.period[2].lower()
+        if primary[-2:-1] == [end]:
+            # The end of rows is in front of the period; it is not shown, but counted.
+            primary.insert(-2, "")
     return [
         {
             "name": each.name,

@@ -182,6 +182,7 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
             if kind is TokenType.IDENTIFIER or (kind in _STRINGS and quote == '"'):
                 self._index = index + 1
                 text: str = self.sql[token.start + 1 : token.end]
+                quote = "]" if quote == "[" else quote
                 return text.replace(quote * 2, quote)
         self.raise_error(f"no name but {self.peek()[:40]!r}")
         raise AssertionError("raise_error raises")

@@ -48,6 +48,7 @@ class Dialect:
     no_backslash_escapes: bool = False
     mariadb: bool = False
     server_version: int = 0
+    brackets: bool = False  # MariaDB: `[x]` is a name
 
     def executes(self, version: int) -> bool:
         """Tell whether the server read what stands in `/*!version … */`."""
@@ -95,7 +96,9 @@ def scan(
     text = _opened(sql, dialect, chars_max)
     try:
         # A new one each time: it holds the text, and threads share the class.
-        tokenizer = _tokenizer(dialect.ansi_quotes, dialect.no_backslash_escapes)
+        tokenizer = _tokenizer(
+            dialect.ansi_quotes, dialect.no_backslash_escapes, dialect.brackets
+        )
         return text, tokenizer(MYSQL).tokenize(text)
     except (TokenError, ValueError, LookupError) as error:
         # The error of sqlglot quotes the text, which may hold a password.
@@ -112,12 +115,16 @@ _KINDS: Final = {
 
 
 @cache
-def _tokenizer(ansi_quotes: bool, no_backslash_escapes: bool) -> Any:
+def _tokenizer(ansi_quotes: bool, no_backslash_escapes: bool, brackets: bool) -> Any:
     quotes = ["'"] if ansi_quotes else ["'", '"']
 
     class Words(MySQL.Tokenizer):  # type: ignore[misc]  # has no types
         QUOTES = quotes
-        IDENTIFIERS = ["`", '"'] if ansi_quotes else ["`"]
+        IDENTIFIERS = [  # noqa: RUF012
+            "`",
+            *(['"'] if ansi_quotes else []),
+            *([("[", "]")] if brackets else []),
+        ]
         STRING_ESCAPES = quotes if no_backslash_escapes else [*quotes, "\\"]
         # No keywords: `PRIMARY KEY` stays two words, and RENAME does not swallow the
         # rest of its statement as it does for sqlglot's parser.

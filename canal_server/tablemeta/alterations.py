@@ -112,8 +112,10 @@ class AlterationReader(DefinitionReader):
         word = self.peek()
         if word == "PARTITION":
             return False
-        if word == "PERIOD" and self.accept("PERIOD", "FOR"):
+        if word == "PERIOD" and self.key_stands_here():
+            self.next()
             self.skip_if_exists()
+            self.expect("FOR")
             found.append(DropPeriod(self.name().upper() == "SYSTEM_TIME"))
         elif self.accept("SYSTEM", "VERSIONING"):
             found.append(Options(is_versioned=False))
@@ -193,6 +195,11 @@ class AlterationReader(DefinitionReader):
         found.append(ConvertTo("" if charset == "default" else charset))
         return True
 
+    def _with(self, found: list[Item]) -> bool:
+        if self.accept("SYSTEM", "VERSIONING"):
+            found.append(Options(is_versioned=True))
+        return True  # or VALIDATION
+
     def _nothing(self, _found: list[Item]) -> bool:
         return True
 
@@ -214,7 +221,8 @@ class AlterationReader(DefinitionReader):
         "CONVERT": _convert,
         "ORDER": _order,
         **dict.fromkeys(("ALGORITHM", "LOCK", "FORCE", "ENABLE", "DISABLE"), _nothing),
-        **dict.fromkeys(("WITH", "WITHOUT", "SECONDARY_LOAD"), _nothing),
+        "WITH": _with,
+        **dict.fromkeys(("WITHOUT", "SECONDARY_LOAD"), _nothing),
         **dict.fromkeys(("UPGRADE", "SECONDARY_UNLOAD"), _nothing),
         **dict.fromkeys(
             (

@@ -29,6 +29,7 @@ from canal_server.tablemeta.keys import (
     own_keys,
     with_hashes,
     with_keys,
+    with_never_null,
     with_period,
     with_row_end,
 )
@@ -338,6 +339,7 @@ class _Alteration:
             name, *columns = table.period
             start, end = (self._name_now(each) or each for each in columns)
             table = replace(table, period=(name, start, end))
+            table = with_never_null(table, (start, end))
         for item in self._items:
             if isinstance(item, AddPeriod):
                 table = with_period(table, item)

@@ -14,6 +14,7 @@ from canal_server.sqltext import Dialect
 REAL_AS_FLOAT: Final = 1 << 0
 ANSI_QUOTES: Final = 1 << 2
 ORACLE: Final = 1 << 9  # MariaDB
+MSSQL: Final = 1 << 10  # MariaDB
 MAXDB: Final = 1 << 12  # MariaDB
 ANSI: Final = 1 << 18
 NO_TABLE_OPTIONS: Final = 1 << 14  # MariaDB
@@ -55,6 +56,7 @@ class Context:
             no_backslash_escapes=bool(self.sql_mode & NO_BACKSLASH_ESCAPES),
             mariadb=self.mariadb,
             server_version=self.server_version,
+            brackets=self.mariadb and bool(self.sql_mode & MSSQL),
         )
 
     @property

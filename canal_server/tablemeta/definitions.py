@@ -176,7 +176,7 @@ class DefinitionReader(SqlReader):
         if word in _CONSTRAINTS:
             return True
         if word == "PERIOD":
-            return self.peek(1) == "FOR"
+            return self.peek(1) in ("FOR", "IF")
         return word == "VECTOR" and self.peek(1) in _KEY_WORDS
 
     def key_or_constraint(self, found: Body) -> None:
@@ -204,15 +204,15 @@ class DefinitionReader(SqlReader):
 
     def period(self) -> AddPeriod:
         """Read FOR name (start, end)."""
+        if_not_exists = self.skip_if_exists()
         self.expect("FOR")
-        self.skip_if_exists()
         name = self.name()
         self.expect("(")
         start = self.column_name()
         self.expect(",")
         end = self.column_name()
         self.expect(")")
-        return AddPeriod(name, start, end)
+        return AddPeriod(name, start, end, if_not_exists)
 
     def _key(self, kind: str, name: str) -> AddKey:
         """Read a key from its name on."""

@@ -12,6 +12,7 @@ from canal_server.tablemeta.image import (
     INVISIBLE,
     PRIMARY,
     ROW_END,
+    ROW_START,
     Column,
     Key,
     Part,
@@ -76,8 +77,6 @@ def with_keys(table: Table, new: Iterable[Key], *, mariadb: bool) -> Table:
                 of_table[part.column.lower()].name
                 for part in key.parts
                 if part.column.lower() in of_table
-                # MariaDB adds it itself: `with_row_end`
-                and ROW_END not in of_table[part.column.lower()].flags
             )
             continue
         name = key.name or _free_name(key, names)
@@ -93,20 +92,29 @@ def with_keys(table: Table, new: Iterable[Key], *, mariadb: bool) -> Table:
 def with_row_end(table: Table) -> Table:
     """Return the table with the end of its rows in its primary key, if that is named.
 
-    MariaDB puts it there, in front of a period.
+    MariaDB puts it there, in front of a period, unless the times are there already.
     """
-    ends = [each.name for each in table.columns if ROW_END in each.flags]
-    primary = tuple(name for name in table.primary if name not in ends)
-    if primary and ends and table.versioning is Versioning.NAMED:
-        at = len(primary)
-        if table.period and primary[-2:] == table.period[:0:-1]:
-            at -= 2
-        primary = (*primary[:at], *ends, *primary[at:])
-    return table if primary == table.primary else replace(table, primary=primary)
+    if not table.primary or table.versioning is not Versioning.NAMED:
+        return table
+    times = {each.name: each for each in table.columns if _is_row_time(each)}
+    if any(name in times for name in table.primary):
+        return table
+    ends = [name for name, each in times.items() if ROW_END in each.flags]
+    primary = table.primary
+    at = len(primary)
+    if table.period and primary[-2:] == table.period[:0:-1]:
+        at -= 2
+    return replace(table, primary=(*primary[:at], *ends, *primary[at:]))
+
+
+def _is_row_time(each: Column) -> bool:
+    return ROW_START in each.flags or ROW_END in each.flags
 
 
 def with_period(table: Table, period: AddPeriod) -> Table:
     """Return the table with a period, whose columns are never null."""
+    if period.if_not_exists and table.period and not period.is_system:
+        return table
     if not period.is_system:
         table = replace(table, period=(period.name, period.start, period.end))
     return with_never_null(table, (period.start, period.end))

@@ -102,19 +102,35 @@ def _bad_bytes(data: bytes, at: int, size: int, charset: str, *, mariadb: bool) 
         return 1
     if charset in _BLIND and not mariadb:
         return size
-    tail = data[at + 1]
-    return size if tail >= _HIGH or bytes((tail,)).isalpha() else 1
+    if charset in _HIGH_HEADS and data[at] < _HIGH_HEAD:
+        return 1
+    return size if data[at + 1] in _SECOND_BYTES[charset] else 1
 
 
 _HIGH: Final = 0x80
 _UTF8: Final = frozenset(("utf8mb3", "utf8mb4", BINARY))
 _UTF8_OF_TWO, _UTF8_OF_THREE, _UTF8_OF_FOUR = 0xC2, 0xE0, 0xF0
-_OF_TWO: Final = frozenset(
-    (
-        *("big5", "cp932", "euckr", "gb2312", "gbk", "sjis", "gb18030"),
-        *("eucjpms", "ujis"),
-    )
-)
 _OF_THREE: Final = frozenset(("eucjpms", "ujis"))
 _THREE_FOLLOW: Final = 0x8F
-_BLIND: Final = frozenset(("gbk", "euckr"))  # MySQL does not look at the second byte
+# MySQL does not look at the second byte of these.
+_BLIND: Final = frozenset(("big5", "gbk", "euckr"))
+
+
+def _bytes(*ranges: tuple[int, int]) -> frozenset[int]:
+    return frozenset(byte for first, last in ranges for byte in range(first, last + 1))
+
+
+_SECOND_BYTES: Final = {
+    "big5": _bytes((0x40, 0x7E), (0xA1, 0xFE)),
+    "euckr": _bytes((0x41, 0x5A), (0x61, 0x7A), (0x81, 0xFE)),
+    "gb18030": _bytes((0x40, 0x7E), (0x80, 0xFE)),
+    "gb2312": _bytes((0xA1, 0xFE)),
+    "gbk": _bytes((0x40, 0x7E), (0x80, 0xFE)),
+    "ujis": _bytes((0xA1, 0xFE)),
+    "eucjpms": _bytes((0xA1, 0xFE)),
+    "sjis": _bytes((0x40, 0x7E), (0x80, 0xFC)),
+    "cp932": _bytes((0x40, 0x7E), (0x80, 0xFC)),
+}
+_OF_TWO: Final = frozenset(_SECOND_BYTES)
+_HIGH_HEADS: Final = frozenset(("big5", "gb2312", "ujis", "eucjpms"))
+_HIGH_HEAD: Final = 0xA1

@@ -19,6 +19,7 @@ from canal_server.tablemeta.changes import (
 )
 from canal_server.tablemeta.charsets import charset_of
 from canal_server.tablemeta.context import Context
+from canal_server.tablemeta.image import Kind
 from canal_server.tablemeta.operations import (
     AlterDatabase,
     AlterTable,
@@ -350,8 +351,14 @@ class MemoryTableMeta:
                 operation.generated and not operation.temporary
             ):
                 self._temporary -= {(context.thread_id, self._key(name))}
-            elif not operation.temporary and self._forget(name):
+            elif operation.temporary or self._stays(name, operation):
+                continue
+            elif self._forget(name):
                 changing.changed.add(name)
+
+    def _stays(self, name: Name, operation: DropTables) -> bool:
+        table = self.find(*name) if operation.only_sequences else None
+        return table is not None and table.kind is not Kind.SEQUENCE
 
     def _create_view(
         self, operation: CreateView, _context: Context, _changing: _Changing

@@ -127,6 +127,7 @@ class AddPeriod:
     name: str
     start: str
     end: str
+    if_not_exists: bool = False
 
     @property
     def is_system(self) -> bool:
@@ -265,11 +266,15 @@ class RenameTables:
 
 @dataclass(frozen=True, slots=True)
 class DropTables:
-    """DROP TABLE or DROP SEQUENCE. `generated`: the server wrote the statement."""
+    """DROP TABLE or DROP SEQUENCE. `generated`: the server wrote the statement.
+
+    `only_sequences`: tables of the names stay.
+    """
 
     names: tuple[Name, ...]
     temporary: bool = False
     generated: bool = False
+    only_sequences: bool = False
 
 
 @dataclass(frozen=True, slots=True)

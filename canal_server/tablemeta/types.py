@@ -490,7 +490,8 @@ def _with_charset(words: SqlReader, text: TextType, charset: str | None) -> Type
 def _oracle_text(kind: str, charset: str | None) -> _Reader:
     def read(words: SqlReader, _word: str, _context: Context) -> TypeFound:
         length, _ = _numbers(words)
-        return _with_charset(words, TextType(kind, length), charset)
+        name = kind.removeprefix("long") if length == 0 else kind
+        return _with_charset(words, TextType(name, length), charset)
 
     return read
 

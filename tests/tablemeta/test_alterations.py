@@ -249,6 +249,8 @@ def test_versioning() -> None:
     [
         ("PRIMARY KEY (a)", "ADD b INT", "a e"),
         ("PRIMARY KEY (a, e)", "RENAME COLUMN e TO z", "a z"),
+        ("PRIMARY KEY (s)", "FORCE", "s"),
+        ("PRIMARY KEY (e, a)", "FORCE", "e a"),
         ("PRIMARY KEY (a)", "DROP PRIMARY KEY", ""),
         ("PRIMARY KEY (a)", "DROP s, DROP e, DROP SYSTEM VERSIONING", "a"),
         (
@@ -279,6 +281,15 @@ def test_row_end_in_the_primary_key(more: str, alter: str, expected: str) -> Non
     [
         (("CREATE TABLE t (a INT)", "ALTER TABLE t ADD SYSTEM VERSIONING"), "hidden"),
         (("CREATE TABLE t (a INT WITH SYSTEM VERSIONING)",), "hidden"),
+        (
+            (
+                "CREATE TABLE t (a INT)",
+                "ALTER TABLE t ADD s BIGINT UNSIGNED AS ROW START,"
+                " ADD e BIGINT UNSIGNED AS ROW END,"
+                " ADD PERIOD FOR SYSTEM_TIME (s, e), WITH SYSTEM VERSIONING",
+            ),
+            "named",
+        ),
         (("CREATE TABLE t (a INT WITHOUT SYSTEM VERSIONING)",), ""),
         (
             (
@@ -477,3 +488,25 @@ def test_unknown_items(items: str) -> None:
 def test_known_items(items: str) -> None:
     """Every clause of both servers is known; these leave the columns alone."""
     assert names(after(ABC, f"ALTER TABLE t {items}")) == "a b c"
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ("DROP PERIOD FOR p", None),
+        ("DROP PERIOD IF EXISTS FOR p", None),
+        ("ADD PERIOD IF NOT EXISTS FOR q (b, a)", ("p", "a", "b")),
+        ("DROP PERIOD FOR p, ADD PERIOD IF NOT EXISTS FOR q (b, a)", ("q", "b", "a")),
+        ("MODIFY a DATE NULL", ("p", "a", "b")),
+    ],
+)
+def test_periods(items: str, expected: tuple[str, str, str] | None) -> None:
+    """A table has at most one period of its own, whose columns are never null."""
+    table = after(
+        "CREATE TABLE t (a DATE, b DATE, PERIOD FOR p (a, b))",
+        f"ALTER TABLE t {items}",
+        mariadb=True,
+    )
+    assert table.period == expected
+    if expected:
+        assert [each.nullable for each in table.columns] == [False, False]

@@ -23,6 +23,7 @@ from canal_server.tablemeta.memory import MemoryTableMeta
         (b"\xe6\x97\xa5", "gbk", "鏃", "鏃?"),
         (b"\xe6\x97\xa5", "euckr", "?", "??"),
         (b"\xfc\0", "gbk", "?", "?\0"),
+        (b"\xd0\x93\xd1\x98", "big5", "??", "????"),
         (b"\xfc\0", "sjis", "?\0", "?\0"),
         (b"\0n\x007\x009", "utf32", "?", "??????"),
         (b"\xc3\xbc", "ascii", "??", "??"),

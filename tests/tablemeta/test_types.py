@@ -202,6 +202,7 @@ def test_of_one_server(definition: str, context: Context, expected: object) -> N
         ("clob", ORACLE, "longtext"),
         ("blob", ORACLE, "longblob"),
         ("blob(10)", ORACLE, "tinyblob"),
+        ("blob(0)", ORACLE, "blob"),
         ("timestamp", MAXDB, "datetime"),
     ],
 )

@@ -35,7 +35,7 @@ from canal_server.tablemeta.storage import (
     StoredSchema,
     Stretch,
 )
-from canal_server.tablemeta.storage_mysql_lock import HistoryLock
+from canal_server.tablemeta.storage_mysql_lock import WAIT_S, HistoryLock
 from canal_server.tablemeta.storage_mysql_rows import (
     HISTORY,
     SNAPSHOT,
@@ -72,8 +72,9 @@ class MysqlHistoryStorage:
         destination: str,
         *,
         read_only: bool = False,
+        lock_wait_s: int = WAIT_S,
     ) -> None:
-        lock = None if read_only else HistoryLock(destination)
+        lock = None if read_only else HistoryLock(destination, lock_wait_s)
         self._server = HistoryServer(access, database, lock)
         self._rows = Rows(self._server, destination)
         self._stretches = Stretches(self._server, destination)

@@ -27,7 +27,7 @@ _DIGEST_BYTES: Final = 16  # names may have 64 characters, and case does not cou
 class HistoryLock:
     """The right to write one destination's history in one data base."""
 
-    def __init__(self, destination: str, wait_s: int = WAIT_S) -> None:
+    def __init__(self, destination: str, wait_s: int) -> None:
         self._destination = destination
         self._wait_s = wait_s
         self._held: tuple[int, str] | None = None  # connection that had it last

@@ -198,8 +198,7 @@ def test_charsets(items: str, expected: str) -> None:
         ("VARCHAR(5) DEFAULT _utf8'x' 'y' NOT NULL", True, False, False),
         ("VARCHAR(5) DEFAULT x'41' NOT NULL", True, False, False),
         ("BIGINT DEFAULT NEXT VALUE FOR s NOT NULL", True, True, False),
-        ("DATETIME DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE NOW(3) NOT NULL",)
-        + (1, 0, 0),
+        ("DATETIME DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE NOW(3) NOT NULL", 1, 0, 0),
         ("INT DEFAULT -1 NOT NULL COMMENT 'a' COLUMN_FORMAT FIXED", True, False, False),
         ("INT GENERATED ALWAYS AS (1) STORED NOT NULL", True, False, False),
         ("INT AS (1)", True, False, True),
@@ -284,9 +283,11 @@ def test_row_end_in_the_primary_key(more: str, alter: str, expected: str) -> Non
         (
             (
                 "CREATE TABLE t (a INT)",
-                "ALTER TABLE t ADD s BIGINT UNSIGNED AS ROW START,"
-                " ADD e BIGINT UNSIGNED AS ROW END,"
-                " ADD PERIOD FOR SYSTEM_TIME (s, e), WITH SYSTEM VERSIONING",
+                (
+                    "ALTER TABLE t ADD s BIGINT UNSIGNED AS ROW START,"
+                    " ADD e BIGINT UNSIGNED AS ROW END,"
+                    " ADD PERIOD FOR SYSTEM_TIME (s, e), WITH SYSTEM VERSIONING"
+                ),
             ),
             "named",
         ),
@@ -437,7 +438,7 @@ def test_unknown_items(items: str) -> None:
 @pytest.mark.parametrize(
     "items",
     [
-        "ADD CONSTRAINT FOREIGN KEY x (a) REFERENCES u (b) MATCH FULL ON UPDATE CASCADE",
+        "ADD CONSTRAINT FOREIGN KEY x(a) REFERENCES u(b) MATCH FULL ON UPDATE CASCADE",
         "ADD CONSTRAINT c CHECK (a > 0) NOT ENFORCED, ALTER CHECK c ENFORCED",
         "ADD FULLTEXT INDEX f (a) WITH PARSER ngram, ADD SPATIAL KEY (b)",
         "ADD VECTOR INDEX v (a) M=8 DISTANCE=cosine",
@@ -465,7 +466,7 @@ def test_unknown_items(items: str) -> None:
         "IMPORT TABLESPACE",
         "INSERT_METHOD=LAST, UNION=(u, v), KEY_BLOCK_SIZE 4",
         "ORDER BY a ASC, b",
-        "PAGE_CHECKSUM=1 TRANSACTIONAL=1 PAGE_COMPRESSED=1 `MIN_FREE`=3 IETF_QUOTES=yes",
+        "PAGE_CHECKSUM=1 TRANSACTIONAL=1 PAGE_COMPRESSED=1 `MIN_FREE`=3 IETF_QUOTES=no",
         "PARTITION BY RANGE (a) (PARTITION p0 VALUES LESS THAN MAXVALUE)",
         "PARTITION BY SYSTEM_TIME INTERVAL 1 DAY STARTS '2020-01-01' AUTO PARTITIONS 5",
         "PASSWORD='x', ROW_FORMAT=DYNAMIC, STATS_AUTO_RECALC=DEFAULT",

@@ -303,7 +303,9 @@ def test_what_later_statements_mean(sql, defaults, names):
     """No columns change, but the history must know of it."""
     stale = examine(sql, "db", Dialect()).stale
     assert stale
-    assert not (stale.tables or stale.schemas or stale.everything)
+    assert not (stale.tables)
+    assert not (stale.schemas)
+    assert not (stale.everything)
     assert (stale.defaults, stale.names) == (defaults, names)
 
 

@@ -109,7 +109,7 @@ def run(command: Sequence[str], what: str, **options: object) -> str:
 def _installed_mariadb() -> Programs | None:
     """Return the MariaDB that the host has installed, if it is complete."""
     found = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin")
-    share = Path("/usr/share/mysql")
+    share = _share(Path("/usr/share"))
     if not found or not list(share.glob("*_system_tables.sql")):
         return None
     plugins = Path("/usr/lib/mysql/plugin")
@@ -131,8 +131,14 @@ def _programs_of_tree(flavour: str, tree: Path) -> Programs:
         (str(loader), "--library-path", ":".join(libraries)),
         server,
         tree / "usr/lib/mysql/plugin",
-        tree / "usr/share/mysql",
+        _share(tree / "usr/share"),
     )
+
+
+def _share(folder: Path) -> Path:
+    """Return where messages, character sets and system tables are."""
+    renamed = folder / "mariadb"  # since MariaDB 11, as Debian 13 has it
+    return renamed if (renamed / "charsets").exists() else folder / "mysql"
 
 
 def _unpack(flavour: str, tree: Path) -> None:

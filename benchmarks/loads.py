@@ -24,6 +24,7 @@ SCHEMA = "canal_bench"
 TABLE = "items"
 END_TABLE = "finish_line"  # its name occurs in no other entry
 BATCH_ROWS = 1000  # per statement: a dozen row events of 8 KB each
+OTHER_TABLES = 1000  # which the table history has to know, too
 DIRTY_PAGES_MAX = 100  # some are written again and again
 
 # What the private server gets, so that writing takes a short time.
@@ -167,6 +168,8 @@ class Writer:
             cursor.execute(f"CREATE TABLE {END_TABLE} (load_name VARCHAR(32))")
             for text in PROCEDURES.values():
                 cursor.execute(text)
+            for number in range(OTHER_TABLES):
+                cursor.execute(f"CREATE TABLE other_{number} ({COLUMNS})")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,8 +1,10 @@
 """Measures the table history: memory, statements a second, start-up.
 
     python benchmarks/table_history.py [--tables N] [--ddls N] [--columns N]
+        [--server mysql|mariadb]
 
-Needs no server. Prints one line per figure with its target.
+Prints one line per figure with its target. Only with --server it needs one, on which it
+makes N tables: MYSQL_URL or MARIADB_URL name it, else a private one is started.
 """
 
 from __future__ import annotations
@@ -15,16 +17,32 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+from servers import named_or_private
+
+from canal_server.config.schema import InstanceConfig
+from canal_server.dump.base_dump import BaseDumper
+from canal_server.dump.ddl_scan import DdlScanner
+from canal_server.lifecycle import Stop
 from canal_server.model.positions import EntryPosition
+from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.flavour import read_server_info
+from canal_server.mysql.settings import Access, Address, Credentials
 from canal_server.tablemeta.context import Context
 from canal_server.tablemeta.memory import MemoryTableMeta
 from canal_server.tablemeta.storage import SourceTraits, StoredSchema
 from canal_server.tablemeta.storage_sqlite import FILE_NAME, SqliteHistoryStorage
 from canal_server.tablemeta.tsdb import Retention, TableMetaTsdb, made_record
 
+if TYPE_CHECKING:
+    from servers import Server
+
+SCHEMA = "canal_bench"
 TRAITS = SourceTraits(version=80401, collation="utf8mb4_0900_ai_ci")
 CONTEXT = Context(schema="shop", collation_server="utf8mb4_0900_ai_ci")
 SOURCE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -103,7 +121,8 @@ def measure_history(tables: int, ddls: int, columns: int) -> None:
         begun_s = time.perf_counter()
         tsdb.rollback(place(gap), stretch)
         replayed_s = time.perf_counter() - begun_s
-        tell("statements replayed, /s", f"{gap / replayed_s:,.0f}", "2,000", True)
+        rate = gap / replayed_s
+        tell("statements replayed, /s", f"{rate:,.0f}", "2,000", rate >= 2000)
 
         texts = [statement(n, tables, chance) for n in range(gap, ddls)]
         begun_s = time.perf_counter()
@@ -138,6 +157,39 @@ def start(path: Path, ddls: int) -> None:
     tell("start-up: open, roll back to the end", f"{seconds:.2f} s", "1 s", seconds < 1)
 
 
+def measure_base(flavour: str, tables: int) -> None:
+    """Print how long it takes to read the definitions of so many tables."""
+    options = ["--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0"]
+    with named_or_private(flavour, options) as server:
+        server.execute(f"DROP DATABASE IF EXISTS {SCHEMA}", f"CREATE DATABASE {SCHEMA}")
+        try:
+            with server.connect(database=SCHEMA).cursor() as cursor:
+                for number in range(tables):
+                    cursor.execute(
+                        create_text(number, 20).replace("0900_ai", "general")
+                    )
+            dump_base(server, tables)
+        finally:
+            server.execute(f"DROP DATABASE {SCHEMA}")
+
+
+def dump_base(server: Server, tables: int) -> None:
+    """Take a base dump and print what it took."""
+    access = Access(
+        address=Address(server.host, server.port),
+        credentials=Credentials(server.user, server.password),
+    )
+    scanner = DdlScanner(InstanceConfig(destination="bench"), access, Stop())
+    begun_s = time.perf_counter()
+    with ControlConnection(access) as control:
+        dump = BaseDumper(control, read_server_info(control), scanner).take()
+    took_s = time.perf_counter() - begun_s
+    assert sum(len(schema.tables) for schema in dump.schemas) >= tables
+    tell(
+        f"base dump of {tables:,} tables, {server.flavour}", f"{took_s:.1f} s", "", True
+    )
+
+
 def place(number: int) -> EntryPosition:
     """Return where the nth statement begins."""
     file, offset = divmod(number, 1000)
@@ -158,6 +210,7 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=10_000)
     parser.add_argument("--ddls", type=int, default=100_000)
     parser.add_argument("--columns", type=int, default=20)
+    parser.add_argument("--server", choices=["mysql", "mariadb"])
     parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if wanted.memory:
@@ -175,6 +228,8 @@ def main() -> None:
         check=True,
     )
     measure_history(wanted.tables, wanted.ddls, wanted.columns)
+    if wanted.server:
+        measure_base(wanted.server, wanted.tables)
 
 
 if __name__ == "__main__":

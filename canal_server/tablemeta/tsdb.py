@@ -443,8 +443,11 @@ class TableMetaTsdb:
         if live and live.has_temporary and self._since_snapshot < _PATIENCE * many:
             return  # a snapshot forgets them, and what they hide
         if self.snapshot() and self._retention.expire_s:
-            before_ms = int((self._clock() - self._retention.expire_s) * 1000)
-            self._storage.expire(before_ms)
+            # By the binlog's time: who reads what is old needs what lies before that.
+            assert self._stretch is not None
+            now_ms = self._clock() * 1000
+            read_ms = min(now_ms, self._stretch.last.timestamp or now_ms)
+            self._storage.expire(int(read_ms - self._retention.expire_s * 1000))
 
 
 def place_behind(position: EntryPosition) -> EntryPosition:

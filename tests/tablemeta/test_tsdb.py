@@ -413,3 +413,13 @@ def test_another_server_by_what_it_executed(
     assert found is not None
     kept = [f"c{number}" for number in range(1, 16) if number != 5]
     assert [column.name for column in found.columns] == ["a", *kept, "more"]
+
+
+def test_who_reads_what_is_old_loses_nothing(tsdb: TableMetaTsdb, clock: Clock) -> None:
+    """Far behind the clock, places that were just read stay covered."""
+    clock.now_s += 100 * 24 * 3600
+    for number in range(40):
+        place = at(1, 200 + 20 * number, timestamp=T0_MS + number * 1000)
+        add(tsdb, place, f"c{number}")
+    tsdb.rollback(at(1, 100))
+    assert columns(tsdb) == ["a"]

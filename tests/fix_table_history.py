@@ -59,6 +59,7 @@ class WrittenHistory:
         last: int = 1000,
         source: str = UUID,
         contained: tuple[tuple[int, str], ...] = (),
+        answers: tuple[tuple[int, str], ...] = (),
     ) -> None:
         """Write one more stretch: its base, statements by offset, and its end."""
         context = Context(thread_id=17, server_version=90700).to_json()
@@ -77,6 +78,8 @@ class WrittenHistory:
             for offset, sql in statements:
                 at = place(offset, gtid=f"{UUID}:{offset}")
                 tsdb.apply(at, "shop", sql, context)
+            for offset, text in answers:
+                tsdb.load(place(offset), "shop", text)
             tsdb.reached(place(last))
         finally:
             tsdb.close()

@@ -81,17 +81,7 @@ def _known(history: History) -> Iterator[Name]:
 def _lines(change: TableChange) -> Iterator[str]:
     """Return a change for the eye."""
     record = change.record
-    head = [time_text(change.position.timestamp), str(change.position)]
-    if record is None:
-        head.append(f"tables of server {change.stretch.source} were read")
-    else:
-        if record.schema:
-            head.append(f"in {record.schema}")
-        if record.context.thread_id:
-            head.append(f"thread {record.context.thread_id}")
-        if change.position.gtid:
-            head.append(f"GTID {change.position.gtid}")
-    yield printable("  ".join(filter(None, head)))
+    yield printable("  ".join(filter(None, _head(change))))
     if record is not None:
         yield f"    {printable(_shortened(record.ddl))}"
     for each in change.found:
@@ -102,6 +92,21 @@ def _lines(change: TableChange) -> Iterator[str]:
         yield "  (what was read of the server later contains it already)"
     if change.is_uncertain:
         yield "  (the columns may be others from here on)"
+
+
+def _head(change: TableChange) -> Iterator[str]:
+    """Return when and where a change was, and by whom."""
+    yield time_text(change.position.timestamp)
+    yield str(change.position)
+    record = change.record
+    if record is None:
+        yield f"tables of server {change.stretch.source} were read"
+    elif record.is_answer:
+        yield "the server was asked"
+    else:
+        yield record.schema and f"in {record.schema}"
+        yield f"thread {record.context.thread_id}" if record.context.thread_id else ""
+        yield f"GTID {change.position.gtid}" if change.position.gtid else ""
 
 
 def _shortened(text: str) -> str:
@@ -130,5 +135,6 @@ def _as_json(change: TableChange) -> dict[str, Any]:
             "defaultSchema": record.schema,
             "threadId": record.context.thread_id,
             "contained": change.is_contained,
+            "answer": record.is_answer,
         }
     return shown

@@ -66,6 +66,7 @@ def test_json(written_history, schema):
         "defaultSchema": "shop",
         "threadId": 17,
         "contained": False,
+        "answer": False,
     }
 
 
@@ -115,6 +116,18 @@ def test_notes(written_history, schema):
     assert "(what was read of the server later contains it already)" in told[1]
     assert told[2].splitlines()[2:] == ["  (columns and keys as before)"]
     assert "may be others" in schema("history", "--table", "shop.guess")
+
+
+def test_what_the_server_was_asked(written_history, schema):
+    """A table that came without the binlog is told as what it is: an answer."""
+    answer = "CREATE TABLE `quiet` (`a` int)"
+    written_history.write(ADD, answers=((900, answer),))
+    told = schema("history", "--table", "shop.quiet").splitlines()
+    assert told[0].endswith("  the server was asked")
+    assert told[1:4] == [f"    {answer}", "  + table shop.quiet", "  + a int"]
+    (found,) = schema.objects("history", "--table", "shop.quiet")
+    assert found["answer"]
+    assert not found["contained"]
 
 
 def test_unknown_tables(written_history, schema):

@@ -37,6 +37,8 @@ _VARIABLE_BYTES: Final = {
 }  # fmt: skip
 _SHORT_TEXTS: Final = {2: 1, 5: 0, 6: 0}  # code -> bytes behind the text
 _Q_INVOKER: Final = 11
+_Q_UPDATED_SCHEMAS: Final = 12  # a number, then names that each end with a zero
+_TOO_MANY_SCHEMAS: Final = 254  # are not named
 
 # Kinds of values of user variables: the server's Item_result.
 _REAL_RESULT: Final = 1
@@ -169,9 +171,23 @@ def _variables(status: bytes) -> Variables:
         elif code == _Q_INVOKER and at < len(status):
             at += 1 + status[at]
             at += 1 + status[at] if at < len(status) else 0
+        elif code == _Q_UPDATED_SCHEMAS and at < len(status):
+            at = _behind_names(status, at + 1, status[at])
         else:
             break  # the length of an unknown one is unknown; those above come first
     return found
+
+
+def _behind_names(status: bytes, at: int, number: int) -> int:
+    """Return where so many names end."""
+    if number == _TOO_MANY_SCHEMAS:
+        return at
+    for _ in range(number):
+        end = status.find(b"\0", at)
+        if end < 0:
+            return len(status)
+        at = end + 1
+    return at
 
 
 def _note_variable(found: Variables, code: int, value: bytes) -> None:

@@ -57,6 +57,7 @@ def test_variables() -> None:
         + b"\7" + bytes(2) + b"\x08" + bytes(2) + b"\x09" + bytes(8)
         + b"\x0a" + bytes(4)
         + b"\x0b\4root\x09localhost"  # invoker
+        + b"\x0c\2db\0d\xc3\xa4\0" + b"\x0c\xfe"  # schemas, and too many of them
         + b"\x0d" + bytes(3)  # microseconds
         + b"\x0e" + bytes(8) + b"\x0f" + bytes(8) + b"\x10\1"
         + b"\x11" + bytes(8) + b"\x12" + bytes(2) + b"\x13\1" + b"\x14\1"
@@ -96,7 +97,10 @@ def test_unknown_variables_end_the_reading() -> None:
     assert found.charset is None
 
 
-@pytest.mark.parametrize("status", [b"\5", b"\x0b", b"\x0b\2ab", b"\1ab", b"\4", b"\2"])
+@pytest.mark.parametrize(
+    "status",
+    [b"\5", b"\x0b", b"\x0b\2ab", b"\x0c", b"\x0c\2a\0b", b"\1ab", b"\4", b"\2"],
+)
 def test_variables_that_end_early(status: bytes) -> None:
     """A variable that is cut off does no harm to the statement."""
     assert query.parse_query(b.query_body(b"text", status=status)).sql == "text"

@@ -178,12 +178,12 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
             quote = self.sql[token.start]
             if kind in _WORDS:
                 self._index = index + 1
-                return str(token.text)
+                return _as_name(token.text)
             if kind is TokenType.IDENTIFIER or (kind in _STRINGS and quote == '"'):
                 self._index = index + 1
                 text: str = self.sql[token.start + 1 : token.end]
                 quote = "]" if quote == "[" else quote
-                return text.replace(quote * 2, quote)
+                return _as_name(text.replace(quote * 2, quote))
         self.raise_error(f"no name but {self.peek()[:40]!r}")
         raise AssertionError("raise_error raises")
 
@@ -213,6 +213,21 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
             parts.append(unquoted(self.text_of(), escapes=self._escapes))
             self._index += 1
         return "".join(parts)
+
+
+def _as_name(text: str) -> str:
+    """Return a name as the server has it.
+
+    What is beyond U+FFFF becomes a question mark. Bytes that are not of the client's
+    character set came as U+FFFD: at the end they are dropped, elsewhere they take the
+    byte behind them along.
+    """
+    if text.isascii():
+        return text
+    return _NOT_IN_NAMES.sub("?", text.rstrip("\ufffd"))
+
+
+_NOT_IN_NAMES: Final = re.compile("\ufffd.|[\U00010000-\U0010ffff]", re.DOTALL)
 
 
 def unquoted(text: str, *, escapes: bool) -> str:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from canal_server.model.positions import EntryPosition
     from canal_server.tablemeta.image import Table
-    from canal_server.tablemeta.operations import ColumnSpec, Name, Operation
+    from canal_server.tablemeta.operations import Name, Operation
 
 
 __all__ = ["Applied", "Image", "MemoryTableMeta"]
@@ -253,7 +253,7 @@ class MemoryTableMeta:
             return
         charset = self._charset_for(name[0], context)
         self._put(created(operation, charset, mariadb=self._mariadb), changing)
-        if operation.lacks_options and any(map(_takes_charset, operation.columns)):
+        if operation.lacks_options:
             changing.doubt(self, name, "the server left the character set out")
 
     def _create_like(
@@ -534,11 +534,6 @@ class MemoryTableMeta:
         DropDatabase: _drop_database,
         Unknown: _unknown,
     }
-
-
-def _takes_charset(spec: ColumnSpec) -> bool:
-    """Tell whether a column has the character set of its table."""
-    return spec.text_type is not None and spec.charset is None
 
 
 def _is_renamed_again(pairs: tuple[tuple[Name, Name], ...]) -> bool:

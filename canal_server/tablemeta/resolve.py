@@ -6,6 +6,7 @@ Leaves out what the operations do to a table (`canal_server.tablemeta.changes`).
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from canal_server.sqltext import SqlTextError
@@ -83,9 +84,10 @@ def resolve(sql: str, context: Context, *, shown: bool = False) -> list[Operatio
     `shown`: the statement is the answer of SHOW CREATE TABLE. Never raises: what
     cannot be read is Unknown.
     """
-    if context.charset_client and _WRITTEN_BY_SERVER.match(sql):
-        # Such text is UTF-8, whatever the client's is.
-        sql = as_utf8(sql, context.charset_client) or sql
+    if _WRITTEN_BY_SERVER.match(sql):
+        # Such text is UTF-8, whatever the client's and the connection's are.
+        sql = as_utf8(sql, context.charset_client or "utf8mb4") or sql
+        context = replace(context, collation_connection=None)
     match = _FIRST_WORD.match(sql)
     word = match["word"].upper() if match else None
     if word in _NO_TABLES:

@@ -47,7 +47,7 @@ from canal_server.tablemeta.operations import (
     RenameKey,
     ShowColumn,
 )
-from canal_server.tablemeta.types import (
+from canal_server.tablemeta.type_text import (
     converted,
     finished_type,
     held_text_type,

@@ -23,7 +23,8 @@ from canal_server.tablemeta.image import (
     Part,
 )
 from canal_server.tablemeta.operations import AddKey, AddPeriod, ColumnSpec, Options
-from canal_server.tablemeta.types import COMPRESSED, read_type
+from canal_server.tablemeta.type_text import COMPRESSED
+from canal_server.tablemeta.types import read_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable

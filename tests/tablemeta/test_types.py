@@ -10,9 +10,7 @@ from canal_server.tablemeta.context import (
     REAL_AS_FLOAT,
     Context,
 )
-from canal_server.tablemeta.image import Column
 from canal_server.tablemeta.memory import MemoryTableMeta
-from canal_server.tablemeta.types import converted, text_type_of
 
 MYSQL = Context(schema="d", collation_server="utf8mb4_0900_ai_ci")
 MARIADB = Context(schema="d", mariadb=True, collation_server="latin1_swedish_ci")
@@ -219,32 +217,3 @@ def test_widths_of_old_servers(version: int, expected: str) -> None:
     """MySQL wrote the width of integers until 8.0.19."""
     context = Context(schema="d", server_version=version)
     assert column("int", context)[0] == expected
-
-
-@pytest.mark.parametrize(
-    ("mysql_type", "old", "new", "expected"),
-    [
-        ("text", "latin1", "utf8mb4", ("mediumtext", "utf8mb4")),
-        ("tinytext", "latin1", "utf8mb4", ("text", "utf8mb4")),
-        ("mediumtext", "utf8mb3", "utf8mb4", ("longtext", "utf8mb4")),
-        ("longtext", "latin1", "utf8mb4", ("longtext", "utf8mb4")),
-        ("text", "utf8mb4", "latin1", ("text", "latin1")),
-        ("tinytext", "utf8mb4", "latin1", ("tinytext", "latin1")),
-        ("text", "utf8mb4", "binary", ("blob", None)),
-        ("varchar(60000)", "latin1", "utf8mb4", ("mediumtext", "utf8mb4")),
-        ("char(255)", "latin1", "utf8mb4", ("char(255)", "utf8mb4")),
-        ("char(5)", "latin1", "binary", ("binary(5)", None)),
-        ("enum('a','b''c')", "latin1", "utf8mb4", ("enum('a','b''c')", "utf8mb4")),
-    ],
-)
-def test_converted(mysql_type: str, old: str, new: str, expected: object) -> None:
-    """A converted column holds as many characters as before."""
-    column = Column("c", mysql_type, charset=old)
-    assert converted(column, new, mariadb=False)[:2] == expected
-
-
-def test_members_come_back() -> None:
-    """The members that a type shows are read as what they were."""
-    shown = r"enum('a','b''c','d\\e','f\ng','h,i','\0','\r')"
-    members = ("a", "b'c", "d\\e", "f\ng", "h,i", "\0", "\r")
-    assert text_type_of(shown).members == members

@@ -172,7 +172,7 @@ def compare(
 ) -> Iterator[Disagreement]:
     """Yield the disagreements; what else was found is added to `total`."""
     truth = Truth()
-    stream = None
+    stream = ""
     for line in lines:
         if line["file"] != stream:
             stream = line["file"]

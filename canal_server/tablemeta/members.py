@@ -22,10 +22,13 @@ def member_sql(member: Member, charset: str, *, mariadb: bool) -> str:
             # MySQL leaves out the zeros.
             return f"x'{''.join(f'{byte:x}' for byte in member)}'"
         member = text
+    return f"'{kept(member, charset).translate(_ESCAPED)}'"
+
+
+def kept(member: str, charset: str) -> str:
+    """Return what a column keeps of a member: no spaces behind it, unless binary."""
     member = storable(member, charset)
-    if charset != BINARY:
-        member = member.rstrip(" ")
-    return f"'{member.translate(_ESCAPED)}'"
+    return member if charset == BINARY else member.rstrip(" ")
 
 
 def members_of(text: str) -> tuple[Member, ...]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.tablemeta.charsets import BINARY, bytes_max, written
-from canal_server.tablemeta.members import member_sql, members_of, padded
+from canal_server.tablemeta.members import kept, member_sql, members_of, padded
 from canal_server.tablemeta.operations import TextType
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ def lost_members(
 
 def _bytes_of(members: Iterable[Member], charset: str) -> tuple[bytes, ...]:
     return tuple(
-        each if isinstance(each, bytes) else written(each, charset) for each in members
+        each if isinstance(each, bytes) else written(kept(each, charset), charset)
+        for each in members
     )
 
 

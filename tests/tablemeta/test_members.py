@@ -91,3 +91,10 @@ def test_converted_table(old: str, new: str, mysql: str, mariadb: str) -> None:
         back = f"ALTER TABLE t CONVERT TO CHARACTER SET {old}"
         found = types_after(create, convert, back, mariadb=is_mariadb)
         assert found == "enum('n79','ü')"
+
+
+def test_spaces_behind_members() -> None:
+    """They are gone before the bytes are kept, also beside members in hex."""
+    create = "CREATE TABLE t (e ENUM(x'6372', 'a ')) CHARACTER SET ucs2"
+    convert = "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb3"
+    assert types_after(create, convert) == r"enum('cr','\0a')"

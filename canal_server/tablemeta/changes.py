@@ -356,6 +356,8 @@ class _Alteration:
         primary: tuple[str, ...] = ()
         if PRIMARY.lower() not in dropped:
             primary = tuple(filter(None, map(self._name_now, table.primary)))
+            if primary != table.primary and self._is_only_period(primary):
+                primary = ()
         keys = []
         for key in table.keys:
             if key.name.lower() in dropped:
@@ -365,6 +367,9 @@ class _Alteration:
                 for part in key.parts
                 if not part.column or self._name_now(part.column)
             ]
+            lost = len(parts) < len(key.parts)
+            if lost and self._is_only_period(part.column for part in parts):
+                continue
             if parts:
                 name = renamed.get(key.name.lower(), key.name)
                 keys.append(replace(key, name=name, parts=tuple(parts)))
@@ -372,6 +377,13 @@ class _Alteration:
         if self._mariadb:
             table = with_hashes(table)
         return with_keys(table, self._new_keys(added), mariadb=self._mariadb)
+
+    def _is_only_period(self, names: Iterable[str]) -> bool:
+        """Tell whether a key WITHOUT OVERLAPS has lost all its columns but a period."""
+        period = self._table.period
+        if period is None:
+            return False
+        return list(names) == [self._name_now(each) for each in period[:0:-1]]
 
     def _new_keys(self, added: Iterable[AddColumn | ChangeColumn]) -> Iterator[Key]:
         """Yield the keys that the items add, those in definitions of columns first."""

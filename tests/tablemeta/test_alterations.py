@@ -511,3 +511,27 @@ def test_periods(items: str, expected: tuple[str, str, str] | None) -> None:
     assert table.period == expected
     if expected:
         assert [each.nullable for each in table.columns] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("items", "primary", "keys"),
+    [
+        ("DROP x", ("i", "b", "a"), []),
+        ("DROP i", (), ["u"]),
+        ("DROP i, DROP PERIOD FOR p", (), ["u"]),
+        ("DROP i, DROP x", (), []),
+        ("FORCE", ("i", "b", "a"), ["u"]),
+    ],
+)
+def test_keys_without_overlaps(
+    items: str, primary: tuple[str, ...], keys: list[str]
+) -> None:
+    """MariaDB drops such a key when only its period would be left."""
+    table = after(
+        "CREATE TABLE t (i INT, x INT, y INT, a DATE, b DATE, PERIOD FOR p (a, b),"
+        " PRIMARY KEY (i, p WITHOUT OVERLAPS), UNIQUE u (x, p WITHOUT OVERLAPS))",
+        f"ALTER TABLE t {items}",
+        mariadb=True,
+    )
+    assert table.primary == primary
+    assert [each.name for each in table.keys] == keys

@@ -33,7 +33,7 @@ from canal_server.decoder.stream cimport EventStream
 from canal_server.decoder.tables cimport TABLES_MAX, TableCache, TableSlot
 from canal_server.decoder.writer cimport Envelope, RecordWriter
 
-from canal_server.decoder.gtid_headers import gtid_text
+from canal_server.decoder.gtid_headers import gtid_text, is_unfinished_alter
 from canal_server.errors import DecodeError
 
 HALT_NEED_INPUT = NEED_INPUT
@@ -144,6 +144,15 @@ cdef class Decoder(EventStream):
         """
         cdef bytes body = self.gtid_body[:self.gtid_n]
         return gtid_text(self.gtid_type, self.gtid_server, body)
+
+    @property
+    def is_unfinished_alter(self):
+        """Whether the transaction begun last is an ALTER that comes again, or failed.
+
+        MariaDB tells one when it begins and when it ends (binlog_alter_two_phase).
+        """
+        cdef bytes body = self.gtid_body[:self.gtid_n]
+        return is_unfinished_alter(self.gtid_type, body)
 
     def take(self):
         """Return the spans of the records finished since the last call."""

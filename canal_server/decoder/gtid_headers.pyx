@@ -138,3 +138,21 @@ def gtid_text(int event_type, uint32_t server_id, const uint8_t[::1] body not No
         tag = f"{found.tag[:found.tag_n].decode()}:" if found.tag_n else ""
         return f"{text[:36].decode()}:{tag}{found.number}"
     return ""
+
+
+def is_unfinished_alter(int event_type, const uint8_t[::1] body not None):
+    """Tell whether a GTID of MariaDB is of an ALTER that is not done with it.
+
+    With binlog_alter_two_phase an ALTER TABLE is told twice, when it begins and when
+    it ends, as rows of other sessions may lie between; only the last counts, unless
+    that says that it failed. Body: 8 sequence, 4 domain, 1 flags, 8 number of a
+    commit if flag 2, 1 more flags: 2 begins, 4 is committed, 8 is rolled back.
+    """
+    cdef Py_ssize_t at = 13
+    if event_type != EV_MARIA_GTID or body.shape[0] < at:
+        return False
+    if body[12] & (64 | 128):  # of XA, where the two have an XID between
+        return False
+    if body[12] & 2:
+        at += 8
+    return at < body.shape[0] and body[at] & (2 | 8) != 0

@@ -290,6 +290,10 @@ class Reader:
         return number
 
     def _on_query(self, *, load: bool = False) -> None:
+        if self.decoder.is_unfinished_alter:
+            # Rows that follow still have the old columns.
+            self.decoder.skip()
+            return
         statement = query.parse_query(self.decoder.body, load=load)
         examined = examine(statement.sql, statement.schema, self._dialect(statement))
         results = examined.statements

@@ -67,6 +67,8 @@ class StretchFinder:
         self._files = files
         self._first_event_ms = first_event_ms
         self._collations = collations
+        # The Java server knows servers by their number only.
+        self._names = (source_of(info), str(info.server_id))
         # Where an event begins at the place, which may itself lie behind that.
         self._event = EntryPosition()
 
@@ -82,6 +84,8 @@ class StretchFinder:
         stretch = own and self._reaching(own, at)
         if stretch is None:
             stretch = self._followed(place, at) or self._based(place, at)
+        elif stretch.last.order() < at.order():
+            at = stretch.last  # no statement lies between the two
         return at, self._known_by(stretch, at)
 
     # --- the place ------------------------------------------------------------------
@@ -90,20 +94,24 @@ class StretchFinder:
         self, place: Place, stored: LogPosition | None, own: Stretch | None
     ) -> EntryPosition:
         """Return file and offset before which all statements have been executed."""
+        gtid = None if place.gtids is None else str(place.gtids)
         if place.file and not place.by_gtid:
-            self._event = EntryPosition(place.file, place.position, place.timestamp_ms)
+            self._event = EntryPosition(
+                place.file, place.position, place.timestamp_ms or None, gtid=gtid
+            )
             return self._event
         position = None if stored is None else stored.position
         if position is not None and self._is_place_of(position, place, own):
             # What it ends with was executed, and does not come again.
             self._event = position
             return place_behind(position)
+        # Before the look: what is written meanwhile lies behind it.
+        end = current_end(self._control, self._info)
         found = self._scanner.first_position(place.dump_start())
         if found is None:
-            end = current_end(self._control, self._info)
             found = EntryPosition(end.file, end.position)
-        self._event = found
-        return found
+        self._event = replace(found, gtid=gtid)
+        return self._event
 
     def _is_place_of(
         self, position: EntryPosition, place: Place, own: Stretch | None
@@ -126,10 +134,8 @@ class StretchFinder:
     def _own_stretch(self) -> Stretch | None:
         """Return the newest stretch of the binlog that the source has now."""
         source = source_of(self._info)
-        # The Java server knows servers by their number only.
-        names = (source, str(self._info.server_id))
         for stretch in reversed(self._tsdb.stretches()):
-            if stretch.source not in names:
+            if stretch.source not in self._names:
                 continue
             if not self._is_of_this_binlog(stretch):
                 return None
@@ -177,12 +183,13 @@ class StretchFinder:
             if at.order() < stretch.first.order():
                 events = self._between(at, stretch.first)
                 records = self._records(events, contained=True)
-                return self._tsdb.extend(stretch, records, first=at)
+                first = _with_time(at, events[:1], stretch.first)
+                return self._tsdb.extend(stretch, records, first=first)
             if at.order() > stretch.last.order():
                 begin = self._tsdb.end_event(stretch)
-                events = self._scanner.between(begin, at)
-                records = self._records(_from(events, stretch.last))
-                return self._tsdb.extend(stretch, records, last=at)
+                events = _from(self._scanner.between(begin, at), stretch.last)
+                last = _with_time(self._end(at, events), events[-1:], stretch.last)
+                return self._tsdb.extend(stretch, self._records(events), last=last)
         except BinlogPurged as error:
             _log.warning(
                 "destination %s: the table history reaches from %s to %s, and what"
@@ -195,6 +202,15 @@ class StretchFinder:
             )
             return None
         return stretch
+
+    def _end(self, at: EntryPosition, events: list[DdlEvent]) -> EntryPosition:
+        """Return a place as the end of what is known, from which reading can go on.
+
+        Behind an event that is no statement nothing says where the next one begins.
+        """
+        if any(each.position.order() == self._event.order() for each in events):
+            return at
+        return self._event
 
     def _between(self, at: EntryPosition, stop: EntryPosition) -> list[DdlEvent]:
         """Return the statements from the session's place to another one."""
@@ -213,9 +229,13 @@ class StretchFinder:
         By GTID, which means the same on every server, or by time.
         """
         for stretch in self._tsdb.stretches()[-1:]:
-            if stretch.traits.mariadb != self._info.is_mariadb:
+            # Of this server what it has now is not known: its binlog was begun anew,
+            # and GTIDs of before may mean something else; or a part is purged.
+            if stretch.source in self._names or (
+                stretch.traits.mariadb != self._info.is_mariadb
+            ):
                 continue
-            image = self._image_executed(stretch, place)
+            image = self._image_executed(stretch, place, at)
             if image is not None:
                 _log.info(
                     "destination %s: the table history goes on at %s from what was"
@@ -232,28 +252,68 @@ class StretchFinder:
                 )
         return None
 
-    def _image_executed(self, stretch: Stretch, place: Place) -> Image | None:
+    def _image_executed(
+        self, stretch: Stretch, place: Place, at: EntryPosition
+    ) -> Image | None:
+        """Return the tables of the place, None when they cannot be told."""
+        records = self._tsdb.statements(stretch)
         if place.timestamp_ms:
-            # The place lies behind the last transaction older than this.
-            if (stretch.last.timestamp or 0) < place.timestamp_ms:
-                return None
-            return self._tsdb.at_executed(
-                stretch,
-                lambda record: (record.position.timestamp or 0) < place.timestamp_ms,
-            )
-        wanted = place.gtids
-        if wanted is None:
+            executed = self._executed_by_time(stretch, place.timestamp_ms, at)
+            more: list[DdlEvent] | None = []
+        elif place.gtids is not None:
+            executed = self._executed_by_gtid(stretch, place.gtids, records)
+            more = self._more_executed(stretch, place.gtids, records)
+        else:
             return None
-        more = self._more_executed(stretch, wanted)
-        if more is None:
+        if executed is None or more is None:
             return None
-        return self._tsdb.at_executed(
-            stretch,
-            lambda record: self._is_in(wanted, record.position.gtid),
-            self._records(more),
-        )
+        # What the base contains and this server has not had comes yet.
+        if not all(executed(each) for each in records if each.contained):
+            return None
+        return self._tsdb.at_executed(stretch, executed, self._records(more))
 
-    def _more_executed(self, stretch: Stretch, wanted: Gtids) -> list[DdlEvent] | None:
+    def _executed_by_time(
+        self, stretch: Stretch, timestamp_ms: int, at: EntryPosition
+    ) -> Callable[[DdlRecord], bool] | None:
+        """Return what tells statements in front of the place, None if nothing does.
+
+        The place lies behind the last transaction in front of the first that is not
+        older than the time. A statement that took long is older than what stands in
+        front of it, so it may be behind the place.
+        """
+        first_ms = stretch.first.timestamp
+        if not first_ms or not first_ms < timestamp_ms <= (stretch.last.timestamp or 0):
+            return None
+        end = current_end(self._control, self._info)
+        coming = {
+            (each.position.timestamp, each.schema, each.ddl)
+            for each in self._between(at, EntryPosition(end.file, end.position))
+        }
+
+        def executed(record: DdlRecord) -> bool:
+            told_ms = record.position.timestamp or 0
+            return told_ms < timestamp_ms and (
+                (told_ms, record.schema, record.ddl) not in coming
+            )
+
+        return executed
+
+    def _executed_by_gtid(
+        self, stretch: Stretch, wanted: Gtids, records: list[DdlRecord]
+    ) -> Callable[[DdlRecord], bool] | None:
+        """Return what tells statements of a GTID set, None if nothing does.
+
+        So it is when the stretch begins behind the set, or has statements without.
+        """
+        if not self._is_in(wanted, stretch.first.gtid):
+            return None
+        if not all(each.position.gtid for each in records):
+            return None
+        return lambda record: self._is_in(wanted, record.position.gtid)
+
+    def _more_executed(
+        self, stretch: Stretch, wanted: Gtids, records: list[DdlRecord]
+    ) -> list[DdlEvent] | None:
         """Return the wanted statements that the history lacks, read from this server.
 
         None when that cannot be told, or they are purged.
@@ -268,7 +328,15 @@ class StretchFinder:
             events = self._scanner.between_sets(start, known, wanted)
         except BinlogPurged:
             return None
-        return [each for each in events if self._is_in(wanted, each.position.gtid)]
+        # The set of the end is that of the last transaction which passed: statements
+        # behind it are known, too.
+        told = {each.position.gtid for each in records}
+        return [
+            each
+            for each in events
+            if self._is_in(wanted, each.position.gtid)
+            and each.position.gtid not in told
+        ]
 
     def _is_in(self, wanted: Gtids, text: str | None) -> bool:
         gtid = self._gtids_of(text)
@@ -293,7 +361,7 @@ class StretchFinder:
         # Before the dump, which takes its time: what is purged is told at once.
         events = self._between(at, now)
         dump = BaseDumper(self._control, self._info, self._scanner).take()
-        base = dump.position
+        base = replace(dump.position, gtid=dump.gtids or None)
         if at.order() < base.order():
             events += _from(self._scanner.between(now, base), at)
         stretch = self._tsdb.begin(
@@ -303,7 +371,8 @@ class StretchFinder:
             dump.schemas,
         )
         if at.order() >= base.order():
-            return self._tsdb.extend(stretch, (), last=at)
+            last = _with_time(at, [], base)
+            return self._tsdb.extend(stretch, (), last=last)
         if events:
             _log.warning(
                 "destination %s: the table history begins at %s, and %d statements lie"
@@ -315,10 +384,22 @@ class StretchFinder:
                 len(events),
                 place,
             )
+        first = _with_time(at, events[:1], base)
         return self._tsdb.extend(
-            stretch, self._records(events, contained=True), first=at
+            stretch, self._records(events, contained=True), first=first
         )
 
 
 def _from(events: list[DdlEvent], start: EntryPosition) -> list[DdlEvent]:
     return [each for each in events if each.position.order() >= start.order()]
+
+
+def _with_time(
+    place: EntryPosition, events: list[DdlEvent], end: EntryPosition
+) -> EntryPosition:
+    """Return a place with a time: its own, else of a statement, else of an end.
+
+    These lie inside of what is known, so that no more is promised than there is.
+    """
+    times = (each.timestamp for each in (place, *(e.position for e in events), end))
+    return replace(place, timestamp=next(filter(None, times), None))

@@ -119,9 +119,16 @@ class Replay:
         return self.model.find(schema, table)
 
     def _follow(self, record: DdlRecord) -> Applied:
-        return self.model.apply(
+        applied = self.model.apply(
             record.position, record.schema, record.ddl, record.context
         )
+        if not applied.everything:
+            return applied
+        # Which tables it changed nobody can tell: each may be another one.
+        names = frozenset(_names_of(self.model.freeze()))
+        for schema, table in names:
+            self.model.mark_uncertain(schema, table)
+        return replace(applied, uncertain=applied.uncertain | names)
 
     def _can_follow(
         self, record: DdlRecord, examined: Examined, names: Iterable[TableName]

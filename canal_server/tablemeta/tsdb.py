@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.errors import TableMetaError
 from canal_server.tablemeta.context import Context
 from canal_server.tablemeta.ddl import examine
@@ -149,6 +151,11 @@ class TableMetaTsdb:
                 return record.position
         return last
 
+    def statements(self, stretch: Stretch) -> list[DdlRecord]:
+        """Return the statements of a stretch, without what the server answered."""
+        records = self._storage.records(stretch.id, stop=stretch.last)
+        return [record for record in records if not record.is_answer]
+
     # --- the interface of the original ----------------------------------------------
 
     def rollback(self, position: EntryPosition, stretch: Stretch | None = None) -> None:
@@ -207,8 +214,15 @@ class TableMetaTsdb:
             if record.position.order() < end.order()
         ]
         replayed.expect(record for record in records if record.contained)
+        all_ = True  # of the statements up to here
         for record in records:
-            if record.contained or record.is_answer or executed(record):
+            if record.is_answer:
+                # It tells what became of them, so it is as good as they are.
+                known = all_
+            else:
+                known = record.contained or executed(record)
+                all_ = all_ and known
+            if known:
                 replayed.apply(record)
         for record in more:
             replayed.apply(record)
@@ -243,7 +257,10 @@ class TableMetaTsdb:
         )
         assert record is not None
         applied = live.apply(record)
-        self._standing = place_behind(position)
+        self._standing = replace(
+            place_behind(position),
+            gtid=_joined(self._standing, position, mariadb=stretch.traits.mariadb),
+        )
         if not is_new:
             # It comes again: what the server was asked about it then is known.
             for answer in self._storage.records(
@@ -434,8 +451,8 @@ class TableMetaTsdb:
     def _snapshot_if_due(self) -> None:
         if not self._since_snapshot:
             return
-        interval_s = self._retention.snapshot_interval_s
-        overdue = interval_s and self._clock() - self._snapshot_at_s >= interval_s
+        now_s, interval_s = self._clock(), self._retention.snapshot_interval_s
+        overdue = interval_s and now_s - self._snapshot_at_s >= interval_s
         many = self._retention.ddls_per_snapshot
         if not overdue and self._since_snapshot < many:
             return
@@ -443,16 +460,34 @@ class TableMetaTsdb:
         if live and live.has_temporary and self._since_snapshot < _PATIENCE * many:
             return  # a snapshot forgets them, and what they hide
         if self.snapshot() and self._retention.expire_s:
-            # By the binlog's time: who reads what is old needs what lies before that.
-            assert self._stretch is not None
-            now_ms = self._clock() * 1000
-            read_ms = min(now_ms, self._stretch.last.timestamp or now_ms)
+            # By the time of what is read: whoever is far behind needs what lies there.
+            now_ms = now_s * 1000
+            read_ms = min(
+                now_ms, (self._standing and self._standing.timestamp) or now_ms
+            )
             self._storage.expire(int(read_ms - self._retention.expire_s * 1000))
 
 
 def place_behind(position: EntryPosition) -> EntryPosition:
     """Return a place at which a statement is no longer to come, nor the next begins."""
     return replace(position, position=(position.position or 0) + _BEHIND)
+
+
+def _joined(
+    before: EntryPosition | None, position: EntryPosition, *, mariadb: bool
+) -> str | None:
+    """Return the set that was executed behind a statement, None if it is not known."""
+    if before is None or not before.gtid or not position.gtid:
+        return None
+    texts = before.gtid, position.gtid
+    try:
+        if mariadb:
+            maria, its = map(MariaGtidSet.parse, texts)
+            return str(maria.union(its))
+        mysql, own = map(GtidSet.parse, texts)
+        return str(mysql.union(own))
+    except ValueError:
+        return None  # of a history that somebody else wrote
 
 
 def made_record(

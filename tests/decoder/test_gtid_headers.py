@@ -13,7 +13,7 @@ from canal_server.core.blocks import BlockPool
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.decoder.engine import Decoder
-from canal_server.decoder.gtid_headers import gtid_text
+from canal_server.decoder.gtid_headers import gtid_text, is_unfinished_alter
 from canal_server.errors import DecodeError
 
 SID = bytes(range(16))
@@ -79,6 +79,28 @@ def test_gtids_outside_gtid_mode() -> None:
     assert {pair.key for e in driven.entries for pair in e.header.props} == {
         "rowsCount"
     }
+
+
+@pytest.mark.parametrize(
+    ("flags", "more", "expected"),
+    [
+        (0, bytes(6), False),
+        (0, b"\x02" + bytes(5), True),
+        (0, b"\x04" + bytes(8), False),
+        (0, b"\x08" + bytes(8), True),
+        (2, b"\xff" * 8, False),
+        (2, b"\xff" * 8 + b"\x02", True),
+        (2, bytes(8) + b"\x05\x01" + bytes(8), False),
+        (64, b"\x02" * 30, False),
+        (0, b"", False),
+    ],
+)
+def test_an_alter_in_two_parts(flags: int, more: bytes, expected: bool) -> None:
+    """What begins or fails is told from what is done, behind a commit's number too."""
+    body = struct.pack("<QIB", 7, 0, flags) + more
+    assert is_unfinished_alter(b.MARIA_GTID, body) is expected
+    assert not is_unfinished_alter(b.GTID, body)
+    assert not is_unfinished_alter(b.MARIA_GTID, body[:12])
 
 
 def test_gtids_of_mariadb() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pymysql
 import pytest
 from fix_source_access import access_of
 
@@ -36,6 +37,34 @@ def here(server: Server) -> EntryPosition:
 def texts(scanner: DdlScanner, start: EntryPosition, stop: EntryPosition) -> list[str]:
     """Return the statements between two places, without the servers' own comments."""
     return [event.ddl.split(" /*")[0] for event in scanner.between(start, stop)]
+
+
+def test_an_alter_that_is_told_twice(mariadb_server: Server, database: str) -> None:
+    """Of what MariaDB tells when it begins and when it ends, the end counts."""
+    scanner = DdlScanner(
+        InstanceConfig(destination="ddl-scan"), access_of(mariadb_server), Stop()
+    )
+    start = here(mariadb_server)
+    swap = f"ALTER TABLE {database}.t RENAME COLUMN a TO b, RENAME COLUMN b TO a"
+    mariadb_server.execute(
+        f"CREATE TABLE {database}.t (a INT, b INT)",
+        f"INSERT INTO {database}.t VALUES (1, 1), (1, 2)",
+        "SET SESSION binlog_alter_two_phase = 1",
+        swap,
+    )
+    with pytest.raises(pymysql.err.IntegrityError):
+        mariadb_server.execute(
+            "SET SESSION binlog_alter_two_phase = 1",
+            f"ALTER TABLE {database}.t ADD UNIQUE KEY (b)",
+        )
+    found = scanner.between(start, here(mariadb_server))
+    assert [event.ddl for event in found][1:] == [swap]
+    told = mariadb_server.execute(
+        f"SHOW BINLOG EVENTS IN '{start.journal_name}' FROM {start.position}"
+    )
+    words = " ".join(str(row[5]) for row in told)
+    assert words.count("START ALTER") == 2
+    assert words.count("COMMIT ALTER") == words.count("ROLLBACK ALTER") == 1
 
 
 def test_statements_of_several_files(

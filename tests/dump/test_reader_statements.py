@@ -143,3 +143,14 @@ def test_incidents(caplog: pytest.LogCaptureFixture) -> None:
         reading.run(log.as_stream())
     assert "incident 0100" in caplog.text
     assert reading.values == ["1"]
+
+
+def test_an_alter_that_is_not_done() -> None:
+    """Of MariaDB's ALTER in two parts the second is told and followed."""
+    log = log_with()
+    for more in (2, 4):
+        log.add(b.MARIA_GTID, struct.pack("<QIBB", 7, 0, 1, more) + bytes(8))
+        log.add(b.QUERY, b.query_body(b"ALTER TABLE t ADD b INT", b"db"))
+    reading = Reading()
+    reading.run(log.as_stream())
+    assert len(reading.entries) == len(reading.images.applied) == 1

@@ -17,7 +17,7 @@ from canal_server.dump.scan import Scanner
 from canal_server.dump.source_traits import source_of, traits_of
 from canal_server.dump.start import Place
 from canal_server.dump.stretches import StretchFinder
-from canal_server.errors import BinlogPurged
+from canal_server.errors import BinlogPurged, TableMetaError
 from canal_server.lifecycle import Stop
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.binlogs import binary_logs
@@ -84,6 +84,17 @@ class Meeting:
             self.tsdb.rollback(*finder.find(place, stored))
         assert self.tsdb.stretch is not None
         return self.tsdb.stretch
+
+    def follow(self, start: EntryPosition) -> None:
+        """Read the statements from a place to the end."""
+        scanner = DdlScanner(CONFIG, access_of(self.server), Stop())
+        for each in scanner.between(start, self.here()):
+            self.tsdb.apply(each.position, each.schema, each.ddl, each.extra)
+
+    def reach(self, timestamp_ms: int | None = None) -> None:
+        """Note that all was read, with the set executed by now."""
+        here = replace(self.here(), gtid=str(self.gtids()), timestamp=timestamp_ms)
+        self.tsdb.reached(here)
 
     def columns(self, table: str = "t") -> Sequence[str]:
         """Return the names of a table's columns where the session begins."""
@@ -190,6 +201,67 @@ def test_a_history_of_the_java_server(meeting: Meeting) -> None:
     assert meeting.columns() == ["a", "b"]
 
 
+def test_a_session_behind_a_stored_transaction(meeting: Meeting) -> None:
+    """The history ends where reading can go on, also when the last event is a row's."""
+    meeting.begin(meeting.here())
+    meeting.run("INSERT INTO t VALUES (1)")
+    end, gtids = meeting.here(), meeting.gtids()
+    # The last event of the transaction, with its checksum.
+    last = replace(end, position=(end.position or 0) - 31, gtid=str(gtids))
+    stored = LogPosition(LogIdentity("db", 3306), last)
+    for _ in range(2):
+        stretch = meeting.begin(Place("", 0, gtids, by_gtid=True), stored)
+        assert meeting.tsdb.end_event(stretch).order() == last.order()
+    meeting.run("ALTER TABLE t ADD b INT")
+    assert meeting.begin(meeting.here()).id == stretch.id
+    assert meeting.columns() == ["a", "b"]
+
+
+def test_a_session_behind_a_stored_statement(meeting: Meeting) -> None:
+    """A statement that was delivered last is in, and does not come again."""
+    start = meeting.here()
+    meeting.begin(start)
+    meeting.run("ALTER TABLE t ADD b INT")
+    (event,) = DdlScanner(CONFIG, access_of(meeting.server), Stop()).between(
+        start, meeting.here()
+    )
+    gtids = meeting.gtids()
+    stored = LogPosition(
+        LogIdentity("db", 3306), replace(event.position, gtid=str(gtids))
+    )
+    stretch = meeting.begin(Place("", 0, gtids, by_gtid=True), stored)
+    assert meeting.columns() == ["a", "b"]
+    assert meeting.tsdb.end_event(stretch).order() == event.position.order()
+
+
+def test_a_beginning_has_a_time(meeting: Meeting) -> None:
+    """Of what was before the first place nothing is told, not even by time."""
+    early = meeting.here()
+    meeting.run("ALTER TABLE t ADD b INT")
+    meeting.begin(early)
+    with pytest.raises(TableMetaError):
+        meeting.tsdb.place_at(1_000_000_000_000)
+
+
+def test_what_comes_while_the_place_is_looked_for(meeting: Meeting) -> None:
+    """A statement right behind the look counts as one that comes yet."""
+    gtids = meeting.gtids()
+    look = DdlScanner.first_position
+
+    def look_and_alter(scanner: DdlScanner, place: Any) -> EntryPosition | None:
+        found = look(scanner, place)
+        meeting.run("ALTER TABLE t ADD b INT")
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DdlScanner, "first_position", look_and_alter)
+        meeting.begin(Place("", 0, gtids, by_gtid=True))
+    assert meeting.is_uncertain()
+    meeting.follow(meeting.tsdb.stretches()[0].first)
+    assert not meeting.is_uncertain()
+    assert meeting.columns() == ["a", "b"]
+
+
 class TestTakeOver:
     """Another server goes on, and places are told by GTID."""
 
@@ -200,10 +272,9 @@ class TestTakeOver:
         meeting.run("ALTER TABLE t ADD b INT")
         stretch = meeting.begin(meeting.here())
         meeting.run("INSERT INTO t VALUES (1, 2)")
-        gtids = meeting.gtids()
-        meeting.tsdb.reached(replace(meeting.here(), gtid=str(gtids)))
+        meeting.reach()
         meeting.pretend(stretch, "another")
-        return gtids
+        return meeting.gtids()
 
     def begin_by(self, meeting: Meeting, gtids: Any) -> Stretch:
         """Begin where a set was executed."""
@@ -252,3 +323,112 @@ class TestTakeOver:
         meeting.run("ALTER TABLE t ADD c INT")
         assert meeting.begin(meeting.here()).id == other.id
         assert meeting.columns() == ["a", "b", "c"]
+
+    def test_ends_with_a_statement(self, meeting: Meeting, known: Any) -> None:
+        """The last statement is known, though no set that has it was noted."""
+        del known
+        (stretch,) = meeting.tsdb.stretches()
+        meeting.tsdb.rollback(stretch.last, stretch)
+        start = meeting.here()
+        meeting.run("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a")
+        meeting.follow(start)
+        self.begin_by(meeting, meeting.gtids())
+        assert meeting.columns() == ["b", "a"]
+        assert not meeting.is_uncertain()
+
+    def test_before_the_history(self, meeting: Meeting) -> None:
+        """A base is not taken for what was before it: its statements come yet."""
+        early = meeting.gtids()
+        meeting.run("ALTER TABLE t ADD b INT")
+        stretch = meeting.begin(meeting.here())
+        meeting.run("INSERT INTO t VALUES (1, 2)")
+        meeting.reach()
+        meeting.pretend(stretch, "another")
+        self.begin_by(meeting, early)
+        assert meeting.is_uncertain()
+
+    def test_before_the_base(self, meeting: Meeting) -> None:
+        """Nor for a place between the beginning and a statement that it contains."""
+        begin, gtids = meeting.here(), meeting.gtids()
+        meeting.run("ALTER TABLE t ADD b INT")
+        place = Place(begin.journal_name or "", begin.position or 4, gtids)
+        stretch = meeting.begin(place)
+        meeting.run("INSERT INTO t VALUES (1, 2)")
+        meeting.reach()
+        meeting.pretend(stretch, "another")
+        self.begin_by(meeting, gtids)
+        assert meeting.is_uncertain()
+
+    def test_statements_without_gtid(self, meeting: Meeting, known: Any) -> None:
+        """Whether they were executed nobody knows: all tables are read anew."""
+        (stretch,) = meeting.tsdb.stretches()
+        meeting.tsdb.rollback(stretch.last, stretch)
+        place = replace(meeting.here(), timestamp=1, server_id=1, gtid=None)
+        meeting.tsdb.apply(place, meeting.schema, "ALTER TABLE t ADD z INT")
+        meeting.run("SET sql_log_bin = 0", "ALTER TABLE t ADD unlogged INT")
+        self.begin_by(meeting, known)
+        assert meeting.columns() == ["a", "b", "unlogged"]
+
+    def test_a_binlog_begun_anew(self, meeting: Meeting, known: Any) -> None:
+        """GTIDs of before may mean something else: the tables are read anew."""
+        (stretch,) = meeting.tsdb.stretches()
+        with ControlConnection(access_of(meeting.server)) as control:
+            source = source_of(read_server_info(control))
+        traits = replace(stretch.traits, file_began_ms=1)
+        meeting.tsdb.identify(
+            stretch, source, replace(traits, file=meeting.here().journal_name or "")
+        )
+        meeting.run("ALTER TABLE t ADD c INT")
+        self.begin_by(meeting, known)
+        assert meeting.is_uncertain()
+
+
+class TestTakeOverByTime:
+    """Another server goes on, and places are told by time."""
+
+    NOW_S = 1_900_000_000
+
+    def at(self, meeting: Meeting, timestamp_s: int, statement: str) -> None:
+        """Run a statement that begins at a time."""
+        meeting.run(f"SET timestamp = {timestamp_s}", statement)
+
+    @pytest.fixture
+    def place(self, meeting: Meeting) -> EntryPosition:
+        """Give a place of a history that goes on behind it, with a slow statement."""
+        stretch = meeting.begin(meeting.here())
+        start = meeting.here()
+        self.at(meeting, self.NOW_S, "ALTER TABLE t ADD b INT")
+        place = meeting.here()
+        self.at(meeting, self.NOW_S + 50, "INSERT INTO t VALUES (1, 2)")
+        self.at(meeting, self.NOW_S - 10, "ALTER TABLE t ADD slow INT")
+        self.at(meeting, self.NOW_S + 60, "ALTER TABLE t ADD late INT")
+        meeting.follow(start)
+        meeting.reach((self.NOW_S + 100) * 1000)
+        assert meeting.columns() == ["a", "b", "slow", "late"]
+        meeting.pretend(stretch, "another")
+        return place
+
+    def begin_at(self, meeting: Meeting, place: EntryPosition, time_s: int) -> None:
+        """Begin at a place that was found by time."""
+        meeting.begin(
+            Place(
+                place.journal_name or "",
+                place.position or 4,
+                None,
+                timestamp_ms=time_s * 1000,
+            )
+        )
+
+    def test_what_was_executed(self, meeting: Meeting, place: EntryPosition) -> None:
+        """A statement counts by its place where it took longer than others."""
+        self.begin_at(meeting, place, self.NOW_S + 40)
+        assert meeting.columns() == ["a", "b"]
+        assert not meeting.is_uncertain()
+
+    @pytest.mark.parametrize("seconds", [-(10**9), 200], ids=["before", "behind"])
+    def test_outside(
+        self, meeting: Meeting, place: EntryPosition, seconds: int
+    ) -> None:
+        """Times that the history does not reach tell nothing: tables are read anew."""
+        self.begin_at(meeting, place, self.NOW_S + seconds)
+        assert meeting.is_uncertain()

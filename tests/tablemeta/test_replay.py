@@ -157,3 +157,16 @@ def test_a_snapshot_keeps_doubts() -> None:
     assert again.model.is_uncertain("db", "unknown")
     assert again.model.is_uncertain("db", "s")
     assert not again.model.is_uncertain("db", "t")
+
+
+@pytest.mark.parametrize("is_contained", [False, True])
+def test_a_statement_of_which_nothing_is_known(is_contained: bool) -> None:
+    """What it changed nobody knows: all tables are in doubt, unless read behind it."""
+    replay = Replay(TRAITS, base(t="a INT", s="b INT"))
+    record = made_record(at(1, 4), "db", "ALTER TABLE `t", "", contained=is_contained)
+    replay.expect([record] if is_contained else [])
+    applied = replay.apply(record)
+    for table in ("t", "s"):
+        assert replay.model.is_uncertain("db", table) is not is_contained
+        assert (("db", table) in applied.uncertain) is not is_contained
+    assert bool(applied.problem) is not is_contained

@@ -423,3 +423,54 @@ def test_who_reads_what_is_old_loses_nothing(tsdb: TableMetaTsdb, clock: Clock) 
         add(tsdb, place, f"c{number}")
     tsdb.rollback(at(1, 100))
     assert columns(tsdb) == ["a"]
+
+
+def test_who_reads_again_loses_nothing(tsdb: TableMetaTsdb, clock: Clock) -> None:
+    """A place that is read once more stays covered, though the end is much younger."""
+    day_ms = 24 * 3600 * 1000
+    places = [at(1, 200 + 20 * n, timestamp=T0_MS + n * day_ms) for n in range(40)]
+    for number, place in enumerate(places):
+        add(tsdb, place, f"c{number}")
+    clock.now_s += 45 * 24 * 3600
+    tsdb.rollback(places[2])
+    add(tsdb, places[2], "c2")
+    tsdb.rollback(places[2])
+    assert columns(tsdb) == ["a", "c0", "c1"]
+
+
+def test_answers_behind_what_another_server_lacks(tsdb: TableMetaTsdb) -> None:
+    """What the server told later has the effect of statements that come yet."""
+    add(tsdb, at(1, 200), "b")
+    tsdb.load(at(1, 250), "db", "CREATE TABLE `early` (`z` int)")
+    add(tsdb, at(1, 300), "c")
+    tsdb.load(at(1, 350), "db", "CREATE TABLE `t` (`a` int, `b` int, `c` int)")
+    (stretch,) = tsdb.stretches()
+    missing = at(1, 300).order()
+    image = tsdb.at_executed(stretch, lambda each: each.position.order() != missing)
+    found = image.find("db", "t")
+    assert found is not None
+    assert [column.name for column in found.columns] == ["a", "b"]
+    assert image.find("db", "early") is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "own", "behind"),
+    [
+        (f"{UUID}:1-5", f"{UUID}:9", f"{UUID}:1-5:9"),
+        (None, f"{UUID}:9", None),
+        (f"{UUID}:1-5", None, None),
+        ("another's words", f"{UUID}:9", None),
+    ],
+)
+def test_a_snapshot_tells_what_was_executed(
+    tsdb: TableMetaTsdb,
+    storage: SqliteHistoryStorage,
+    before: str | None,
+    own: str | None,
+    behind: str | None,
+) -> None:
+    """Behind a statement its GTID is in the set, if both are known."""
+    tsdb.reached(at(1, 200, gtid=before))
+    add(tsdb, at(1, 300, gtid=own), "b")
+    assert tsdb.snapshot()
+    assert newest_snapshot(tsdb, storage).gtid == behind

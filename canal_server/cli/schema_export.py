@@ -80,6 +80,8 @@ def _beginning(
     """
     stretch = moment.stretch
     for record in history.storage.records(stretch.id, start=moment.position):
+        if record.is_answer:
+            continue  # no event begins there
         # Its GTID is that of a transaction which is still to come.
         return replace(record.position, gtid=None), None
     event = history.tsdb.end_event(stretch)

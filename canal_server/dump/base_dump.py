@@ -114,6 +114,8 @@ class BaseDumper:
             )
             if stale.everything:
                 schemas.update(found.schemas)
+        if self._info.lower_case_table_names:
+            schemas, tables = _as_known(found, schemas, tables)
         reader.refresh_schemas(found, schemas)
         reader.read_into(
             found,
@@ -126,6 +128,25 @@ class BaseDumper:
         if now_s - self._told_at_s >= _TELL_EVERY_S:
             self._told_at_s = now_s
             _log.info("read the definitions of %d of %d tables", done, total)
+
+
+def _as_known(
+    found: DumpedTables, schemas: set[str], tables: set[tuple[str, str]]
+) -> tuple[set[str], set[tuple[str, str]]]:
+    """Write names as the server keeps them, where it compares them without case."""
+    owners = {each.lower(): each for each in found.schemas}
+    known = {
+        (owner.lower(), table.lower()): (owner, table)
+        for owner, schema in found.schemas.items()
+        for table in schema.tables
+    }
+    return (
+        {owners.get(each.lower(), each) for each in schemas},
+        {
+            known.get((owner.lower(), table.lower()), (owner.lower(), table.lower()))
+            for owner, table in tables
+        },
+    )
 
 
 def _stored(found: DumpedTables) -> tuple[StoredSchema, ...]:

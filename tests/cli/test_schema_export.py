@@ -88,6 +88,15 @@ def test_right_behind_a_statement(written_history, other_history, schema, tmp_pa
     assert record.contained
 
 
+def test_before_an_answer(written_history, other_history, schema, tmp_path):
+    """What the server was asked stands where no event begins: it is stepped over."""
+    answer = (900, "CREATE TABLE `quiet` (`a` int)")
+    written_history.write(ADD, last=1000, answers=(answer,))
+    file = tmp_path / "tables.json"
+    schema("export", "--at", "binlog.000003:301", str(file))
+    assert json.loads(file.read_text())["position"]["position"] == 1000
+
+
 def test_standard_streams(written_history, other_history, schema, monkeypatch):
     """`-` writes to standard output and reads from standard input, nothing else."""
     written_history.write(ADD)

@@ -17,9 +17,9 @@ from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from servers import Server
+    from servers import PrivateServer, Server
 
     from canal_server.dump.base_dump import BaseDump
 
@@ -123,3 +123,16 @@ def test_tables_that_never_rest(dumping: Dumping) -> None:
 
     with pytest.raises(TableMetaError, match="altered faster than they can be read"):
         dumping.take(alter)
+
+
+def test_names_without_case(
+    own_server: Callable[[str, Sequence[str]], PrivateServer],
+) -> None:
+    """Where the server compares names without case, so are those of statements."""
+    server = own_server("mariadb", ["--lower-case-table-names=1"])
+    server.execute("CREATE DATABASE shop")
+    dumping = Dumping(server, "shop")
+    dumping.run("CREATE TABLE T (a INT)", "CREATE TABLE s (a INT)")
+    rounds = iter([(), ("ALTER TABLE SHOP.T ADD b INT", "DROP TABLE S")])
+    dump = dumping.take(lambda: dumping.run(*next(rounds, ())))
+    assert dumping.columns(dump) == {"t": "a b"}

@@ -75,6 +75,7 @@ cdef class Decoder(EventStream):
     cdef uint32_t gtid_n
     cdef uint8_t[GTID_BYTES_KEPT] gtid_body
     cdef readonly str server_version
+    cdef readonly uint64_t server_starts      # files that a server began at its start
     cdef readonly uint64_t heartbeats
     cdef readonly uint64_t unknown_events     # that were left out
     cdef bint skip_inserts, skip_updates, skip_deletes, skip_rows, skip_unknown
@@ -263,8 +264,10 @@ cdef class Decoder(EventStream):
         return halt
 
     cdef void note_version(self) noexcept with gil:
-        self.server_version = self.event.body[2:52].split(b"\0")[0].decode(
-            "utf-8", "replace")
+        cdef bytes body = self.event.body[:56]
+        self.server_version = body[2:52].split(b"\0")[0].decode("utf-8", "replace")
+        # The time of its making is told in the first file behind a start only.
+        self.server_starts += body[52:56] > b"\0\0\0\0"
 
     cdef void envelope(self, Envelope* e) noexcept nogil:
         """Fill what all entries of the current event share."""

@@ -129,10 +129,13 @@ def parse_query(body: bytes, *, load: bool = False) -> Query:
     return Query(thread_id, schema, sql, variables.sql_mode, charset, error, variables)
 
 
-def context_of(query: Query, server_version: str) -> Context:
+def context_of(
+    query: Query, server_version: str, *, restarted: bool = False
+) -> Context:
     """Return what decides how a statement changed tables.
 
-    Collations are told by their numbers, as text.
+    Collations are told by their numbers, as text. `restarted`: the server was, since
+    the statement before.
     """
     mariadb = "maria" in server_version.lower()
     _, connection, server = query.variables.collations
@@ -148,6 +151,7 @@ def context_of(query: Query, server_version: str) -> Context:
         explicit_timestamp=query.explicit_timestamp(mariadb=mariadb),
         error=query.error,
         thread_id=query.thread_id,
+        restarted=restarted,
     )
 
 

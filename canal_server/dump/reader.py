@@ -121,6 +121,7 @@ class Reader:
             self.decoder.set_limit(until)
         self.gtids = gtids  # the executed set as of the last event, in GTID mode
         self.ddl_count = 0
+        self._server_starts = 0  # that statements were told of
         self._subjects = subjects
         self._epoch = subjects.epoch  # of the numbers in the tables' images
         self._images = images
@@ -331,7 +332,14 @@ class Reader:
 
     def _note_ddl(self, statement: query.Query, results: list[Statement]) -> None:
         """Let the table images follow a statement that may change tables."""
-        extra = query.context_of(statement, self.decoder.server_version).to_json()
+        starts = self.decoder.server_starts
+        context = query.context_of(
+            statement,
+            self.decoder.server_version,
+            restarted=starts != self._server_starts,
+        )
+        self._server_starts = starts
+        extra = context.to_json()
         self._images.apply(self._position(), statement.schema, statement.sql, extra)
         self.decoder.forget_tables()
         if any(result.event_type in DDL_TYPES for result in results):

@@ -32,7 +32,8 @@ class Context:
     `server_version` is 80401 for 8.4.1, 101119 for MariaDB 10.11.19; with 0
     executable comments of every version count. Collations are names, None where the
     event is silent. `error` is the event's own: not 0 for a statement that was done
-    in part.
+    in part. `restarted`: the server was started since the statement before, and its
+    sessions are gone.
     """
 
     schema: str = ""
@@ -47,6 +48,7 @@ class Context:
     explicit_timestamp: bool | None = None
     error: int = 0
     thread_id: int = 0
+    restarted: bool = False
 
     @property
     def dialect(self) -> Dialect:

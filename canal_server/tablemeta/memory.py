@@ -217,6 +217,8 @@ class MemoryTableMeta:
         )
         if context.schema != schema:
             context = replace(context, schema=schema)
+        if context.restarted:
+            self._temporary = frozenset()
         changing = _Changing()
         for operation in resolve(ddl, context):
             self._APPLIERS[type(operation)](self, operation, context, changing)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pymysql
 import pytest
+from fix_servers import FLAVOURS
 from fix_source_access import access_of
 
 from canal_server.config.schema import InstanceConfig
@@ -17,9 +19,12 @@ from canal_server.errors import BinlogPurged
 from canal_server.lifecycle import Stop
 from canal_server.model.positions import EntryPosition
 from canal_server.tablemeta.context import Context
+from canal_server.tablemeta.memory import MemoryTableMeta
 
 if TYPE_CHECKING:
-    from servers import Server
+    from collections.abc import Callable, Sequence
+
+    from servers import PrivateServer, Server
 
 
 @pytest.fixture
@@ -188,3 +193,41 @@ def test_from_amid_a_transaction(
     for offset in (events[0][1], *maps):
         place = EntryPosition(start.journal_name, offset)
         assert texts(scanner, place, stop) == ["CREATE TABLE c (x INT)"]
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_server_that_was_started_anew(
+    own_server: Callable[[str, Sequence[str]], PrivateServer], flavour: str
+) -> None:
+    """Temporary tables of before a crash hide nothing any more."""
+    server = own_server(flavour, ["--binlog-format=STATEMENT"])
+    server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (a INT)")
+    start = here(server)
+    config = InstanceConfig(destination="restart")
+    session = server.connect(database="shop")
+    with session.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE t (x INT)")
+        cursor.execute("CREATE TABLE other (a INT)")
+        thread = session.thread_id()
+        server.kill()
+        server.restart()
+        server.execute("ALTER TABLE shop.t ADD b INT", "ALTER TABLE shop.t ADD c INT")
+        scanner = DdlScanner(config, access_of(server), Stop())
+        events = scanner.between(start, here(server))
+    told = [
+        (event.ddl.split()[0], Context.from_json(event.extra).restarted)
+        for event in events
+    ]
+    assert told == [
+        *(("CREATE", False), ("CREATE", False)),
+        *(("ALTER", True), ("ALTER", False)),
+    ]
+    model = MemoryTableMeta(mariadb=flavour == "mariadb")
+    model.load("shop", "CREATE TABLE `t` (`a` int)")
+    for event in events:
+        # As if the sessions had the same number, which after a start is likely.
+        context = replace(Context.from_json(event.extra), thread_id=thread)
+        model.apply(event.position, event.schema, event.ddl, context)
+    found = model.find("shop", "t")
+    assert found is not None
+    assert [column.name for column in found.columns] == ["a", "b", "c"]

@@ -168,12 +168,17 @@ class StretchFinder:
         return False
 
     def _known_by(self, stretch: Stretch, at: EntryPosition) -> Stretch:
-        """Note the file in which reading begins, so that it is known again."""
-        file = at.journal_name or ""
-        if stretch.traits.file == file:
-            return stretch
+        """Note the file in which reading begins, so that it is known again.
+
+        And what the server is now: it may have been upgraded.
+        """
+        file, known = at.journal_name or "", stretch.traits
         traits = replace(
-            stretch.traits, file=file, file_began_ms=self._first_event_ms(file)
+            traits_of(self._control, self._info),
+            file=file,
+            file_began_ms=known.file_began_ms
+            if known.file == file
+            else self._first_event_ms(file),
         )
         return self._tsdb.identify(stretch, stretch.source, traits)
 

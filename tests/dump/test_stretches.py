@@ -179,6 +179,14 @@ def test_a_binlog_begun_anew(meeting: Meeting) -> None:
     assert meeting.columns() == ["a", "b"]
 
 
+def test_a_server_that_was_upgraded(meeting: Meeting) -> None:
+    """Its answers are read as its version writes them."""
+    stretch = meeting.begin(meeting.here())
+    old = replace(stretch.traits, version=stretch.traits.version - 10000)
+    meeting.tsdb.identify(stretch, stretch.source, old)
+    assert meeting.begin(meeting.here()).traits == stretch.traits
+
+
 def test_events_that_are_older_than_their_file(meeting: Meeting) -> None:
     """A replica's events are its source's, from before: the file is the same still."""
     meeting.begin(meeting.here())

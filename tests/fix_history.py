@@ -53,6 +53,12 @@ class Chronicle:
         """Close the connection."""
         self.connection.close()
 
+    def go_to(self, server: Server) -> None:
+        """Write to another server from now on, which has the same tables."""
+        self.close()
+        self.server = server
+        self.connection = server.connect(database=self.schema)
+
     def run(self, *statements: str) -> None:
         """Run statements with the schema as the default one."""
         with self.connection.cursor() as cursor:
@@ -107,6 +113,7 @@ class Follower:
         self._chronicle = chronicle
         self.next = begin  # number of the row that must come
         self.may_repeat = False  # the stream begins again, at or before `next`
+        self.repeated = 0  # rows that came once more
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Check the rows of a message."""
@@ -126,6 +133,7 @@ class Follower:
         number = int(row.cells[0][2]) // COLUMNS_MAX
         if self.may_repeat:
             assert number <= self.next, f"row {self.next} was left out"
+            self.repeated += self.next - number
             self.next = number
             self.may_repeat = False
         assert number == self.next, f"row {number} came, not {self.next}: {row}"

@@ -1,0 +1,248 @@
+"""Another server takes over: each row has the columns of its time, none is lost.
+
+Two real servers, one the replica of the other; the pipeline reads one, then the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_history import SCRIPT, Chronicle, Follower, chronicle_of, random_change
+
+from canal_server.client import EntryType
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator
+
+    from fix_pipeline import Pipeline
+    from fix_replicas import Replicas
+    from servers import Server
+
+    from canal_server.client import CanalClient
+
+READS = "reads .* from"
+FOLLOWED = "the table history goes on at .* of server"
+GTID_MODE = {"canal.instance.gtidon": "true"}
+SWAP = "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a"
+EXCHANGE = "RENAME TABLE t TO x, s TO t, x TO s"
+
+
+class Scene:
+    """Two servers, what is written to them, and a pipeline that reads one of them."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        chronicle: Chronicle,
+        pipeline: Pipeline,
+    ) -> None:
+        self.replicas = replicas
+        self.chronicle = chronicle
+        self.pipeline = pipeline
+        self.follower = Follower(chronicle)
+
+    def run(self, *script: tuple[str, tuple[str, ...]]) -> None:
+        """Run statements, each with rows behind it."""
+        for statement, tables in script:
+            self.chronicle.run(statement)
+            self.chronicle.write(*tables)
+
+    def receive(self, stop: int | None = None) -> None:
+        """Receive and ack up to a row, by default all."""
+        with self.pipeline.client() as client:
+            self.follower.receive(self.pipeline, client, stop)
+
+    def receive_statement(self, client: CanalClient, statement: str) -> None:
+        """Receive up to a statement, and ack nothing."""
+        for message in self.pipeline.messages(client):
+            self.follower.take(message.entries)
+            if any(
+                entry.row_change().sql == statement
+                for entry in message.entries
+                if entry.entry_type == EntryType.ROWDATA
+            ):
+                return
+
+    def read_ahead(self) -> None:
+        """Receive all that was written, and ack nothing."""
+        with self.pipeline.client() as client:
+            messages = self.pipeline.messages(client)
+            while self.follower.next < len(self.chronicle.rows):
+                self.follower.take(next(messages).entries)
+
+    def read_from(self, server: Server) -> None:
+        """Point the pipeline, which does not run, at a server, and start it.
+
+        Of tables that it knew from the other one there is no doubt.
+        """
+        self.pipeline.configure(
+            {
+                "canal.instance.master.address": f"{server.host}:{server.port}",
+                # Where the first one stood at first; nothing may be taken from it.
+                "canal.instance.master.journal.name": None,
+                "canal.instance.master.position": None,
+            }
+        )
+        self.follower.resume()
+        self.pipeline.start()
+        self.pipeline.process.wait_for_log(READS)
+
+    def take_over(self) -> None:
+        """Make the replica the source of all that is written, and of the pipeline."""
+        self.replicas.take_over()
+        self.chronicle.go_to(self.replicas.source)
+        self.read_from(self.replicas.source)
+
+
+@pytest.fixture
+def make_scene(
+    make_pipeline: Callable[..., Pipeline],
+    replicas: Replicas,
+    replicated_schema: str,
+) -> Iterator[Callable[..., Scene]]:
+    """Give `make(settings)`: a scene with a running pipeline."""
+    with chronicle_of(replicas.source, replicated_schema) as chronicle:
+
+        def make(settings: dict[str, object]) -> Scene:
+            pipeline = make_pipeline(
+                replicas.source,
+                replicated_schema,
+                {"canal.file.flush.period": 20, **settings},
+            )
+            pipeline.start()
+            # Now the base is taken: what is written from here on is read in the binlog.
+            pipeline.process.wait_for_log(READS)
+            return Scene(replicas, chronicle, pipeline)
+
+        yield make
+
+
+@pytest.fixture
+def scene(make_scene: Callable[..., Scene]) -> Scene:
+    """Give a scene with a running pipeline in GTID mode."""
+    return make_scene(GTID_MODE)
+
+
+def test_statements_while_nobody_read(scene: Scene) -> None:
+    """Statements between the last read and the take-over are read from the replica."""
+    scene.run(*SCRIPT[:9])
+    scene.receive()
+    scene.pipeline.stop()
+    scene.run(*SCRIPT[9:14])
+    scene.replicas.catch_up()
+    scene.take_over()
+    scene.pipeline.process.wait_for_log(FOLLOWED)
+    scene.run(*SCRIPT[14:])
+    scene.receive()
+
+
+@pytest.mark.parametrize("acked", [True, False], ids=["acked", "unacked"])
+def test_a_statement_was_read_last(scene: Scene, *, acked: bool) -> None:
+    """What the source's last statements did is known, though all died right behind."""
+    scene.run(
+        ("CREATE TABLE t (a INT, b INT)", ("t",)),
+        ("CREATE TABLE s (c INT, d INT)", ("s", "t")),
+    )
+    scene.receive()
+    scene.chronicle.run(SWAP, EXCHANGE)
+    with scene.pipeline.client() as client:
+        scene.receive_statement(client, EXCHANGE)
+        client.rollback()
+        if acked:
+            client.ack(client.get(100).id)
+            scene.pipeline.settle(client)
+    scene.replicas.catch_up()
+    scene.pipeline.kill()
+    scene.replicas.source.kill()
+    scene.take_over()
+    scene.pipeline.process.wait_for_log(FOLLOWED)
+    scene.chronicle.write("t", "s")
+    scene.run((EXCHANGE, ("s", "t")), (SWAP, ("s", "t")))
+    scene.receive()
+
+
+def test_back_again(scene: Scene) -> None:
+    """The first server's history goes on where it ended, with the second's changes."""
+    scene.run(*SCRIPT[:6])
+    scene.receive()
+    scene.replicas.catch_up()
+    scene.pipeline.kill()
+    scene.take_over()
+    scene.replicas.rejoin()
+    scene.run(*SCRIPT[6:10])
+    scene.receive(len(scene.chronicle.rows) - 2)
+    scene.pipeline.kill()
+    scene.run(*SCRIPT[10:14])
+    scene.replicas.catch_up()
+    scene.take_over()
+    scene.run(*SCRIPT[14:])
+    scene.receive()
+
+
+def test_by_time(make_scene: Callable[..., Scene]) -> None:
+    """Without GTID some rows come again, each with the columns it came with before."""
+    scene = make_scene({"canal.instance.fallbackIntervalInSeconds": 30})
+    # Behind the beginning of all files, so that the time is in the history.
+    ((now_s,),) = scene.chronicle.ask("SELECT UNIX_TIMESTAMP() + 1000")
+    for number, each in enumerate(SCRIPT[:12]):
+        scene.chronicle.run(f"SET timestamp = {now_s + 10 * number}")
+        scene.run(each)
+    scene.receive()
+    scene.replicas.catch_up()
+    scene.pipeline.kill()
+    scene.take_over()
+    scene.pipeline.process.wait_for_log(FOLLOWED)
+    scene.chronicle.run(f"SET timestamp = {now_s + 200}")
+    scene.run(*SCRIPT[12:])
+    scene.receive()
+    assert scene.follower.repeated, "nothing came again"
+
+
+@pytest.mark.parametrize("behind", [True, False], ids=["behind", "level"])
+def test_an_old_cursor(scene: Scene, *, behind: bool) -> None:
+    """What was read and not acked comes again, from a replica that may lag behind."""
+    scene.run(*SCRIPT[:5])
+    scene.receive(2)
+    scene.replicas.catch_up()
+    with scene.replicas.lag():
+        scene.run(*SCRIPT[5:12])
+        scene.read_ahead()
+        scene.pipeline.kill()
+        if behind:
+            scene.read_from(scene.replicas.replica)
+            scene.receive(4)
+    scene.replicas.catch_up()
+    if not behind:
+        scene.read_from(scene.replicas.replica)
+    scene.run(*SCRIPT[12:])
+    scene.receive()
+
+
+@pytest.mark.slow
+def test_random(scene: Scene, rng: random.Random) -> None:
+    """Random statements, acks, deaths and servers: each row has its columns."""
+    scene.chronicle.run("CREATE TABLE first (a INT, b INT, c INT)")
+    scene.chronicle.write("first")
+    for number in range(12):
+        for step in range(6):
+            change = random_change(rng, scene.chronicle, number * 6 + step)
+            print(change)
+            scene.chronicle.run(change)
+            scene.chronicle.write(*scene.chronicle.tables()[:4])
+        scene.receive(rng.randint(scene.follower.next, len(scene.chronicle.rows)))
+        if rng.random() < 0.5:
+            scene.read_ahead()
+        scene.replicas.catch_up()
+        if rng.random() < 0.5:
+            scene.pipeline.kill()
+        else:
+            scene.pipeline.stop()
+        if rng.random() < 0.3:
+            scene.replicas.source.kill()
+        scene.take_over()
+        scene.replicas.rejoin()
+        # What was not acked may come again already.
+        scene.follower.resume()
+    scene.receive()

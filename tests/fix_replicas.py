@@ -1,0 +1,147 @@
+"""Two real servers of which one replicates from the other by GTID, and their roles.
+
+They are shared by the tests of a module: each finds one as the source, the other as
+its replica that has all of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pymysql
+import pytest
+from fix_pipeline import UNIT_S
+from fix_servers import FLAVOURS
+from servers import CANAL, PrivateServer, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPTIONS_OF = {
+    "mysql": ("--log-replica-updates=ON", "--relay-log=relay"),
+    "mariadb": (
+        "--log-slave-updates=ON",
+        "--gtid-strict-mode=ON",
+        "--relay-log=relay",
+    ),
+}
+
+_numbers = itertools.count(1)
+
+
+class Replicas:
+    """A source and its replica; who is which changes with `take_over`."""
+
+    def __init__(self, source: PrivateServer, replica: PrivateServer) -> None:
+        self.source = source
+        self.replica = replica
+        self.flavour = source.flavour
+        self._is_mysql = self.flavour == "mysql"
+
+    def follow(self) -> None:
+        """Let the replica follow the source from what it has on."""
+        if self._is_mysql:
+            where = (
+                "CHANGE REPLICATION SOURCE TO"
+                f" SOURCE_HOST = '{self.source.host}', SOURCE_PORT = {self.source.port}"
+                f", SOURCE_USER = '{CANAL[0]}', SOURCE_PASSWORD = '{CANAL[1]}'"
+                ", SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1"
+            )
+        else:
+            where = (
+                f"CHANGE MASTER TO MASTER_HOST = '{self.source.host}'"
+                f", MASTER_PORT = {self.source.port}, MASTER_USER = '{CANAL[0]}'"
+                f", MASTER_PASSWORD = '{CANAL[1]}', MASTER_USE_GTID = slave_pos"
+            )
+            # It may have been the source, whose transactions are its own.
+            self.replica.execute("SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos")
+        self.replica.execute(where, "START REPLICA")
+
+    def catch_up(self) -> None:
+        """Wait until the replica has executed all that the source has."""
+        wait = "WAIT_FOR_EXECUTED_GTID_SET" if self._is_mysql else "MASTER_GTID_WAIT"
+        ((status,),) = self.replica.execute(
+            f"SELECT {wait}('{self.executed(self.source)}', {3 * UNIT_S})"
+        )
+        assert status == 0, f"the replica stays behind: {self._why_behind()}"
+
+    def _why_behind(self) -> str:
+        with (
+            self.replica.connect(cursorclass=pymysql.cursors.DictCursor) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("SHOW REPLICA STATUS")
+            rows = cursor.fetchall()
+        return str([{k: v for k, v in row.items() if "rror" in k} for row in rows])
+
+    def executed(self, server: PrivateServer) -> str:
+        """Return the set that a server has executed, as one line of text."""
+        variable = "gtid_executed" if self._is_mysql else "gtid_binlog_pos"
+        text: str = server.execute(f"SELECT @@global.{variable}")[0][0]
+        return text.replace("\n", "")
+
+    @contextlib.contextmanager
+    def lag(self) -> Iterator[None]:
+        """Let the replica execute nothing inside; behind it, it goes on."""
+        self.replica.execute("STOP REPLICA SQL_THREAD")
+        yield
+        self.replica.execute("START REPLICA SQL_THREAD")
+
+    def take_over(self) -> None:
+        """Make the replica a source, which it follows no more, and swap the roles.
+
+        The old source need not run; `rejoin` makes it a replica.
+        """
+        self.replica.execute("STOP REPLICA", "RESET REPLICA ALL")
+        self.source, self.replica = self.replica, self.source
+
+    def rejoin(self) -> None:
+        """Let the old source follow the new one, from where it was."""
+        if self.replica.pid is None:
+            self.replica.restart()
+        self.follow()
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in FLAVOURS],
+)
+def _two_servers(request: pytest.FixtureRequest) -> Iterator[Replicas]:
+    flavour = request.param
+    with ExitStack() as running:
+        try:
+            servers = [
+                running.enter_context(PrivateServer(flavour, OPTIONS_OF[flavour]))
+                for _ in range(2)
+            ]
+        except Unavailable as error:
+            pytest.skip(f"no two {flavour} of our own: {error}")
+        made = Replicas(*servers)
+        made.follow()
+        yield made
+
+
+@pytest.fixture
+def replicas(_two_servers: Replicas) -> Replicas:
+    """Give two running servers, one with all that the other has: MySQLs, MariaDBs."""
+    made = _two_servers
+    for server in (made.source, made.replica):
+        if server.pid is None:
+            server.restart()
+    if not made.replica.execute("SHOW REPLICA STATUS"):
+        made.follow()
+    made.replica.execute("START REPLICA")
+    made.catch_up()
+    return made
+
+
+@pytest.fixture
+def replicated_schema(replicas: Replicas) -> str:
+    """Give the name of a fresh schema on both servers."""
+    name = f"shop{next(_numbers)}"
+    replicas.source.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+    replicas.catch_up()
+    return name

@@ -87,13 +87,19 @@ class DdlScanner:
     ) -> list[DdlEvent]:
         """Return statements behind a GTID set until another set was executed.
 
-        `place` asks for what is not in `executed`. Raises as `between`.
+        There may be some more. `place` asks for what is not in `executed`, which goes
+        on with what is read. Raises as `between`.
         """
         collector = StatementCollector()
         reader = self._dump.reader(collector, gtids=executed)
 
+        is_reached = False
+
         def take(_spans: list[Span]) -> bool:
-            return not _contains(reader.gtids, wanted)
+            nonlocal is_reached
+            # The set may have been reached by a statement that is to be told next.
+            was_reached, is_reached = is_reached, _contains(reader.gtids, wanted)
+            return not was_reached
 
         if not _contains(executed, wanted):
             self._dump.run(reader, place, take)

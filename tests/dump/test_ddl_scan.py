@@ -113,6 +113,33 @@ def test_the_bounds(source_server: Server, scanner: DdlScanner, database: str) -
     ]
 
 
+def executed(server: Server) -> Any:
+    """Return the set that a server has executed."""
+    mysql = server.flavour == "mysql"
+    variable = "gtid_executed" if mysql else "gtid_binlog_pos"
+    text = str(server.execute(f"SELECT @@global.{variable}")[0][0])
+    return (GtidSet if mysql else MariaGtidSet).parse("".join(text.split()))
+
+
+def test_between_sets(
+    source_server: Server, scanner: DdlScanner, database: str
+) -> None:
+    """The statement with which a set is reached is found, also right behind rows."""
+    start = executed(source_server)
+    source_server.execute(
+        f"CREATE TABLE {database}.t (a INT)",
+        f"INSERT INTO {database}.t VALUES (1)",
+        f"ALTER TABLE {database}.t ADD b INT",
+    )
+    wanted = executed(source_server)
+    place = Place("", 0, start, by_gtid=True).dump_start()
+    found = scanner.between_sets(place, start, wanted)
+    assert [event.ddl.split(" /*")[0] for event in found] == [
+        f"CREATE TABLE {database}.t (a INT)",
+        f"ALTER TABLE {database}.t ADD b INT",
+    ]
+
+
 def test_what_is_told_of_a_statement(
     source_server: Server, scanner: DdlScanner, database: str
 ) -> None:

@@ -43,39 +43,44 @@ class Replicas:
 
     def follow(self) -> None:
         """Let the replica follow the source from what it has on."""
+        self._follow(self.replica, self.source)
+
+    def _follow(self, replica: PrivateServer, source: PrivateServer) -> None:
         if self._is_mysql:
             where = (
                 "CHANGE REPLICATION SOURCE TO"
-                f" SOURCE_HOST = '{self.source.host}', SOURCE_PORT = {self.source.port}"
+                f" SOURCE_HOST = '{source.host}', SOURCE_PORT = {source.port}"
                 f", SOURCE_USER = '{CANAL[0]}', SOURCE_PASSWORD = '{CANAL[1]}'"
                 ", SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1"
             )
         else:
             where = (
-                f"CHANGE MASTER TO MASTER_HOST = '{self.source.host}'"
-                f", MASTER_PORT = {self.source.port}, MASTER_USER = '{CANAL[0]}'"
+                f"CHANGE MASTER TO MASTER_HOST = '{source.host}'"
+                f", MASTER_PORT = {source.port}, MASTER_USER = '{CANAL[0]}'"
                 f", MASTER_PASSWORD = '{CANAL[1]}', MASTER_USE_GTID = slave_pos"
             )
             # It may have been the source, whose transactions are its own.
-            self.replica.execute("SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos")
-        self.replica.execute(where, "START REPLICA")
+            forget = "SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos"
+            replica.execute("STOP REPLICA", forget)
+        replica.execute("STOP REPLICA", where, "START REPLICA")
+
+    @contextlib.contextmanager
+    def mutual(self) -> Iterator[None]:
+        """Let the source follow its replica, too, inside."""
+        self._follow(self.source, self.replica)
+        yield
+        self.source.execute("STOP REPLICA", "RESET REPLICA ALL")
+        self.follow()
 
     def catch_up(self) -> None:
         """Wait until the replica has executed all that the source has."""
-        wait = "WAIT_FOR_EXECUTED_GTID_SET" if self._is_mysql else "MASTER_GTID_WAIT"
-        ((status,),) = self.replica.execute(
-            f"SELECT {wait}('{self.executed(self.source)}', {3 * UNIT_S})"
-        )
-        assert status == 0, f"the replica stays behind: {self._why_behind()}"
+        self.wait_for(self.replica, self.executed(self.source))
 
-    def _why_behind(self) -> str:
-        with (
-            self.replica.connect(cursorclass=pymysql.cursors.DictCursor) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute("SHOW REPLICA STATUS")
-            rows = cursor.fetchall()
-        return str([{k: v for k, v in row.items() if "rror" in k} for row in rows])
+    def wait_for(self, server: PrivateServer, gtids: str) -> None:
+        """Wait until a server has executed what another one has."""
+        wait = "WAIT_FOR_EXECUTED_GTID_SET" if self._is_mysql else "MASTER_GTID_WAIT"
+        ((status,),) = server.execute(f"SELECT {wait}('{gtids}', {3 * UNIT_S})")
+        assert status == 0, f"the replica stays behind: {_why_behind(server)}"
 
     def executed(self, server: PrivateServer) -> str:
         """Return the set that a server has executed, as one line of text."""
@@ -85,10 +90,12 @@ class Replicas:
 
     @contextlib.contextmanager
     def lag(self) -> Iterator[None]:
-        """Let the replica execute nothing inside; behind it, it goes on."""
-        self.replica.execute("STOP REPLICA SQL_THREAD")
+        """Let the replica execute nothing inside; then it goes on, if still one."""
+        replica = self.replica
+        replica.execute("STOP REPLICA SQL_THREAD")
         yield
-        self.replica.execute("START REPLICA SQL_THREAD")
+        if replica.execute("SHOW REPLICA STATUS"):
+            replica.execute("START REPLICA SQL_THREAD")
 
     def take_over(self) -> None:
         """Make the replica a source, which it follows no more, and swap the roles.
@@ -103,6 +110,14 @@ class Replicas:
         if self.replica.pid is None:
             self.replica.restart()
         self.follow()
+
+
+def _why_behind(server: PrivateServer) -> str:
+    by_name = server.connect(cursorclass=pymysql.cursors.DictCursor)
+    with by_name, by_name.cursor() as cursor:
+        cursor.execute("SHOW REPLICA STATUS")
+        rows = cursor.fetchall()
+    return str([{k: v for k, v in row.items() if "rror" in k} for row in rows])
 
 
 @pytest.fixture(

@@ -19,10 +19,9 @@ from canal_server.tablemeta.context import Context
 from canal_server.tablemeta.ddl import examine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from canal_server.dump.ddl_scan import DdlScanner
     from canal_server.dump.places import SourceFiles
+    from canal_server.dump.scan import Scanner
     from canal_server.dump.side_dump import DdlEvent
     from canal_server.dump.start import Place
     from canal_server.model.positions import LogPosition
@@ -67,9 +66,12 @@ class HistoryImages:
         place: Place,
         stored: LogPosition | None,
         files: SourceFiles,
-        first_event_ms: Callable[[str], int],
-    ) -> None:
-        """Put the images to the place. Raises SourceError, TableMetaError."""
+        looks: Scanner,
+    ) -> Place:
+        """Put the images to the place; returns what to read, which may be more.
+
+        Raises SourceError, TableMetaError.
+        """
         self._collations = collation_names(self._control)
         finder = StretchFinder(
             self._tsdb,
@@ -78,10 +80,12 @@ class HistoryImages:
             destination=self._destination,
             scanner=self._scanner,
             files=files,
-            first_event_ms=first_event_ms,
+            looks=looks,
             collations=self._collations,
         )
-        self._tsdb.rollback(*finder.find(place, stored))
+        at, stretch, place = finder.find(place, stored)
+        self._tsdb.rollback(at, stretch)
+        return place
 
     # --- the port -------------------------------------------------------------------
 

@@ -364,7 +364,7 @@ class Pump:
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
         address = str(self._access.address)
-        self._images = self._images_at(place, control, info)
+        self._images, begin = self._images_at(place, control, info)
         reader = Reader(
             self._pool,
             self._subjects,
@@ -372,7 +372,7 @@ class Pump:
             wants=self._wants,
             columns=self._columns,
             filters=self._config.filter,
-            gtids=place.gtids,
+            gtids=begin.gtids,
             error_of_packet=lambda body: error_of_packet(body, address=address),
         )
         # What was delivered from this very binlog is not delivered again. By GTID
@@ -391,7 +391,7 @@ class Pump:
         stream = DumpStream(
             self._access,
             self._replica,
-            place.dump_start(),
+            begin.dump_start(),
             self._stop,
             DumpOptions(
                 heartbeat_s=source.heartbeat_s,
@@ -429,10 +429,13 @@ class Pump:
 
     def _images_at(
         self, place: Place, control: ControlConnection, info: ServerInfo
-    ) -> TableImages:
-        """Return the tables' columns as of the place, or as of now without history."""
+    ) -> tuple[TableImages, Place]:
+        """Return the tables' columns as of the place, and where to read from for them.
+
+        Without history the columns are those of now.
+        """
         if self._history is None:
-            return CachedColumns(control)
+            return CachedColumns(control), place
         assert self._files is not None
         images = HistoryImages(
             self._history,
@@ -442,8 +445,7 @@ class Pump:
             scanner=DdlScanner(self._config, self._access, self._stop),
         )
         stored = self._positions.latest(self._config.destination)
-        images.begin(place, stored, self._files, self._scanner.first_event_ms)
-        return images
+        return images, images.begin(place, stored, self._files, self._scanner)
 
     def _note_begin(self, place: Place) -> None:
         """Keep the first session's place: what comes behind it must not be missed.

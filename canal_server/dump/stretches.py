@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.dump.base_dump import BaseDumper
+from canal_server.dump.skipped import SkipFinder
 from canal_server.dump.source_traits import records_of, source_of, traits_of
 from canal_server.dump.start import Place
 from canal_server.errors import BinlogPurged
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from canal_server.dump.ddl_scan import DdlScanner
     from canal_server.dump.places import SourceFiles
+    from canal_server.dump.scan import Scanner
     from canal_server.dump.side_dump import DdlEvent
     from canal_server.dump.start import Gtids
     from canal_server.model.positions import LogPosition
@@ -43,8 +45,8 @@ _log = logging.getLogger(__name__)
 class StretchFinder:
     """Finds or makes the stretch in which a session begins; for one session.
 
-    `first_event_ms` tells when a binlog file of the source was begun: by it a binlog
-    that was begun anew, with files of the same names, is told from the old one.
+    `looks` tells when a binlog file of the source was begun: by it a binlog that was
+    begun anew, with files of the same names, is told from the old one.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class StretchFinder:
         destination: str,
         scanner: DdlScanner,
         files: SourceFiles,
-        first_event_ms: Callable[[str], int],
+        looks: Scanner,
         collations: Mapping[int, str],
     ) -> None:
         self._tsdb = tsdb
@@ -65,7 +67,8 @@ class StretchFinder:
         self._destination = destination
         self._scanner = scanner
         self._files = files
-        self._first_event_ms = first_event_ms
+        self._first_event_ms = looks.first_event_ms
+        self._skips = SkipFinder(control, info, scanner, looks)
         self._collations = collations
         # The Java server knows servers by their number only.
         self._names = (source_of(info), str(info.server_id))
@@ -74,44 +77,57 @@ class StretchFinder:
 
     def find(
         self, place: Place, stored: LogPosition | None
-    ) -> tuple[EntryPosition, Stretch]:
-        """Return the place as file and offset, and a stretch that covers it.
+    ) -> tuple[EntryPosition, Stretch, Place]:
+        """Return the place as file and offset, a stretch that covers it, what to read.
 
-        Raises SourceError, BinlogPurged when what follows the place is gone.
+        That is the place, or by GTID one that has no statements left out. Raises
+        SourceError, BinlogPurged when what follows the place is gone.
         """
         own = self._own_stretch()
-        at = self._place_in_binlog(place, stored, own)
+        at, place = self._place_in_binlog(place, stored, own)
         stretch = own and self._reaching(own, at)
         if stretch is None:
             stretch = self._followed(place, at) or self._based(place, at)
         elif stretch.last.order() < at.order():
             at = stretch.last  # no statement lies between the two
-        return at, self._known_by(stretch, at)
+        return at, self._known_by(stretch, at), place
 
     # --- the place ------------------------------------------------------------------
 
     def _place_in_binlog(
         self, place: Place, stored: LogPosition | None, own: Stretch | None
-    ) -> EntryPosition:
-        """Return file and offset before which all statements have been executed."""
-        gtid = None if place.gtids is None else str(place.gtids)
+    ) -> tuple[EntryPosition, Place]:
+        """Return file and offset before which all statements have been executed.
+
+        With it the place, by which all that lie behind are sent.
+        """
         if place.file and not place.by_gtid:
+            gtid = None if place.gtids is None else str(place.gtids)
             self._event = EntryPosition(
                 place.file, place.position, place.timestamp_ms or None, gtid=gtid
             )
-            return self._event
+            return self._event, place
         position = None if stored is None else stored.position
         if position is not None and self._is_place_of(position, place, own):
             # What it ends with was executed, and does not come again.
             self._event = position
-            return place_behind(position)
+            return place_behind(position), place
         # Before the look: what is written meanwhile lies behind it.
         end = current_end(self._control, self._info)
         found = self._scanner.first_position(place.dump_start())
         if found is None:
             found = EntryPosition(end.file, end.position)
-        self._event = replace(found, gtid=gtid)
-        return self._event
+        if place.gtids is not None:
+            known = (
+                each.position
+                for stretch in self._tsdb.stretches()
+                for each in self._tsdb.statements(stretch)
+            )
+            place = replace(
+                place, gtids=self._skips.asking_again(place.gtids, found, known)
+            )
+        self._event = replace(found, gtid=str(place.gtids))
+        return self._event, place
 
     def _is_place_of(
         self, position: EntryPosition, place: Place, own: Stretch | None

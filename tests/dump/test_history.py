@@ -55,7 +55,7 @@ class Session:
             Place(self.read_to.journal_name or "", self.read_to.position or 4, None),
             None,
             SourceFiles(tuple(binary_logs(self.control))),
-            Scanner(CONFIG, access, Stop()).first_event_ms,
+            Scanner(CONFIG, access, Stop()),
         )
 
     def here(self) -> EntryPosition:

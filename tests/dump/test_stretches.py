@@ -78,10 +78,11 @@ class Meeting:
                 destination=CONFIG.destination,
                 scanner=DdlScanner(CONFIG, access, Stop()),
                 files=SourceFiles(tuple(binary_logs(control))),
-                first_event_ms=Scanner(CONFIG, access, Stop()).first_event_ms,
+                looks=Scanner(CONFIG, access, Stop()),
                 collations=collation_names(control),
             )
-            self.tsdb.rollback(*finder.find(place, stored))
+            at, stretch, self.reads = finder.find(place, stored)
+            self.tsdb.rollback(at, stretch)
         assert self.tsdb.stretch is not None
         return self.tsdb.stretch
 

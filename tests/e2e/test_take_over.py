@@ -5,10 +5,12 @@ Two real servers, one the replica of the other; the pipeline reads one, then the
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from fix_history import SCRIPT, Chronicle, Follower, chronicle_of, random_change
+from fix_pipeline import POLL_S, UNIT_S
 
 from canal_server.client import EntryType
 
@@ -18,13 +20,15 @@ if TYPE_CHECKING:
 
     from fix_pipeline import Pipeline
     from fix_replicas import Replicas
-    from servers import Server
-
-    from canal_server.client import CanalClient
+    from servers import PrivateServer
 
 READS = "reads .* from"
 FOLLOWED = "the table history goes on at .* of server"
 GTID_MODE = {"canal.instance.gtidon": "true"}
+TABLES = (
+    ("CREATE TABLE t (a INT, b INT)", ("t",)),
+    ("CREATE TABLE s (c INT, d INT)", ("s", "t")),
+)
 SWAP = "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a"
 EXCHANGE = "RENAME TABLE t TO x, s TO t, x TO s"
 
@@ -41,6 +45,7 @@ class Scene:
         self.replicas = replicas
         self.chronicle = chronicle
         self.pipeline = pipeline
+        self.reads = replicas.source
         self.follower = Follower(chronicle)
 
     def run(self, *script: tuple[str, tuple[str, ...]]) -> None:
@@ -54,16 +59,30 @@ class Scene:
         with self.pipeline.client() as client:
             self.follower.receive(self.pipeline, client, stop)
 
-    def receive_statement(self, client: CanalClient, statement: str) -> None:
-        """Receive up to a statement, and ack nothing."""
-        for message in self.pipeline.messages(client):
-            self.follower.take(message.entries)
-            if any(
-                entry.row_change().sql == statement
-                for entry in message.entries
-                if entry.entry_type == EntryType.ROWDATA
-            ):
-                return
+    def receive_statement(self, statement: str, *, ack: bool) -> None:
+        """Receive up to a statement; ack all or nothing of it."""
+        with self.pipeline.client() as client:
+            for message in self.pipeline.messages(client):
+                self.follower.take(message.entries)
+                if ack:
+                    client.ack(message.id)
+                if any(
+                    entry.row_change().sql == statement
+                    for entry in message.entries
+                    if entry.entry_type == EntryType.ROWDATA
+                ):
+                    break
+            self.pipeline.settle(client)
+        if ack:
+            self.wait_for_cursor()
+
+    def wait_for_cursor(self) -> None:
+        """Wait until it is on disk that all of the server that is read was acked."""
+        gtids = self.replicas.executed(self.reads)
+        give_up_at = time.monotonic() + 3 * UNIT_S
+        while gtids not in (found := self.pipeline.meta_file.read_text()):
+            assert time.monotonic() < give_up_at, f"{gtids} is not in {found}"
+            time.sleep(POLL_S)
 
     def read_ahead(self) -> None:
         """Receive all that was written, and ack nothing."""
@@ -72,7 +91,7 @@ class Scene:
             while self.follower.next < len(self.chronicle.rows):
                 self.follower.take(next(messages).entries)
 
-    def read_from(self, server: Server) -> None:
+    def read_from(self, server: PrivateServer) -> None:
         """Point the pipeline, which does not run, at a server, and start it.
 
         Of tables that it knew from the other one there is no doubt.
@@ -85,6 +104,7 @@ class Scene:
                 "canal.instance.master.position": None,
             }
         )
+        self.reads = server
         self.follower.resume()
         self.pipeline.start()
         self.pipeline.process.wait_for_log(READS)
@@ -141,18 +161,10 @@ def test_statements_while_nobody_read(scene: Scene) -> None:
 @pytest.mark.parametrize("acked", [True, False], ids=["acked", "unacked"])
 def test_a_statement_was_read_last(scene: Scene, *, acked: bool) -> None:
     """What the source's last statements did is known, though all died right behind."""
-    scene.run(
-        ("CREATE TABLE t (a INT, b INT)", ("t",)),
-        ("CREATE TABLE s (c INT, d INT)", ("s", "t")),
-    )
+    scene.run(*TABLES)
     scene.receive()
     scene.chronicle.run(SWAP, EXCHANGE)
-    with scene.pipeline.client() as client:
-        scene.receive_statement(client, EXCHANGE)
-        client.rollback()
-        if acked:
-            client.ack(client.get(100).id)
-            scene.pipeline.settle(client)
+    scene.receive_statement(EXCHANGE, ack=acked)
     scene.replicas.catch_up()
     scene.pipeline.kill()
     scene.replicas.source.kill()
@@ -218,6 +230,66 @@ def test_an_old_cursor(scene: Scene, *, behind: bool) -> None:
         scene.read_from(scene.replicas.replica)
     scene.run(*SCRIPT[12:])
     scene.receive()
+
+
+def test_another_order(scene: Scene) -> None:
+    """A statement that one server had early comes again where the other one had it."""
+    source, replica = scene.replicas.source, scene.replicas.replica
+    scene.run(*TABLES)
+    scene.receive()
+    scene.pipeline.kill()
+    scene.replicas.catch_up()
+    scene.read_from(replica)
+    with scene.replicas.mutual(), scene.replicas.lag():
+        scene.chronicle.write("t", "t")
+        own = [f"USE {scene.chronicle.schema}", SWAP]
+        if replica.flavour == "mariadb":
+            own.insert(0, "SET gtid_domain_id = 7")
+        replica.execute(*own)
+        scene.receive_statement(SWAP, ack=True)
+        scene.pipeline.kill()
+        scene.replicas.wait_for(source, scene.replicas.executed(replica))
+        scene.chronicle.write("t")
+        scene.read_from(source)
+        scene.pipeline.process.wait_for_log("asks for them again")
+        scene.receive()
+
+
+def without_maria(scene: Scene) -> None:
+    """Skip what only a MySQL lets happen."""
+    if scene.replicas.flavour == "mariadb":
+        pytest.skip("a MariaDB refuses who has read more than it has executed")
+
+
+def test_ahead_of_the_replica(scene: Scene) -> None:
+    """What was acked before the replica had it is known when the replica gets it."""
+    without_maria(scene)
+    scene.run(*SCRIPT[:5])
+    scene.replicas.catch_up()
+    with scene.replicas.lag():
+        scene.run(*SCRIPT[5:12])
+        scene.receive()
+        scene.wait_for_cursor()
+        scene.pipeline.kill()
+        scene.read_from(scene.replicas.replica)
+    scene.run(*SCRIPT[12:])
+    scene.receive()
+
+
+def test_a_lost_statement(scene: Scene) -> None:
+    """A statement that died with its server is none of the next one's."""
+    without_maria(scene)
+    scene.run(*TABLES)
+    scene.replicas.catch_up()
+    with scene.replicas.lag():
+        scene.receive()
+        scene.chronicle.run(SWAP)
+        scene.receive_statement(SWAP, ack=True)
+        scene.pipeline.kill()
+        scene.replicas.source.kill()
+        scene.take_over()
+        scene.chronicle.write("t", "s")
+        scene.receive()
 
 
 @pytest.mark.slow

@@ -1,0 +1,133 @@
+"""Statements that a server would leave out though they change what comes behind.
+
+Who asks by a GTID set gets what the set lacks, from the first such transaction on. A
+statement of the set may lie behind that: where another server had it earlier, or when
+this one does not have it yet, or never will. Rows in front of it have the columns of
+before, so it must be seen at its place: here is told what to ask for to get it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
+from canal_server.mysql.binlogs import current_end
+from canal_server.mysql.replication import FileStart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from canal_server.dump.ddl_scan import DdlScanner
+    from canal_server.dump.scan import Scanner
+    from canal_server.dump.start import Gtids
+    from canal_server.model.positions import EntryPosition
+    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+
+_log = logging.getLogger(__name__)
+
+
+class SkipFinder:
+    """Finds such statements on one server; for one session."""
+
+    def __init__(
+        self,
+        control: ControlConnection,
+        info: ServerInfo,
+        scanner: DdlScanner,
+        files: Scanner,
+    ) -> None:
+        self._control = control
+        self._info = info
+        self._scanner = scanner
+        self._files = files
+
+    def asking_again(
+        self, wanted: Gtids, at: EntryPosition, known: Iterable[EntryPosition]
+    ) -> Gtids:
+        """Return the set to ask by: `wanted`, without the statements left out.
+
+        `at` is where the first thing lies that the server sends for `wanted`, and
+        `known` are statements that were read of any server. Raises BinlogPurged.
+        """
+        before = self._files.gtids_at(
+            at.journal_name or "", at.position or 4, mariadb=self._info.is_mariadb
+        )
+        if contains(before, wanted):
+            return wanted
+        here = self.parse(current_end(self._control, self._info).gtids)
+        missing = subtract(wanted, here)
+        events = self._scanner.between_sets(
+            FileStart(at.journal_name or "", at.position or 4),
+            self.parse(str(before)),  # a copy: the reader goes on with it
+            subtract(wanted, missing),
+        )
+        skipped = subtract(wanted, before)
+        texts = {
+            *(each.position.gtid for each in events),
+            *(each.gtid for each in known if self._is_in(missing, each.gtid)),
+        }
+        statements = [
+            gtid
+            for gtid in (self.parse(text) for text in texts if text)
+            if contains(skipped, gtid)
+        ]
+        if not statements:
+            return wanted
+        found = _without(wanted, statements, before)
+        _log.info(
+            "%d statements of the GTID set %s come behind %s on this server, or are not"
+            " there: asks for them again, by %s",
+            len(statements),
+            str(wanted)[:200],
+            at,
+            str(found)[:200],
+        )
+        return found
+
+    def parse(self, text: str) -> Gtids:
+        """Return a set of the server's kind. Raises ValueError."""
+        kind = MariaGtidSet if self._info.is_mariadb else GtidSet
+        return kind.parse(text)
+
+    def _is_in(self, gtids: Gtids, text: str | None) -> bool:
+        try:
+            return bool(text) and contains(gtids, self.parse(text or ""))
+        except ValueError:
+            return False  # of a history that somebody else wrote
+
+
+def contains(gtids: Gtids, other: Gtids) -> bool:
+    """Tell whether a set has all of another one of its kind."""
+    return gtids.contains(other)  # type: ignore[arg-type]
+
+
+def subtract(gtids: Gtids, other: Gtids) -> Gtids:
+    """Return what another set of its kind lacks of a set."""
+    return gtids.subtract(other)  # type: ignore[arg-type]
+
+
+def _without(wanted: Gtids, statements: list[Gtids], before: Gtids) -> Gtids:
+    """Return a set that lacks statements.
+
+    MariaDB knows one place in each domain: those of the statements go back to where
+    they stood, `before`, and what lies between comes again.
+    """
+    if isinstance(wanted, GtidSet):
+        left: Gtids = wanted
+        for gtid in statements:
+            left = subtract(left, gtid)
+        return left
+    places, former = _by_domain(wanted), _by_domain(before)
+    for gtid in statements:
+        for domain in _by_domain(gtid):
+            places.pop(domain, None)
+            if domain in former:
+                places[domain] = former[domain]
+    return MariaGtidSet.parse(",".join(places.values()))
+
+
+def _by_domain(gtids: Gtids) -> dict[str, str]:
+    return {each.partition("-")[0]: each for each in str(gtids).split(",") if each}

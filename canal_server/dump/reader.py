@@ -261,8 +261,9 @@ class Reader:
             f"{reason}; at {self._at()}. The table was altered or dropped behind this "
             f"place in the binlog{unless}: begin behind that statement, exclude the "
             "table with canal.instance.filter.black.regex, leave its rows out with "
-            "canal.instance.filter.table.error = true, or let the server write what "
-            "columns are (binlog_row_metadata = FULL) from now on"
+            "canal.instance.filter.table.error = true, or begin the table history with "
+            "a dump of before (canal-server schema import); binlog_row_metadata = FULL "
+            "on the server lets it write what columns are from now on"
         )
 
     def _compiled(

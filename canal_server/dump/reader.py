@@ -238,8 +238,12 @@ class Reader:
         difference = None if meta is None else mismatch(table_map, meta)
         if meta is None or difference:
             # What is known may be older than the event: ask the server again.
+            known = difference
             meta = self._images.refresh(schema, table, position)
-            difference = None if meta is None else mismatch(table_map, meta)
+            if meta is not None:
+                difference = mismatch(table_map, meta)
+            elif known:
+                difference = f"{known}; the server has no such table now"
         if meta is not None and not difference:
             return self._compiled(table_map, meta, names)
         reason = difference or f"not found [{table_map}] in db , pls check!"

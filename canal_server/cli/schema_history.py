@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli.schema_options import (
@@ -62,6 +63,9 @@ def run(args: argparse.Namespace) -> int:
             raise unknown_table(args.table, _known(history))
     if args.since is not None:
         changes = since(changes, args.since)
+        if not changes:
+            when = time_text(args.since)
+            print(f"nothing changed {args.table} since {when}", file=sys.stderr)
     for change in changes:
         if args.format == "json":
             print(json.dumps(_as_json(change), ensure_ascii=False))

@@ -161,7 +161,8 @@ def _checked(
     files = SourceFiles(tuple(binary_logs(control)))
     if not files.had(at.journal_name, at.position):
         raise CanalError(
-            f"the binlog of {control.access.address} has no place {at}: {files}"
+            f"the binlog of {control.access.address} has no place {at}; it holds"
+            f" {files}"
         )
     scanner = DdlScanner(config, control.access, Stop())
     start = FileStart(at.journal_name or "", at.position or 0)

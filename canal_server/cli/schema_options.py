@@ -228,17 +228,25 @@ def _stretch_at(history: History, at: EntryPosition) -> Stretch:
         )
         if same_name and stretch.first.order() <= at.order() <= stretch.last.order():
             return stretch
-    raise _not_covered(history, str(at))
+    hint = ""
+    last = history.tsdb.stretches()[-1].last
+    same_name = base_name(last.journal_name or "") == base_name(at.journal_name or "")
+    if same_name and at.order() > last.order():
+        hint = (
+            "; what a server has read behind that end changed no table: leave out --at"
+            " for the tables at the end"
+        )
+    raise _not_covered(history, str(at), hint)
 
 
-def _not_covered(history: History, wanted: str) -> TableMetaError:
+def _not_covered(history: History, wanted: str, hint: str = "") -> TableMetaError:
     covered = "; ".join(
         f"{_place_text(each.first)} to {_place_text(each.last)} of server {each.source}"
         for each in history.tsdb.stretches()
     )
     return TableMetaError(
         f"the table history of destination {history.config.destination} does not cover"
-        f" {wanted}; it covers {covered}"
+        f" {wanted}; it covers {covered}{hint}"
     )
 
 

@@ -113,7 +113,9 @@ class HistoryImages:
         names the table; else only as long as it fits.
         """
         answer, is_certain = self._asking(schema, table, position)
-        if answer is not None and not is_certain:
+        if answer is not None and is_certain:
+            self._tell_correction(schema, table, position)
+        elif answer is not None:
             self._tell_doubt(schema, table)
         return answer
 
@@ -186,6 +188,21 @@ class HistoryImages:
         except SourceError as error:
             _log.warning("table %s.%s cannot be asked for: %s", schema, table, error)
             return None
+
+    def _tell_correction(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> None:
+        _log.warning(
+            "destination %s: the binlog at %s contradicts the history of table %s.%s:"
+            " it was altered or made without a statement in the binlog (sql_log_bin ="
+            " 0, a physical copy), or one was not understood, which is worth a report;"
+            " it is read as the server has it now, and rows before may have been read"
+            " with other columns",
+            self._destination,
+            position,
+            schema,
+            table,
+        )
 
     def _tell_doubt(self, schema: str, table: str) -> None:
         if (schema, table) not in self._doubts:

@@ -45,4 +45,5 @@ class SourceFiles:
         )
 
     def __str__(self) -> str:
-        return f"{self.files[0].name} … {self.files[-1].name}" if self.files else "none"
+        ends = dict.fromkeys(each.name for each in (*self.files[:1], *self.files[-1:]))
+        return " … ".join(ends) or "none"

@@ -238,8 +238,12 @@ class Reader:
         difference = None if meta is None else mismatch(table_map, meta)
         if meta is None or difference:
             # What is known may be older than the event: ask the server again.
+            known = difference
             meta = self._images.refresh(schema, table, position)
-            difference = None if meta is None else mismatch(table_map, meta)
+            if meta is not None:
+                difference = mismatch(table_map, meta)
+            elif known:
+                difference = f"{known}; the server has no such table now"
         if meta is not None and not difference:
             return self._compiled(table_map, meta, names)
         reason = difference or f"not found [{table_map}] in db , pls check!"
@@ -261,8 +265,9 @@ class Reader:
             f"{reason}; at {self._at()}. The table was altered or dropped behind this "
             f"place in the binlog{unless}: begin behind that statement, exclude the "
             "table with canal.instance.filter.black.regex, leave its rows out with "
-            "canal.instance.filter.table.error = true, or let the server write what "
-            "columns are (binlog_row_metadata = FULL) from now on"
+            "canal.instance.filter.table.error = true, or begin the table history with "
+            "a dump of before (canal-server schema import); binlog_row_metadata = FULL "
+            "on the server lets it write what columns are from now on"
         )
 
     def _compiled(

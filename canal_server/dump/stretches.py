@@ -396,14 +396,14 @@ class StretchFinder:
             return self._tsdb.extend(stretch, (), last=last)
         if events:
             _log.warning(
-                "destination %s: the table history begins at %s, and %d statements lie"
-                " between there and %s, where reading begins: until they have passed,"
-                " the tables they name may have had other columns, and are checked"
-                " against the binlog",
+                "destination %s: the table history begins at %s; statements on tables"
+                " between %s, where reading begins, and there: %d. Until they have"
+                " passed, the tables they name may have had other columns, and are"
+                " checked against the binlog",
                 self._destination,
                 base,
-                len(events),
                 place,
+                len(events),
             )
         first = _with_time(at, events[:1], base)
         return self._tsdb.extend(

@@ -17,6 +17,7 @@ from canal_server.lifecycle import Stop
 from canal_server.mysql.collations import collation_names
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
+from canal_server.mysql.schema_dump import DumpedTables, SchemaReader
 from canal_server.tablemeta.charsets import charset_of
 from canal_server.tablemeta.diff import CHANGED, Difference, differences
 from canal_server.tablemeta.image import ROW_END
@@ -120,10 +121,35 @@ def verify(
         known.model.restore(end.image)
         for record in records_of(events, collation_names(control)):
             known.apply(record)
-    there = Replay(traits, dump.schemas)
-    names = choose({*_names(known.model), *_names(there.model)})
+        there = Replay(traits, dump.schemas)
+        names = list(choose({*_names(known.model), *_names(there.model)}))
+        shown = set(_names(there.model))
+        dump = _with_hidden(
+            dump, control, (each for each in names if each not in shown)
+        )
     return _compared(
         known.model, there.model, names, dump, tuple(each.position for each in events)
+    )
+
+
+def _with_hidden(
+    dump: BaseDump, control: ControlConnection, names: Iterable[Name]
+) -> BaseDump:
+    """Add the tables that the account may not see to those that the server told not.
+
+    They are in no list of the server's tables, as those that are gone; but who asks
+    for them by name is refused.
+    """
+    asked = DumpedTables()
+    SchemaReader(control).read_into(asked, (each for each in names if each[1]))
+    hidden = tuple(
+        f"table {schema}.{table}: {problem}"
+        for (schema, table), problem in asked.problems.items()
+    )
+    return replace(
+        dump,
+        problems=dump.problems + hidden,
+        unread=dump.unread | asked.problems.keys(),
     )
 
 

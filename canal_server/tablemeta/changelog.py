@@ -251,8 +251,11 @@ class Changelog:
             state = step.states.get(name)
             if state is None:
                 continue
-            before, new_name, renamed = state.before, name, {}
+            before, after, new_name, renamed = state.before, state.after, name, {}
             if step.statement is not None:
+                later = self._later_name(name, step)
+                if after is None and later is not None:
+                    after = step.states[later].after
                 former = self._former_name(name, step)
                 if before is None and former is not None:
                     before = step.states[former].before
@@ -263,20 +266,32 @@ class Changelog:
                 step.position,
                 new_name,
                 None if step.statement is None else step.statement.record,
-                tuple(differences(before, state.after, renamed)),
+                tuple(differences(before, after, renamed)),
                 state.is_uncertain,
             )
 
     def _former_name(self, name: Name, step: _Step) -> Name | None:
         """Return what a table was called that a statement gave this name."""
+        backward = [(new, old) for old, new in self._renames(step)]
+        return self._other_name(name, reversed(backward), step)
+
+    def _later_name(self, name: Name, step: _Step) -> Name | None:
+        """Return what a statement called a table that had this name."""
+        return self._other_name(name, self._renames(step), step)
+
+    def _renames(self, step: _Step) -> list[tuple[Name, Name]]:
         assert step.statement is not None
-        pairs = [
+        return [
             (self._fold(old), self._fold(new)) for old, new in step.statement.renames()
         ]
+
+    def _other_name(
+        self, name: Name, pairs: Iterable[tuple[Name, Name]], step: _Step
+    ) -> Name | None:
         found = name
-        for old, new in reversed(pairs):
-            if new == found:
-                found = old
+        for one, other in pairs:
+            if one == found:
+                found = other
         return found if found != name and found in step.states else None
 
 

@@ -44,6 +44,8 @@ _REMEDIES: Final = {
     1040: "raise max_connections there",
     1049: "let an administrator run: CREATE DATABASE {database}",
     1054: "a table of that name has another form: name another data base",
+    1146: "somebody dropped it: the next attempt of a running server makes it anew,"
+    " and the history begins anew with it",
     _PACKET_TOO_LARGE: "raise max_allowed_packet there",
     _LOCK_WAIT: "see who holds locks on the tables of the history there",
     3159: "add sslMode=REQUIRED to canal.instance.tsdb.url",

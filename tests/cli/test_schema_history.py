@@ -77,6 +77,8 @@ def test_since(written_history, schema):
         "history", "--table", "shop.tome", "--since", str(T0_MS + 400_000)
     )
     assert only["lines"] == ["~ table shop.book renamed to shop.tome"]
+    assert not schema("history", "--table", "shop.tome", "--since", "2037-01-01")
+    assert "nothing changed shop.tome since 2037-01-01T" in schema.err
 
 
 def test_a_long_statement_is_cut(written_history, schema):

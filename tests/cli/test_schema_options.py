@@ -112,6 +112,8 @@ def test_a_place_that_is_not_covered(written_history, schema, at):
     assert "does not cover" in schema.err
     assert "it covers binlog.000003:157 (" in schema.err
     assert ") to binlog.000003:1000 (" in schema.err
+    is_behind = at in ("binlog.000003:1001", "binlog.000004:4")
+    assert ("leave out --at" in schema.err) == is_behind
 
 
 def test_it_is_read_while_a_server_writes_it(written_history, schema):

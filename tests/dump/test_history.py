@@ -152,6 +152,20 @@ def test_a_table_that_nobody_knew(session: Session) -> None:
     assert session.refresh("none") == []
 
 
+def test_a_table_that_was_altered_without_the_binlog(
+    session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the binlog contradicts is corrected, kept, and told with table and place."""
+    assert session.find() == ["a", "b"]
+    session.run("ALTER TABLE t ADD secret INT", logged=False)
+    caplog.clear()
+    assert session.refresh() == ["a", "b", "secret"]
+    assert session.find() == ["a", "b", "secret"]
+    (told,) = [each for each in caplog.messages if "contradicts the history" in each]
+    assert f"binlog at {session.read_to} " in told
+    assert f"of table {session.schema}.t:" in told
+
+
 def test_a_connection_that_was_lost(session: Session) -> None:
     """The server is asked over a new connection when it has closed the old one."""
     session.server.execute(f"KILL {session.control.connection_id}")

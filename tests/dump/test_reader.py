@@ -240,6 +240,19 @@ def test_columns_that_do_not_fit(types: tuple[str, ...] | None, message: str) ->
     assert "filter.table.error" in str(caught.value)
 
 
+def test_columns_that_do_not_fit_of_a_table_that_is_gone() -> None:
+    """What is known and does not fit is told also when the server cannot help."""
+    log = log_with()
+    insert(log, 1)
+    images = Images(t=("int", "int"))
+    images.refresh = lambda *_: None  # type: ignore[method-assign]
+    with pytest.raises(TableMetaError) as caught:
+        Reading(images).run(log.as_stream())
+    assert "1 in the binlog vs 2 known; the server has no such table now; at" in str(
+        caught.value
+    )
+
+
 def test_tables_that_may_be_left_out(caplog: pytest.LogCaptureFixture) -> None:
     """With filter.table.error the rows are left out with a warning."""
     log = log_with()

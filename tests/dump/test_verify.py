@@ -17,6 +17,7 @@ from canal_server.errors import TableMetaError
 from canal_server.lifecycle import Stop
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
+from canal_server.mysql.settings import Credentials
 from canal_server.tablemeta.replay import Replay
 from canal_server.tablemeta.storage import SourceTraits, Stretch
 from canal_server.tablemeta.tsdb import place_behind
@@ -86,6 +87,30 @@ def test_nothing_differs(known: Known) -> None:
     assert verified.compared == 3
     assert verified.unread == ()
     assert known.stretch.last.order() <= verified.position.order()
+
+
+def test_tables_that_the_account_may_not_see(
+    source_server: Server, database: str, known: Known
+) -> None:
+    """A right that is limited to some tables makes no differences of the others."""
+    user = "'limited'@'%'"
+    source_server.execute(
+        f"CREATE USER {user} IDENTIFIED BY 'pass word'",
+        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user}",
+        f"GRANT SELECT ON {database}.plain TO {user}",
+    )
+    try:
+        known.access = replace(
+            known.access, credentials=Credentials("limited", "pass word")
+        )
+        verified = known.verify()
+    finally:
+        source_server.execute(f"DROP USER {user}")
+    assert verified.differing == ()
+    assert verified.compared == 1
+    told = [each.partition(": ")[0] for each in verified.unread]
+    assert told == [f"table {database}.child", f"table {database}.parent"]
+    assert "GRANT SELECT" in verified.unread[0]
 
 
 def test_statements_behind_are_taken_into_account(

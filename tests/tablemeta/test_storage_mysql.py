@@ -570,6 +570,20 @@ def test_no_right_to_write(place: Place) -> None:
     storage.close()
 
 
+def test_dropped_while_in_use(place: Place, history: MysqlHistoryStorage) -> None:
+    """A table that somebody drops is named, with what comes of it, and made anew."""
+    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    tables = ("meta_history", "meta_snapshot", "canal_server_place")
+    for table in (*tables, "canal_server_stretch"):
+        place.server.execute(f"DROP TABLE {place.name}.{table}")
+    with pytest.raises(TableMetaStoreError, match="canal_server_stretch") as caught:
+        history.extend(of.id, last=at(1, 500))
+    assert "the next attempt of a running server makes it anew" in str(caught.value)
+    history.close()
+    history.open()
+    assert history.stretches() == []
+
+
 def test_newer_form(place: Place) -> None:
     """Tables of a newer version are not touched, and the remedy is told."""
     place.server.execute(

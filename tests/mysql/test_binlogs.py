@@ -47,7 +47,9 @@ def test_all_logs_are_listed(source_server, source):
     file, position = source_server.binlog_position()
 
     assert [log.name for log in after[:-1]] == [log.name for log in before]
-    assert (after[-1].name, after[-1].size) == (file, position)
+    assert after[-1].name == file
+    # MariaDB writes a checkpoint behind the rotation, when it gets to it.
+    assert 0 < after[-1].size <= position
 
 
 def test_purged_gtids(own_server):

@@ -56,6 +56,7 @@ dev: $(BIN)/python
 # Where a server cannot be had, its tests are skipped with the reason.
 servers: $(VENV)/installed
 	-$(BIN)/python tools/servers.py prepare
+	-$(BIN)/python tools/zookeepers.py prepare
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -23,6 +23,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from canal_server import __version__
+from canal_server.config.schema import Wiring
 from canal_server.control import ControlServer
 from canal_server.errors import CanalError, ConfigError
 from canal_server.lifecycle import Deadline, Stage, Stop
@@ -76,13 +77,27 @@ class Destinations:
         self._ending: list[Instance] = []  # those that were asked to stop
         self._stopping = False
         self._made: dict[str, Instance] = {}  # not started yet
+        self._waiting: dict[str, Instance] = {}  # in the midst of their start
+        self._starters: list[threading.Thread] = []
         self._make_all()
 
     def start(self) -> None:
-        """Start every instance that is not lazy; a failing one does not stop others."""
+        """Start every instance that is not lazy; a failing one does not stop others.
+
+        Nor does one that waits for ZooKeeper: it starts by a thread of its own.
+        """
         for name, config in self._configs.items():
             if config.lazy:
                 log.info("destination %s waits for its first client", name)
+            elif config.position.wiring is Wiring.ZOOKEEPER:
+                starter = threading.Thread(
+                    target=self._start_apart,
+                    args=(name,),
+                    name=f"{name} start",
+                    daemon=True,
+                )
+                self._starters.append(starter)
+                starter.start()
             else:
                 self._start_one(name)
 
@@ -92,7 +107,7 @@ class Destinations:
             self._stopping = True
             self._ending += self._running.values()
             self._running.clear()
-            ending = list(self._ending)
+            ending = [*self._ending, *self._waiting.values()]
         for instance in reversed(ending):
             instance.request_stop()
 
@@ -101,9 +116,12 @@ class Destinations:
 
         Raises the first error with which one ended, when all have been waited for.
         """
+        ended = True
+        for starter in self._starters:
+            starter.join(deadline.remaining_s())
+            ended = ended and not starter.is_alive()
         with self._lock:
             ending = list(self._ending)
-        ended = True
         first_error: CanalError | None = None
         for instance in reversed(ending):
             try:
@@ -162,6 +180,12 @@ class Destinations:
         if problems:
             raise ConfigError(problems)
 
+    def _start_apart(self, name: str) -> None:
+        try:
+            self._start_one(name)
+        except Exception:  # the outermost frame of this thread
+            log.exception("destination %s cannot start", name)
+
     def _start_one(self, name: str) -> Instance | None:
         """Start an instance unless it runs; None when it cannot start now."""
         with self._starting[name]:
@@ -174,11 +198,24 @@ class Destinations:
             instance = self._made.pop(name, None)
             try:
                 instance = instance or self._make_instance(self._configs[name])
+                if self._configs[name].position.wiring is Wiring.ZOOKEEPER:
+                    self._expect(name, instance)
                 instance.start()
             except CanalError as error:
                 log.error("destination %s cannot start: %s", name, error)  # noqa: TRY400  # told in words
                 return None
+            finally:
+                with self._lock:
+                    self._waiting.pop(name, None)
             return self._admit(name, instance)
+
+    def _expect(self, name: str, instance: Instance) -> None:
+        """Let a stop reach an instance that may wait in its start."""
+        with self._lock:
+            self._waiting[name] = instance
+            stopping = self._stopping
+        if stopping:  # it came before the instance was in the table
+            instance.request_stop()
 
     def _admit(self, name: str, instance: Instance) -> Instance | None:
         """Enter a started instance into the table; end it if we are stopping."""

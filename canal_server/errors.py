@@ -15,6 +15,11 @@
     ├── MetaStoreError            stored cursors cannot be read or written
     ├── StoreError                the event store refuses a request
     │   └── EntryTooLarge         one row does not fit in a frame
+    ├── ZooKeeperError            ZooKeeper refuses a request
+    │   ├── ZooKeeperUnavailable  it is out of reach; a write may have happened or not
+    │   ├── NodeExists            a node to be created is there
+    │   ├── NodeMissing           a node to be written or deleted is not there
+    │   └── VersionConflict       a node was changed by somebody else
     ├── LeaseLost                 the right to run an instance may be gone
     ├── ProtocolError             bytes of the other side that break the wire protocol
     └── ClientError               answered to that client only, with a code
@@ -96,6 +101,29 @@ class StoreError(CanalError):
 
 class EntryTooLarge(StoreError):  # noqa: N818
     """One entry is larger than a frame of the protocol can be."""
+
+
+class ZooKeeperError(CanalError):
+    """ZooKeeper refuses a request."""
+
+
+class ZooKeeperUnavailable(ZooKeeperError):  # noqa: N818
+    """ZooKeeper is out of reach; trying again may help.
+
+    Whether a write happened is not known.
+    """
+
+
+class NodeExists(ZooKeeperError):  # noqa: N818
+    """A node that was to be created is there already."""
+
+
+class NodeMissing(ZooKeeperError):  # noqa: N818
+    """A node that was to be written, or the parent of one, is not there."""
+
+
+class VersionConflict(ZooKeeperError):  # noqa: N818
+    """A node has another version: somebody else wrote it."""
 
 
 class LeaseLost(CanalError):  # noqa: N818

@@ -28,7 +28,7 @@ from canal_server.mysql.settings import (
     TlsMode,
     TlsOptions,
 )
-from canal_server.position.file import FileMetaManager
+from canal_server.position.file import MetaFiles
 from canal_server.position.logposition import (
     FailbackLogPositionManager,
     MemoryLogPositionManager,
@@ -36,6 +36,8 @@ from canal_server.position.logposition import (
     same_server,
 )
 from canal_server.position.memory import MemoryMetaManager
+from canal_server.position.mixed import MixedMetaManager
+from canal_server.position.nodes import MetaNodes
 from canal_server.sink.columns import ColumnFilter
 from canal_server.sink.filters import (
     TableFilter,
@@ -47,6 +49,7 @@ from canal_server.sink.sink import EntrySink
 from canal_server.store.memory import MemoryEventStore
 from canal_server.tablemeta.storage_open import open_storage
 from canal_server.tablemeta.tsdb import Retention, TableMetaTsdb
+from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig, SourceConfig
@@ -63,10 +66,14 @@ _SPARE_BYTES_MAX = 16 * 1024 * 1024
 class Instance:
     """A Stage; also what the server sees of a destination (ports.RunningInstance)."""
 
-    def __init__(self, config: InstanceConfig) -> None:
+    def __init__(
+        self, config: InstanceConfig, zookeepers: ZooKeepers | None = None
+    ) -> None:
+        """Build without starting; instances of one process share `zookeepers`."""
         self.config = config
         self.destination = config.destination
-        self.meta: MetaManager = _meta_manager(config)
+        self.meta: MetaManager = _meta_manager(config, zookeepers or ZooKeepers())
+        self._log_positions = _log_position_manager(config, self.meta)
         self._pool = BlockPool(spare_max=_SPARE_BYTES_MAX)
         self._subjects = Subjects()
         self.store = MemoryEventStore(
@@ -89,7 +96,7 @@ class Instance:
             access_of(config.source, config.destination),
             self._pool,
             self._subjects,
-            self._log_positions(config),
+            self._log_positions,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
             wants=self._default.accepts,
             deliver=self._buffer.put,
@@ -100,20 +107,26 @@ class Instance:
             history=_history(config),
         )
 
-    def _log_positions(self, config: InstanceConfig) -> LogPositionManager:
-        memory = MemoryLogPositionManager()
-        if config.position.wiring is Wiring.MEMORY:
-            return memory
-        return FailbackLogPositionManager(memory, MetaLogPositionManager(self.meta))
-
     # --- Stage ----------------------------------------------------------------------
 
     def start(self) -> None:
         """Load what is stored, give each known client its cursor, start the pump.
 
-        Raises MetaStoreError when the stored cursors cannot be read.
+        Waits for ZooKeeper where cursors are there, until a stop is asked for. Raises
+        MetaStoreError when the stored cursors cannot be read.
         """
         self.meta.start()
+        try:
+            self._log_positions.start()
+            self._serve_stored_clients()
+            self._pump.start()
+        except BaseException:
+            self._log_positions.stop()
+            self.meta.stop()
+            raise
+        _log.info("destination %s started", self.destination)
+
+    def _serve_stored_clients(self) -> None:
         for identity in self.meta.subscriptions(self.destination):
             try:
                 self.subscribed(identity)
@@ -125,18 +138,21 @@ class Instance:
                     identity.client_id,
                     error,
                 )
-        self._pump.start()
-        _log.info("destination %s started", self.destination)
 
     def request_stop(self) -> None:
-        """Ask the pump to stop and end all waiting gets."""
+        """Ask the pump to stop and end all waits."""
+        self.meta.request_stop()
+        self._log_positions.request_stop()
         self._pump.request_stop()
         self.store.close()
 
     def join(self, deadline: Deadline) -> bool:
         """Wait for the pump, then write what is left of the cursors."""
         ended = self._pump.join(deadline)
-        self.meta.stop()
+        try:
+            self._log_positions.stop()
+        finally:
+            self.meta.stop()
         _log.info("destination %s stopped", self.destination)
         return ended
 
@@ -313,14 +329,31 @@ def _history(config: InstanceConfig) -> TableMetaTsdb | None:
     )
 
 
-def _meta_manager(config: InstanceConfig) -> MetaManager:
+def _meta_manager(config: InstanceConfig, zookeepers: ZooKeepers) -> MetaManager:
+    position = config.position
+    destinations = (config.destination,)
+    if position.wiring is Wiring.ZOOKEEPER:
+        return MixedMetaManager(
+            MetaNodes(zookeepers.of(position.zookeeper_servers)),
+            destinations=destinations,
+            flush_period_s=position.zookeeper_flush_period_ms / 1000,
+        )
+    if position.wiring is Wiring.FILE:
+        return MixedMetaManager(
+            MetaFiles(position.data_dir),
+            destinations=destinations,
+            flush_period_s=position.flush_period_ms / 1000,
+        )
+    return MemoryMetaManager()
+
+
+def _log_position_manager(
+    config: InstanceConfig, meta: MetaManager
+) -> LogPositionManager:
+    memory = MemoryLogPositionManager()
     if config.position.wiring is Wiring.MEMORY:
-        return MemoryMetaManager()
-    return FileMetaManager(
-        config.position.data_dir,
-        destinations=(config.destination,),
-        flush_period_s=config.position.flush_period_ms / 1000,
-    )
+        return memory
+    return FailbackLogPositionManager(memory, MetaLogPositionManager(meta))
 
 
 def access_of(source: SourceConfig, destination: str) -> Access:

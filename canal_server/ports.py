@@ -127,10 +127,16 @@ class MetaManager(Protocol):
     """
 
     def start(self) -> None:
-        """Load what is stored. Raises MetaStoreError."""
+        """Load what is stored; may wait for where it is. Raises MetaStoreError."""
+
+    def request_stop(self) -> None:
+        """Let a start that waits end with an error; returns at once."""
 
     def stop(self) -> None:
-        """Write what is not written yet and let go of files and threads."""
+        """Write what is not written yet and let go of files and threads.
+
+        Raises MetaStoreError when it cannot be written.
+        """
 
     def subscribe(self, identity: ClientIdentity) -> None:
         """Add the client or replace its filter."""
@@ -169,7 +175,19 @@ class MetaManager(Protocol):
 
 
 class LogPositionManager(Protocol):
-    """Where the pump of a destination stands: one place to read and write."""
+    """Where the pump of a destination stands: one place to read and write.
+
+    Any call but `request_stop` may raise MetaStoreError.
+    """
+
+    def start(self) -> None:
+        """Get ready; may wait for where positions are stored."""
+
+    def request_stop(self) -> None:
+        """Let a start that waits end with an error; returns at once."""
+
+    def stop(self) -> None:
+        """Write what is not written yet and let go of files and threads."""
 
     def latest(self, destination: str) -> LogPosition | None:
         """Return the stored position, None when there is none."""

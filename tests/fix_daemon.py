@@ -45,7 +45,7 @@ class FakeInstance:
     cannot write its cursors at the end.
     """
 
-    def __init__(self, config) -> None:
+    def __init__(self, config, zookeepers=None) -> None:
         self.destination = config.destination
         self.config = config
         self.calls: list[str] = []

@@ -8,13 +8,14 @@ import signal
 import socket
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from fix_daemon import SAME_SIGNAL, STOP_TIMEOUT, FakeInstance
 
 from canal_server import control
 from canal_server.config.load import load
-from canal_server.config.schema import InstanceConfig
+from canal_server.config.schema import InstanceConfig, PositionConfig, Wiring
 from canal_server.daemon import Daemon, Destinations
 from canal_server.errors import CanalError, ConfigError
 from canal_server.lifecycle import Deadline
@@ -174,6 +175,27 @@ class TestDestinations:
         assert found == [None]
         assert destinations.join(Deadline(LONG))
         assert makes.made[0].calls == ["start", "request_stop", "join"]
+
+    def test_one_that_waits_in_its_start(self):
+        """One with cursors in ZooKeeper holds nobody up, and a stop reaches its start.
+
+        Forbidden: the others wait for it, or it for ever.
+        """
+        makes = Makes()
+        (waiting,), (other,) = configs("a"), configs("b")
+        waiting = replace(waiting, position=PositionConfig(wiring=Wiring.ZOOKEEPER))
+        destinations = Destinations([waiting, other], makes)
+        makes.made[0].may_start.clear()
+        destinations.start()
+        assert makes.made[0].begun.wait(LONG)
+        assert destinations.running("a") is None
+        assert destinations.running("b")
+        destinations.request_stop()
+        assert makes.made[0].calls == ["start", "request_stop"]
+        makes.made[0].may_start.set()
+        assert destinations.join(Deadline(LONG))
+        assert destinations.running("a") is None
+        assert makes.made[0].calls[-1] == "join"
 
     def test_status(self):
         """The state of each destination stands in the order of the settings."""

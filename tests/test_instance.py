@@ -30,8 +30,10 @@ from canal_server.model.entry import EntryType
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.settings import TlsMode
-from canal_server.position.file import FileMetaManager
+from canal_server.position.file import MetaFiles
 from canal_server.position.memory import MemoryMetaManager
+from canal_server.position.mixed import MixedMetaManager
+from canal_server.position.nodes import MetaNodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -225,7 +227,14 @@ def test_wiring_of_cursors(tmp_path: Path) -> None:
     """Cursors are kept where the wiring says."""
     assert isinstance(Instance(config_for()).meta, MemoryMetaManager)
     kept = Instance(config_for(data_dir=tmp_path)).meta
-    assert isinstance(kept, FileMetaManager)
+    assert isinstance(kept, MixedMetaManager)
+    assert isinstance(kept.place, MetaFiles)
+    in_nodes = PositionConfig(
+        wiring=Wiring.ZOOKEEPER, zookeeper_servers="127.0.0.1:1", data_dir=tmp_path
+    )
+    kept = Instance(replace(config_for(), position=in_nodes)).meta
+    assert isinstance(kept, MixedMetaManager)
+    assert isinstance(kept.place, MetaNodes)
 
 
 def test_stored_clients_are_served_again(

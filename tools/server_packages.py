@@ -183,7 +183,7 @@ def unpack_packages(packages: Sequence[str], suite: str, tree: Path) -> None:
 
 def suite_of(flavour: str) -> str:
     """Return the Debian release that a flavour's packages are taken from."""
-    return "sid" if flavour == "mysql" else _host_suite()
+    return "sid" if flavour == "mysql" else host_suite()
 
 
 def _host_mirror() -> str:
@@ -219,7 +219,7 @@ def _apt_options(apt: Path) -> list[str]:
     return [f"--option={key}={value}" for key, value in settings.items()]
 
 
-def _host_suite() -> str:
+def host_suite() -> str:
     """Return the host's Debian release, else a release that has MariaDB 10.11."""
     with contextlib.suppress(OSError):
         lines = Path("/etc/os-release").read_text().splitlines()

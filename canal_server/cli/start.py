@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from canal_server import daemon
 from canal_server.cli.conf import add_conf_option
 from canal_server.config.load import load
 from canal_server.instance import Instance
+from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the server to its end; the log goes to standard error."""
     config = load(args.conf, os.environ)
     log_to_stderr(args.log_level)
-    if daemon.run(config, Instance):
+    if daemon.run(config, partial(Instance, zookeepers=ZooKeepers())):
         return 0
     # Threads that do not end would keep the interpreter from leaving.
     logging.shutdown()

@@ -240,6 +240,12 @@ POSITION_KEYS = (
         "position.flush_period_ms",
         values.integer(1, INT32_MAX, "milliseconds"),
     ),
+    Key("canal.zkServers", "position.zookeeper_servers", values.zookeeper_servers),
+    Key(
+        "canal.zookeeper.flush.period",
+        "position.zookeeper_flush_period_ms",
+        values.integer(1, INT32_MAX, "milliseconds"),
+    ),
 )
 
 TABLE_META_KEYS = (
@@ -284,7 +290,6 @@ INSTANCE_KEYS = (
 PER_DESTINATION = ("mode", "lazy", "spring.xml", "manager.address")
 MODE_KEYS = (
     "canal.serverMode",
-    "canal.zkServers",
     "canal.admin.manager",
     "canal.destinations",
     "canal.destinations.expr",

@@ -26,9 +26,9 @@ INSTANCE_FILE = "instance.properties"
 WIRINGS = {
     "memory-instance.xml": Wiring.MEMORY,
     "file-instance.xml": Wiring.FILE,
+    "default-instance.xml": Wiring.ZOOKEEPER,
 }
 UNSERVED_WIRINGS = {
-    "default-instance.xml": "clusters (ZooKeeper) are not served yet",
     "group-instance.xml": "groups of sources are not served yet",
 }
 WIRING_REMEDY = "write classpath:spring/file-instance.xml"
@@ -41,15 +41,6 @@ def refuse_server_modes(lookup: Lookup, problems: Problems) -> None:
     mode = find(lookup, "canal.serverMode", problems)
     if mode and mode.text.lower() != "tcp":
         _refuse(problems, "canal.serverMode", mode, "only tcp is served; write tcp")
-    zookeeper = find(lookup, "canal.zkServers", problems)
-    if zookeeper:
-        _refuse(
-            problems,
-            "canal.zkServers",
-            zookeeper,
-            "clusters (ZooKeeper) are not served yet; leave it empty and"
-            " use file-instance.xml",
-        )
     manager = find(lookup, "canal.admin.manager", problems)
     if manager:
         _refuse(
@@ -92,6 +83,31 @@ def wiring_of(lookup: Lookup, destination: str, problems: Problems) -> Wiring:
         _refuse(problems, key, found, f"{why}; {WIRING_REMEDY}")
         return Wiring.FILE
     return wiring
+
+
+def check_zookeeper(
+    lookup: Lookup, destination: str, wiring: Wiring, file: str, problems: Problems
+) -> None:
+    """Note that cursors are to be in ZooKeeper and none is named, or the reverse."""
+    key = "canal.zkServers"
+    found = find(lookup, key, problems)
+    if wiring is Wiring.ZOOKEEPER and found is None:
+        problems.add(
+            file,
+            key,
+            "",
+            f"no ZooKeeper is named, but {destination} keeps its cursors there"
+            " (default-instance.xml); write host:2181",
+        )
+    elif wiring is not Wiring.ZOOKEEPER and found is not None:
+        # In the original this has servers share their destinations.
+        _refuse(
+            problems,
+            key,
+            found,
+            f"clusters are not served yet; leave it empty for {destination}, or"
+            " have its cursors there by classpath:spring/default-instance.xml",
+        )
 
 
 def is_lazy(lookup: Lookup, destination: str, problems: Problems) -> bool:

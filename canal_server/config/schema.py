@@ -36,6 +36,7 @@ class Wiring(StrEnum):
 
     MEMORY = "memory"  # nowhere
     FILE = "file"  # meta.dat in the data folder
+    ZOOKEEPER = "zookeeper"  # nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,9 @@ class PositionConfig:
 
     wiring: Wiring = Wiring.FILE
     data_dir: Path = Path("conf")  # one folder per destination in it
-    flush_period_ms: int = 1000
+    flush_period_ms: int = 1000  # of files
+    zookeeper_servers: str = ""  # host:port,host:port/chroot
+    zookeeper_flush_period_ms: int = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,6 @@ INERT = (
     "canal.auto.scan.interval",
     "canal.register.ip",
     "canal.socketChannel",
-    "canal.zookeeper.flush.period",
     "canal.instance.pwdPublicKey",
     "canal.instance.network.sendBufferSize",
     "canal.instance.parser.parallel",

@@ -23,6 +23,9 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 SHA1_HEX_DIGITS = 40
 
+_ZOOKEEPER = r"\s*(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\],]+)(?::[0-9]{1,5})?\s*"
+_ZOOKEEPERS = f"{_ZOOKEEPER}(?:,{_ZOOKEEPER})*"
+
 TRUE = frozenset({"true", "on", "yes", "y", "t", "1"})
 FALSE = frozenset({"false", "off", "no", "n", "f", "0"})
 
@@ -117,6 +120,26 @@ def address(value: str) -> HostPort:
         except ValueError:
             raise ValueError("not an IPv6 address; write [::1]:port") from None
     return HostPort(found["ipv6"] or found["host"], port)
+
+
+def zookeeper_servers(value: str) -> str:
+    """Read `host:port,host:port/chroot`, several with semicolons between them.
+
+    They become one list: all must be of one ensemble.
+    """
+    servers: list[str] = []
+    chroots: set[str] = set()
+    for group in value.split(";"):
+        hosts, slash, chroot = group.strip().partition("/")
+        if not re.fullmatch(_ZOOKEEPERS, hosts, re.ASCII):
+            raise ValueError("not a list of servers; write host:2181,host:2181")
+        if not re.fullmatch(r"([^\s/]+(/[^\s/]+)*)?", chroot):
+            raise ValueError(f"/{chroot} is not the path of a node")
+        servers += [host.strip() for host in hosts.split(",")]
+        chroots.add(slash + chroot if chroot else "")
+    if len(chroots) > 1:
+        raise ValueError("its lists end in different paths; write the same behind each")
+    return ",".join(servers) + chroots.pop()
 
 
 def names(*known: str) -> Callable[[str], tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """Where the pump of a destination stands: log position managers.
 
 Leaves out the search for a place to start from when none is stored
-(`canal_server.dump`).
+(`canal_server.dump`), and managers that keep positions beyond the process (`kept`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,15 @@ class MemoryLogPositionManager:
         # One pump writes one key; reading from other threads is safe.
         self._positions: dict[str, LogPosition] = {}
 
+    def start(self) -> None:
+        """Do nothing: nothing is stored here."""
+
+    def request_stop(self) -> None:
+        """Do nothing: a start does not wait."""
+
+    def stop(self) -> None:
+        """Do nothing: there is nothing to write."""
+
     def latest(self, destination: str) -> LogPosition | None:
         """Return the stored position, None when there is none."""
         return self._positions.get(destination)
@@ -40,6 +49,15 @@ class MetaLogPositionManager:
 
     def __init__(self, meta: MetaManager) -> None:
         self._meta = meta
+
+    def start(self) -> None:
+        """Do nothing: whoever has the meta manager starts it."""
+
+    def request_stop(self) -> None:
+        """Do nothing: a start does not wait."""
+
+    def stop(self) -> None:
+        """Do nothing: there is nothing to write."""
 
     def latest(self, destination: str) -> LogPosition | None:
         """Return the smallest cursor, None when no client has one.
@@ -69,6 +87,23 @@ class FailbackLogPositionManager:
     ) -> None:
         self._primary = primary
         self._secondary = secondary
+
+    def start(self) -> None:
+        """Get both ready."""
+        self._primary.start()
+        self._secondary.start()
+
+    def request_stop(self) -> None:
+        """Let a start that waits end."""
+        self._primary.request_stop()
+        self._secondary.request_stop()
+
+    def stop(self) -> None:
+        """Stop both, also when one fails."""
+        try:
+            self._primary.stop()
+        finally:
+            self._secondary.stop()
 
     def latest(self, destination: str) -> LogPosition | None:
         """Return the primary's position, or else the secondary's."""

@@ -26,8 +26,24 @@ class MemoryMetaManager:
     def start(self) -> None:
         """Do nothing: there is nothing to load."""
 
+    def request_stop(self) -> None:
+        """Do nothing: a start does not wait."""
+
     def stop(self) -> None:
         """Do nothing: there is nothing to write."""
+
+    def restore(
+        self, identity: ClientIdentity, cursor: LogPosition | None, last_batch_id: int
+    ) -> None:
+        """Take over what an earlier process knew; batch ids go on behind its last.
+
+        Its open batches are not taken over: their sequences mean nothing here.
+        """
+        with self._lock:
+            self._subscribed[identity] = identity
+            if cursor is not None:
+                self._cursors[identity] = cursor
+            self._last_batch_ids[identity] = last_batch_id
 
     def subscribe(self, identity: ClientIdentity) -> None:
         """Add the client or replace its filter."""

@@ -1,5 +1,7 @@
 """The content of `meta.dat`: the clients of one destination and their cursors.
 
+And that of `parse.dat`, which is one position.
+
 Bytes in, values out. The JSON is that of canal: compact, keys in alphabetical order,
 no nulls. Leaves out files (`durable`, `file`).
 """
@@ -25,7 +27,7 @@ def encode(destination: str, clients: Clients) -> bytes:
         "clientDatas": [_client_to_json(*client) for client in clients],
         "destination": destination,
     }
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+    return _compact(content)
 
 
 def decode(destination: str, content: bytes) -> Clients:
@@ -41,6 +43,25 @@ def decode(destination: str, content: bytes) -> Clients:
         ]
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"a part is missing or of another kind: {error!r}") from error
+
+
+def decode_position(content: bytes) -> LogPosition:
+    """Read one position. Raises ValueError when the content is damaged."""
+    try:
+        position = log_position_from_json(json.loads(content))
+        _check(position)
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"a part is missing or of another kind: {error!r}") from error
+    return position
+
+
+def encode_position(position: LogPosition) -> bytes:
+    """Return the content for one position."""
+    return _compact(log_position_to_json(position))
+
+
+def _compact(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _client_to_json(

@@ -116,6 +116,10 @@ def test_destinations(make_conf, main, names):
         (f"{MAIN}canal.auto.scan = perhaps", "write true or false"),
         (f"{MAIN}canal.serverMode = kafka", "canal.serverMode = kafka: only tcp"),
         (f"{MAIN}canal.zkServers = z:2181", "canal.zkServers = z:2181: clusters"),
+        (
+            f"{MAIN}{GLOBAL_XML} = default-instance.xml\ncanal.zkServers = a b",
+            "canal.zkServers = a b: not a list of servers",
+        ),
         (f"{MAIN}canal.admin.manager = m:1", "canal.admin.manager = m:1: settings"),
         (
             f"{MAIN}canal.instance.global.mode = manager",
@@ -127,7 +131,7 @@ def test_destinations(make_conf, main, names):
         ),
         (
             f"{MAIN}{GLOBAL_XML} = classpath:spring/default-instance.xml",
-            "clusters (ZooKeeper) are not served yet; write classpath:spring/file",
+            "canal.zkServers = : no ZooKeeper is named, but example keeps its cursors",
         ),
         (
             f"{MAIN}{GLOBAL_XML} = group-instance.xml",
@@ -296,3 +300,19 @@ def test_a_place_that_counts_for_nothing(make_conf, lines, told):
     else:
         (warning,) = warnings
         assert f"instance.properties: canal.instance.master.{told}" in warning
+
+
+def test_cursors_in_zookeeper(make_conf):
+    """The ZooKeeper of a destination is named for it or for all, with a warning."""
+    conf = make_conf(
+        f"canal.destinations = a, b\n{GLOBAL_XML} = default-instance.xml\n"
+        "canal.zkServers = ${ZK:z1:2181},z2\ncanal.zookeeper.flush.period = 20\n",
+        a=MASTER,
+        b=f"{MASTER}canal.zkServers = z3:2182/own\n",
+    )
+    config = load(conf, {})
+    a, b = (instance.position for instance in config.instances)
+    assert (a.wiring, a.zookeeper_servers) == (Wiring.ZOOKEEPER, "z1:2181,z2")
+    assert (b.wiring, b.zookeeper_servers) == (Wiring.ZOOKEEPER, "z3:2182/own")
+    assert a.zookeeper_flush_period_ms == 20
+    assert sum("start it on one only" in line for line in config.warnings) == 2

@@ -91,6 +91,7 @@ def test_a_folder_that_cannot_be_listed(tmp_path):
         ("classpath:spring/memory-instance.xml", Wiring.MEMORY),
         ("memory-instance.xml", Wiring.MEMORY),
         ("file:/opt/canal/conf/spring/file-instance.xml", Wiring.FILE),
+        ("classpath:spring/default-instance.xml", Wiring.ZOOKEEPER),
     ],
 )
 def test_wirings(text, wiring):

@@ -84,3 +84,39 @@ def test_unusable(read, text, wrong):
 def test_addresses_round_trip(text):
     """The text of an address reads back as the same address."""
     assert str(values.address(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("z", "z"),
+        ("z1:2181, [::1]:2182", "z1:2181,[::1]:2182"),
+        ("a:1,b:2/x/y", "a:1,b:2/x/y"),
+        ("a:1 , b:2 ; c:3", "a:1,b:2,c:3"),
+        ("a/x;b/x", "a,b/x"),
+        ("a/", "a"),
+    ],
+)
+def test_zookeeper_servers(text, expected):
+    """Lists of servers become one list, with the path that all of them have."""
+    assert values.zookeeper_servers(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("a b", "write host:2181,host:2181"),
+        ("a:x", "not a list of servers"),
+        ("a,,b", "not a list of servers"),
+        ("a;", "not a list of servers"),
+        ("http://a", "not a list of servers"),
+        ("a//x", "not the path of a node"),
+        ("a/x/", "not the path of a node"),
+        ("a/x;b/y", "different paths"),
+        ("a/x;b", "different paths"),
+    ],
+)
+def test_unusable_zookeeper_servers(text, wrong):
+    """What kazoo would choke on is refused with a remedy."""
+    with pytest.raises(ValueError, match=wrong):
+        values.zookeeper_servers(text)

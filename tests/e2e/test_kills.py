@@ -7,68 +7,17 @@ import threading
 
 import pytest
 from fix_pipeline import UNIT_S
+from load import Load, allow_from, receive_until_broken
 
 from canal_server.errors import ClientError
 
 
-def stored_place(pipeline):
-    """Return file and offset of the cursor in meta.dat, None without one."""
+def stored_cursor(pipeline):
+    """Return the cursor in meta.dat, None without one."""
     if not pipeline.meta_file.exists():
         return None
     (client,) = json.loads(pipeline.meta_file.read_text())["clientDatas"]
-    cursor = client.get("cursor")
-    return cursor and (cursor["postion"]["journalName"], cursor["postion"]["position"])
-
-
-def allow_from_stored(pipeline, checker):
-    """Tell the checker that the stream begins again, and exactly where."""
-    place = stored_place(pipeline)
-    if place in checker.resumes_at:
-        begin = checker.resumes_at[place]
-        checker.resume(begin, begin)
-    else:
-        # The place of a subscription from which nothing was delivered or acked.
-        checker.resume()
-
-
-class Load:
-    """Writes transactions in the background until it is told to end."""
-
-    def __init__(self, writer):
-        self.writer = writer
-        self._end = threading.Event()
-        self._error = None
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self):
-        try:
-            while not self._end.is_set():
-                self.writer.write(5)
-        except Exception as error:  # noqa: BLE001  # shown by the test's own thread
-            self._error = error
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._end.set()
-        self._thread.join()
-        if self._error:
-            raise self._error
-
-
-def receive_until_broken(pipeline, checker, rng):
-    """Take and ack messages until the server goes."""
-    try:
-        with pipeline.client() as client:
-            while True:
-                message = client.get(rng.randint(1, 200), UNIT_S)
-                checker.take(message.entries)
-                if message:
-                    client.ack(message.id)
-    except (OSError, ClientError):
-        return  # a stopping server refuses, a killed one is gone
+    return client.get("cursor")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +39,7 @@ def test_server_killed(pipeline, rng, kills):
             print(
                 f"killed with {checker.done} done, {checker.done - before} in this run"
             )
-            allow_from_stored(pipeline, checker)
+            allow_from(stored_cursor(pipeline), checker)
             pipeline.start()
     with pipeline.client() as client:
         pipeline.receive(client, checker)

@@ -14,8 +14,9 @@ from canal_server.errors import MetaStoreError
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.durable import Disk
-from canal_server.position.file import FileMetaManager
+from canal_server.position.file import MetaFiles
 from canal_server.position.metafile import decode, encode
+from canal_server.position.mixed import MixedMetaManager
 
 WAIT_S = 30  # how long a test waits for what comes at once
 CLIENT = ClientIdentity("example", 1001, r"a\..*")
@@ -52,8 +53,10 @@ class SignallingDisk(FaultyDisk):
 
 def manager(folder, *, disk=None, period_s=3600.0):
     """Return a manager that by itself writes subscriptions only."""
-    return FileMetaManager(
-        folder, destinations=["example"], flush_period_s=period_s, disk=disk
+    return MixedMetaManager(
+        MetaFiles(folder, disk=disk),
+        destinations=["example"],
+        flush_period_s=period_s,
     )
 
 
@@ -246,11 +249,10 @@ class HangingDisk(Disk):
 def test_stop_does_not_wait_for_a_hanging_disk(tmp_path, amid_write):
     """Stopping gives up on a disk that does not answer, and can be tried again."""
     disk = HangingDisk()
-    meta = FileMetaManager(
-        tmp_path,
+    meta = MixedMetaManager(
+        MetaFiles(tmp_path, disk=disk),
         destinations=["example"],
         flush_period_s=3600.0,
-        disk=disk,
         stop_timeout_s=0.01,
     )
     meta.start()
@@ -261,7 +263,7 @@ def test_stop_does_not_wait_for_a_hanging_disk(tmp_path, amid_write):
     with pytest.raises(MetaStoreError, match=r"example: the disk .* did not answer"):
         meta.stop()
     disk.may_answer.set()
-    meta._thread.join(WAIT_S)
+    meta._flusher._thread.join(WAIT_S)
     meta.stop()
     content = (tmp_path / "example" / "meta.dat").read_bytes()
     expected = [(CLIENT, position(4))] if amid_write else []

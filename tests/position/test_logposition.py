@@ -7,6 +7,8 @@ import pytest
 from canal_server.errors import MetaStoreError
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.position.file import PositionFiles
+from canal_server.position.kept import KeptLogPositionManager
 from canal_server.position.logposition import (
     FailbackLogPositionManager,
     MemoryLogPositionManager,
@@ -15,6 +17,9 @@ from canal_server.position.logposition import (
     same_server,
 )
 from canal_server.position.memory import MemoryMetaManager
+from canal_server.position.mixed import Writing
+from canal_server.position.nodes import PositionNodes
+from canal_server.zookeeper import ZooKeeper
 
 
 def at(file, offset, *, host="127.0.0.1", time=0):
@@ -24,7 +29,7 @@ def at(file, offset, *, host="127.0.0.1", time=0):
     )
 
 
-class Broken:
+class Broken(MemoryLogPositionManager):
     """A manager whose place is out of reach."""
 
     def latest(self, destination):
@@ -35,18 +40,60 @@ class Broken:
         raise MetaStoreError(f"no place for {destination}")
 
 
-@pytest.fixture(params=["memory", "meta", "failback", "failback of broken"])
-def positions(request):
-    """Give each manager in turn, empty."""
+KEPT = {
+    "file": Writing.PERIODIC,
+    "ZooKeeper": Writing.AT_ONCE,
+    "mixed": Writing.SOON,
+    "periodically mixed": Writing.PERIODIC,
+}
+ALL = ["memory", "meta", "failback", "failback of broken", *KEPT]
+
+
+def manager(name, request):
+    """Return the manager of a name; those of one name and test share their place."""
     meta = MetaLogPositionManager(MemoryMetaManager())
-    return {
-        "memory": MemoryLogPositionManager(),
-        "meta": meta,
-        "failback": FailbackLogPositionManager(MemoryLogPositionManager(), meta),
-        "failback of broken": FailbackLogPositionManager(
-            Broken(), MemoryLogPositionManager()
-        ),
-    }[request.param]
+    if name not in KEPT:
+        return {
+            "memory": MemoryLogPositionManager(),
+            "meta": meta,
+            "failback": FailbackLogPositionManager(MemoryLogPositionManager(), meta),
+            "failback of broken": FailbackLogPositionManager(
+                Broken(), MemoryLogPositionManager()
+            ),
+        }[name]
+    place = (
+        PositionFiles(request.getfixturevalue("tmp_path"))
+        if name == "file"
+        else PositionNodes(ZooKeeper(request.getfixturevalue("zookeeper_root")))
+    )
+    return KeptLogPositionManager(place, destinations=["d"], writing=KEPT[name])
+
+
+@pytest.fixture(params=ALL)
+def positions(request):
+    """Give each manager in turn, empty and started."""
+    started = manager(request.param, request)
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_kept_beyond_the_process(name, request):
+    """What was stored before a stop is there after it, of each destination."""
+    first = manager(name, request)
+    first.start()
+    first.persist("example", at("bin.000001", 4))
+    first.persist("example", at("bin.000001", 9))
+    first.persist("other", at("bin.000002", 4))
+    first.stop()
+    second = manager(name, request)
+    second.start()
+    assert second.latest("example") == at("bin.000001", 9)
+    assert second.latest("other") == at("bin.000002", 4)
+    assert second.latest("third") is None
+    second.stop()
+    second.stop()
 
 
 def test_contract(positions):

@@ -12,21 +12,43 @@ from canal_server.model.positions import (
     LogPosition,
     PositionRange,
 )
-from canal_server.position.file import FileMetaManager
+from canal_server.position.file import MetaFiles
 from canal_server.position.memory import MemoryMetaManager
+from canal_server.position.mixed import MixedMetaManager, Writing
+from canal_server.position.nodes import MetaNodes
+from canal_server.zookeeper import ZooKeeper
 
 ONE = ClientIdentity("example", 1001)
 TWO = ClientIdentity("example", 1002)
 ELSEWHERE = ClientIdentity("other", 1001)
 
 
-@pytest.fixture(params=["memory", "file"])
-def meta(request, tmp_path):
+MANAGERS = {
+    "memory": None,
+    "file": Writing.PERIODIC,
+    "ZooKeeper": Writing.AT_ONCE,
+    "mixed": Writing.SOON,
+    "periodically mixed": Writing.PERIODIC,
+}
+
+
+def place_of(name, request):
+    """Return where a manager of this name keeps clients."""
+    if name == "file":
+        return MetaFiles(request.getfixturevalue("tmp_path"))
+    return MetaNodes(ZooKeeper(request.getfixturevalue("zookeeper_root")))
+
+
+@pytest.fixture(params=MANAGERS)
+def meta(request):
     """Give each manager in turn, started."""
+    writing = MANAGERS[request.param]
     manager = (
         MemoryMetaManager()
-        if request.param == "memory"
-        else FileMetaManager(tmp_path, destinations=["example"])
+        if writing is None
+        else MixedMetaManager(
+            place_of(request.param, request), destinations=["example"], writing=writing
+        )
     )
     manager.start()
     yield manager

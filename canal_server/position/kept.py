@@ -1,0 +1,132 @@
+"""Positions of pumps that outlive the process: in memory and in a place that lasts.
+
+The place is a folder of files (`file`) or nodes of ZooKeeper (`nodes`). Leaves out
+managers that keep nothing (`logposition`).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from canal_server.lifecycle import Stop
+from canal_server.position.flusher import STOP_TIMEOUT_S, Flusher
+from canal_server.position.mixed import Writing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canal_server.model.positions import LogPosition
+
+
+class PositionPlace(Protocol):
+    """Where positions are stored; every method raises MetaStoreError.
+
+    All but `open` are called by one thread at a time.
+    """
+
+    def open(self, stop: Stop) -> None:
+        """Get ready; may wait until a stop is asked for, which is an error then."""
+
+    def close(self) -> None:
+        """Let go of what `open` took."""
+
+    def read(self, destination: str) -> LogPosition | None:
+        """Return what is stored, None when nothing is."""
+
+    def write(self, destination: str, position: LogPosition) -> None:
+        """Store a position."""
+
+    @property
+    def silence(self) -> str:
+        """Return how to say that the place does not answer."""
+
+
+class KeptLogPositionManager:
+    """Positions in memory and a place; a `ports.LogPositionManager`.
+
+    What is stored is read when it is asked for first. With `Writing.AT_ONCE`,
+    `persist` returns when the position is stored, and raises MetaStoreError.
+    """
+
+    def __init__(
+        self,
+        place: PositionPlace,
+        *,
+        destinations: Sequence[str] = (),
+        writing: Writing = Writing.PERIODIC,
+        flush_period_s: float = 1.0,
+        stop_timeout_s: float = STOP_TIMEOUT_S,
+    ) -> None:
+        self._place = place
+        self._destinations = tuple(destinations)
+        self._writing = writing
+        self._lock = threading.Lock()  # guards the two that follow
+        self._positions: dict[str, LogPosition | None] = {}
+        self._dirty: dict[str, LogPosition] = {}
+        self._using_place = threading.Lock()  # one reader or writer at a time
+        self._stop = Stop()  # ends a start that waits
+        self._flusher = Flusher(
+            self.flush,
+            what=f"position of {', '.join(self._destinations)}",
+            name=" ".join((*self._destinations, "position flush")),
+            period_s=flush_period_s if writing is Writing.PERIODIC else 0.0,
+            stop_timeout_s=stop_timeout_s,
+        )
+
+    def start(self) -> None:
+        """Get ready and begin to write. Raises MetaStoreError."""
+        self._place.open(self._stop)
+        self._flusher.start()
+
+    def request_stop(self) -> None:
+        """Let a start that waits for the place end."""
+        self._stop.request()
+
+    def stop(self) -> None:
+        """Write what is not written yet and end the thread; may be called again.
+
+        Raises MetaStoreError when it cannot be written, or not in time.
+        """
+        try:
+            self._flusher.stop(self._place.silence)
+        finally:
+            self._place.close()
+
+    def latest(self, destination: str) -> LogPosition | None:
+        """Return the last position, None when none is known or stored.
+
+        Raises MetaStoreError.
+        """
+        with self._lock:
+            if destination in self._positions:
+                return self._positions[destination]
+        with self._using_place:
+            stored = self._place.read(destination)
+        with self._lock:
+            # One that the pump stored meanwhile is newer.
+            return self._positions.setdefault(destination, stored)
+
+    def persist(self, destination: str, position: LogPosition) -> None:
+        """Store a position."""
+        with self._lock:
+            self._positions[destination] = position
+            self._dirty[destination] = position
+        if self._writing is Writing.AT_ONCE:
+            self.flush()
+        else:
+            self._flusher.changed(urgent=False)
+
+    def flush(self) -> None:
+        """Write what is not written yet. Raises MetaStoreError."""
+        with self._using_place:
+            with self._lock:
+                dirty, self._dirty = self._dirty, {}
+            try:
+                while dirty:
+                    destination = next(iter(dirty))
+                    self._place.write(destination, dirty[destination])
+                    del dirty[destination]
+            finally:
+                with self._lock:
+                    self._dirty = {**dirty, **self._dirty}

@@ -1,0 +1,273 @@
+"""Clients and positions in nodes of ZooKeeper, where the original has them.
+
+::
+
+    /otter/canal/destinations/<destination>
+        running             who runs it (a node of the server that does)
+        parse               where its pump stands
+        <client id>         a subscription
+            filter          text
+            cursor
+            mark/<batch id>
+
+A node that somebody else wrote since it was read here is never overwritten. Leaves out
+the contents (`nodejson`, `metafile`), how a node is written (`nodewriter`), and when
+(`mixed`, `kept`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from canal_server.errors import (
+    CanalError,
+    MetaStoreError,
+    ZooKeeperError,
+    ZooKeeperUnavailable,
+)
+from canal_server.lifecycle import Stop
+from canal_server.model.identity import ClientIdentity
+from canal_server.position import metafile, nodejson
+from canal_server.position.mixed import StoredClient
+from canal_server.position.nodewriter import NodeWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from canal_server.model.positions import LogPosition
+    from canal_server.zookeeper import ZooKeeper
+
+logger = logging.getLogger(__name__)
+
+ASK_AGAIN_S: Final = 1.0  # whether another server still runs a destination
+
+_Answer = TypeVar("_Answer")
+
+
+class MetaNodes:
+    """Clients in nodes; a `mixed.MetaPlace`."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        self._nodes = NodeWriter(zookeeper)
+        self._clients: dict[str, set[int]] = {}  # whose nodes may be there
+        self._marks: dict[str, set[int]] = {}  # of a client's path: batches in nodes
+        self._opened = False
+        self._stop = Stop()  # until `open` gives another
+
+    def open(self, destinations: Sequence[str], stop: Stop) -> None:
+        """Wait for ZooKeeper, and for other servers that run a destination."""
+        self._zookeeper.start()
+        self._opened = True
+        self._stop = stop
+        try:
+            for destination in destinations:
+                self._patiently(self._wait_for_others, destination)
+        except ZooKeeperError as error:
+            self.close()
+            raise MetaStoreError(str(error)) from error
+
+    def close(self) -> None:
+        """Let go of the session; may be called again."""
+        if self._opened:
+            self._opened = False
+            self._zookeeper.close()
+
+    @property
+    def silence(self) -> str:
+        """Return how to say that ZooKeeper does not answer."""
+        return f"ZooKeeper at {self._zookeeper.servers} did not answer"
+
+    def must_write(self, destination: str) -> bool:
+        """Tell nothing: a node is whole or not there."""
+        del destination
+        return False
+
+    def read(self, destination: str) -> list[StoredClient]:
+        """Return the clients that have a node, by client id."""
+        try:
+            clients = self._patiently(self._read_clients, destination)
+        except ZooKeeperError as error:
+            raise MetaStoreError(f"cannot read the cursors: {error}") from error
+        self._clients[destination] = {each.identity.client_id for each in clients}
+        return clients
+
+    def write(self, destination: str, clients: list[StoredClient]) -> None:
+        """Store these clients and remove the nodes of others that were here.
+
+        What is wrong with one client does not keep others from being stored; then
+        the first error is raised.
+        """
+        known = self._clients.setdefault(destination, set())
+        first_error: CanalError | None = None
+        for gone in sorted(known - {each.identity.client_id for each in clients}):
+            path = nodejson.client_path(destination, gone)
+            try:
+                self._nodes.remove(path)
+                self._marks.pop(path, None)
+                known.discard(gone)
+            except ZooKeeperError as error:
+                first_error = first_error or error
+        for client in clients:
+            known.add(client.identity.client_id)
+            try:
+                self._write_client(client)
+            except ZooKeeperError as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise MetaStoreError(
+                f"cannot write the cursors of {destination}: {first_error}"
+            ) from first_error
+
+    def _patiently(self, ask: Callable[[str], _Answer], destination: str) -> _Answer:
+        """Ask until ZooKeeper answers or a stop is asked for."""
+        while True:
+            try:
+                self._zookeeper.wait_until_connected(self._stop)
+                return ask(destination)
+            except ZooKeeperUnavailable as error:
+                if self._stop.wait(ASK_AGAIN_S):
+                    raise
+                logger.warning("%s, asking again", error)
+
+    def _read_clients(self, destination: str) -> list[StoredClient]:
+        names = self._zookeeper.children(nodejson.destination_path(destination))
+        ids = sorted(
+            client_id
+            for name in names
+            if (client_id := nodejson.client_id_of(name)) is not None
+        )
+        return [self._read_client(destination, each) for each in ids]
+
+    def _read_client(self, destination: str, client_id: int) -> StoredClient:
+        path = nodejson.client_path(destination, client_id)
+        marks = {
+            batch_id
+            for name in self._zookeeper.children(f"{path}/mark")
+            if (batch_id := nodejson.batch_id_of(name)) is not None
+        }
+        self._marks[path] = set(marks)
+        expression = (self._nodes.read(f"{path}/filter") or b"").decode(
+            errors="replace"
+        )
+        return StoredClient(
+            ClientIdentity(destination, client_id, expression),
+            _position(f"{path}/cursor", self._nodes.read(f"{path}/cursor")),
+            last_batch_id=max(marks, default=0),
+        )
+
+    def _write_client(self, client: StoredClient) -> None:
+        path = nodejson.client_path(
+            client.identity.destination, client.identity.client_id
+        )
+        expression = client.identity.filter
+        if expression:
+            self._nodes.put(f"{path}/filter", expression.encode())
+        else:
+            self._zookeeper.ensure(path)
+            if self._nodes.knows(f"{path}/filter"):
+                self._nodes.remove(f"{path}/filter")
+        if client.cursor is not None:
+            self._nodes.put(f"{path}/cursor", nodejson.encode_cursor(client.cursor))
+        self._write_marks(path, client)
+
+    def _write_marks(self, path: str, client: StoredClient) -> None:
+        marks = self._marks.setdefault(path, set())
+        for gone in sorted(marks - client.batches.keys()):
+            self._nodes.remove(f"{path}/mark/{nodejson.mark_name(gone)}")
+            marks.discard(gone)
+        for batch_id in sorted(client.batches.keys() - marks):
+            self._nodes.put(
+                f"{path}/mark/{nodejson.mark_name(batch_id)}",
+                nodejson.encode_mark(client.batches[batch_id]),
+            )
+            marks.add(batch_id)
+
+    def _wait_for_others(self, destination: str) -> None:
+        """Wait until no other server says that it runs a destination."""
+        path = f"{nodejson.destination_path(destination)}/running"
+        told = ""
+        while (node := self._zookeeper.read(path)) is not None:
+            owner = _owner(node.data)
+            if owner != told:
+                logger.warning(
+                    "destination %s is run by %s, waiting for its end",
+                    destination,
+                    owner,
+                )
+                told = owner
+            if self._stop.wait(ASK_AGAIN_S):
+                raise ZooKeeperError(
+                    f"stopped while {owner} runs destination {destination}"
+                )
+
+
+class PositionNodes:
+    """Positions in nodes; a `kept.PositionPlace`."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        self._nodes = NodeWriter(zookeeper)
+        self._opened = False
+
+    def open(self, stop: Stop) -> None:
+        """Wait for ZooKeeper."""
+        self._zookeeper.start()
+        self._opened = True
+        try:
+            self._zookeeper.wait_until_connected(stop)
+        except ZooKeeperError as error:
+            self.close()
+            raise MetaStoreError(str(error)) from error
+
+    def close(self) -> None:
+        """Let go of the session; may be called again."""
+        if self._opened:
+            self._opened = False
+            self._zookeeper.close()
+
+    @property
+    def silence(self) -> str:
+        """Return how to say that ZooKeeper does not answer."""
+        return f"ZooKeeper at {self._zookeeper.servers} did not answer"
+
+    def read(self, destination: str) -> LogPosition | None:
+        """Return what is stored, None when nothing is."""
+        path = f"{nodejson.destination_path(destination)}/parse"
+        try:
+            return _position(path, self._nodes.read(path))
+        except ZooKeeperError as error:
+            raise MetaStoreError(f"cannot read the position: {error}") from error
+
+    def write(self, destination: str, position: LogPosition) -> None:
+        """Store a position."""
+        path = f"{nodejson.destination_path(destination)}/parse"
+        try:
+            if not self._nodes.knows(path):
+                self._nodes.read(path)  # it takes the place of what is there
+            self._nodes.put(path, metafile.encode_position(position))
+        except ZooKeeperError as error:
+            raise MetaStoreError(
+                f"cannot write the position of {destination}: {error}"
+            ) from error
+
+
+def _position(path: str, data: bytes | None) -> LogPosition | None:
+    if not data:
+        return None
+    try:
+        return metafile.decode_position(data)
+    except ValueError as error:
+        raise MetaStoreError(
+            f"{path} in ZooKeeper is damaged ({error}), put it right or remove it"
+        ) from error
+
+
+def _owner(data: bytes | None) -> str:
+    """Return who a `running` node names; a server that is about to write it is none."""
+    try:
+        return str(json.loads(data or b"{}")["address"])
+    except (ValueError, LookupError, TypeError):
+        return "a server that does not say its name"

@@ -1,0 +1,110 @@
+"""Cursors in ZooKeeper: both of them end in every way, and delivery goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+
+import pytest
+from load import Load, allow_from, receive_until_broken
+
+from canal_server.lifecycle import Stop
+from canal_server.zookeeper import ZooKeeper
+
+WIRING = "classpath:spring/default-instance.xml"
+CURSOR = "/otter/canal/destinations/example/1001/cursor"
+
+
+@pytest.fixture
+def stopped(make_pipeline, mysql_server, database, own_zookeeper):
+    """Give a pipeline with its cursors in a ZooKeeper of the test's own."""
+    pipeline = make_pipeline(mysql_server, database)
+    pipeline.configure(
+        {
+            "canal.zkServers": own_zookeeper.servers,
+            "canal.zookeeper.flush.period": 20,
+        },
+        wiring=WIRING,
+    )
+    return pipeline
+
+
+def stored_cursor(servers):
+    """Return the cursor in the node, None without one."""
+    session = ZooKeeper(servers)
+    session.start()
+    with contextlib.closing(session):
+        session.wait_until_connected(Stop())
+        node = session.read(CURSOR)
+        return node and json.loads(node.data or b"null")
+
+
+@pytest.mark.parametrize(
+    "kills", [pytest.param(2, id="few"), pytest.param(7, marks=pytest.mark.slow)]
+)
+def test_server_killed(stopped, own_zookeeper, rng, kills):
+    """Killed under load at any moment, the server goes on at the stored cursor."""
+    stopped.start()
+    writer = stopped.writer(rng)
+    checker = stopped.checker(writer)
+    with Load(writer):
+        for _ in range(kills):
+            killer = threading.Timer(rng.uniform(0.3, 1.5), stopped.kill)
+            killer.start()
+            receive_until_broken(stopped, checker, rng)
+            killer.join()
+            print(f"killed with {checker.done} done")
+            allow_from(stored_cursor(own_zookeeper.servers), checker)
+            stopped.start()
+    with stopped.client() as client:
+        stopped.receive(client, checker)
+    assert checker.done == len(writer.transactions)
+    assert not stopped.meta_file.exists()
+
+
+def test_zookeeper_goes_and_comes(stopped, own_zookeeper, rng):
+    """Delivery and acks go on without ZooKeeper; what was acked is written later."""
+    stopped.start()
+    writer = stopped.writer(rng)
+    checker = stopped.checker(writer)
+    writer.write(20)
+    with stopped.client() as client:
+        stopped.receive(client, checker)
+        own_zookeeper.kill()
+        writer.write(20)
+        stopped.receive(client, checker)
+        stopped.process.wait_for_log("cursors of example not written for now")
+        own_zookeeper.restart()
+        stopped.process.wait_for_log("cursors of example written again")
+    stopped.stop()
+    acked = checker.done
+    checker.resume(acked, acked)
+    stopped.start()
+    writer.write(5)
+    with stopped.client() as client:
+        stopped.receive(client, checker)
+    assert checker.done == len(writer.transactions)
+
+
+def test_starts_without_zookeeper(stopped, own_zookeeper, rng):
+    """A server that starts first waits and says so, and serves when it may."""
+    own_zookeeper.kill()
+    stopped.start()
+    stopped.process.wait_for_log("waiting for ZooKeeper at 127.0.0.1")
+    assert stopped.status()["running"] is False
+    own_zookeeper.restart()
+    writer = stopped.writer(rng)
+    checker = stopped.checker(writer)
+    writer.write(5)
+    with stopped.client() as client:
+        stopped.receive(client, checker)
+    assert checker.done == len(writer.transactions)
+
+
+def test_stops_without_zookeeper(stopped, own_zookeeper):
+    """A server that waits for ZooKeeper ends when it is asked to."""
+    own_zookeeper.kill()
+    stopped.start()
+    stopped.process.wait_for_log("waiting for ZooKeeper at 127.0.0.1")
+    stopped.stop()

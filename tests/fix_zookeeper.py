@@ -1,0 +1,65 @@
+"""Real ZooKeepers, each a process of our own; skipped with the reason without one."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+from server_folders import Unavailable
+from zookeepers import PrivateZooKeeper
+
+from canal_server.lifecycle import Stop
+from canal_server.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_numbers = itertools.count(1)
+
+
+def _running() -> Iterator[PrivateZooKeeper]:
+    try:
+        server = PrivateZooKeeper().start()
+    except Unavailable as error:
+        pytest.skip(f"no ZooKeeper: {error}")
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server() -> Iterator[PrivateZooKeeper]:
+    """Give a running ZooKeeper that all tests share: leave it running."""
+    yield from _running()
+
+
+@pytest.fixture
+def own_zookeeper() -> Iterator[PrivateZooKeeper]:
+    """Give a ZooKeeper of the test's own, to kill, pause and restart."""
+    yield from _running()
+
+
+@pytest.fixture
+def zookeeper(zookeeper_root: str) -> Iterator[ZooKeeper]:
+    """Give a session of a test's own, to look at its nodes and to change them."""
+    session = ZooKeeper(zookeeper_root)
+    session.start()
+    session.wait_until_connected(Stop())
+    yield session
+    session.close()
+
+
+@pytest.fixture
+def zookeeper_root(zookeeper_server: PrivateZooKeeper) -> str:
+    """Give `canal.zkServers` of a fresh tree of nodes on the shared ZooKeeper."""
+    root = f"/test{next(_numbers)}"
+    admin = ZooKeeper(zookeeper_server.servers)
+    admin.start()
+    try:
+        admin.wait_until_connected(Stop())
+        admin.create(root)
+    finally:
+        admin.close()
+    return f"{zookeeper_server.servers}{root}"

@@ -1,0 +1,66 @@
+"""Writing and reading until the server goes, and what may come again after it."""
+
+from __future__ import annotations
+
+import threading
+
+from fix_pipeline import UNIT_S
+
+from canal_server.errors import ClientError
+
+
+def allow_from(cursor, checker):
+    """Tell the checker that the stream begins again, and exactly where.
+
+    `cursor` is the JSON of a stored cursor, or None.
+    """
+    place = cursor and (
+        cursor["postion"]["journalName"],
+        cursor["postion"]["position"],
+    )
+    if place in checker.resumes_at:
+        begin = checker.resumes_at[place]
+        checker.resume(begin, begin)
+    else:
+        # The place of a subscription from which nothing was delivered or acked.
+        checker.resume()
+
+
+class Load:
+    """Writes transactions in the background until it is told to end."""
+
+    def __init__(self, writer):
+        self.writer = writer
+        self._end = threading.Event()
+        self._error = None
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        try:
+            while not self._end.is_set():
+                self.writer.write(5)
+        except Exception as error:  # noqa: BLE001  # shown by the test's own thread
+            self._error = error
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join()
+        if self._error:
+            raise self._error
+
+
+def receive_until_broken(pipeline, checker, rng):
+    """Take and ack messages until the server goes."""
+    try:
+        with pipeline.client() as client:
+            while True:
+                message = client.get(rng.randint(1, 200), UNIT_S)
+                checker.take(message.entries)
+                if message:
+                    client.ack(message.id)
+    except (OSError, ClientError):
+        return  # a stopping server refuses, a killed one is gone

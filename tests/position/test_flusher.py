@@ -1,0 +1,108 @@
+"""The thread that writes what changed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+from fix_store import PATIENCE_S, eventually
+
+from canal_server.errors import MetaStoreError
+from canal_server.position.flusher import Flusher
+
+FAR_S = 3600.0
+
+
+class Flush:
+    """What is called; counts, and fails or hangs on demand."""
+
+    def __init__(self):
+        self.count = 0
+        self.error = None
+        self.may_end = threading.Event()
+        self.may_end.set()
+
+    def __call__(self):
+        """Count."""
+        self.may_end.wait(PATIENCE_S)
+        self.count += 1
+        if self.error is not None:
+            raise self.error
+
+
+def flusher(flush, period_s=FAR_S, **options):
+    """Return a started flusher."""
+    made = Flusher(flush, what="ink", name="test flush", period_s=period_s, **options)
+    made.start()
+    return made
+
+
+def test_urgent_changes_do_not_wait():
+    """What is urgent is written at once, what is not waits for the end."""
+    flush = Flush()
+    writes = flusher(flush)
+    writes.changed(urgent=False)
+    writes.changed(urgent=True)
+    eventually(lambda: flush.count == 1)
+    writes.changed(urgent=False)
+    assert flush.count == 1
+    writes.stop("silence")
+    assert flush.count == 3  # by the thread, and once more
+
+
+def test_without_a_period_all_is_urgent():
+    """With a period of 0 every change is written at once."""
+    flush = Flush()
+    writes = flusher(flush, period_s=0.0)
+    writes.changed(urgent=False)
+    eventually(lambda: flush.count == 1)
+    writes.changed(urgent=False)
+    eventually(lambda: flush.count == 2)
+    writes.stop("silence")
+
+
+def test_a_period_needs_no_change():
+    """With a short period it is called by itself again and again."""
+    flush = Flush()
+    writes = flusher(flush, period_s=0.001)
+    eventually(lambda: flush.count > 3)
+    writes.stop("silence")
+
+
+@pytest.mark.parametrize(
+    ("error", "trace"), [(MetaStoreError("full"), False), (KeyError("bug"), True)]
+)
+def test_failures_are_told_once(caplog, error, trace):
+    """A failure is logged once, with a trace if it is our fault; so is its end."""
+    caplog.set_level(logging.INFO)
+    flush = Flush()
+    flush.error = error
+    writes = flusher(flush, period_s=0.001)
+    eventually(lambda: flush.count > 3)
+    flush.error = None
+    eventually(lambda: "ink written again" in caplog.text)
+    writes.stop("silence")
+    assert caplog.text.count("ink not written for now, trying again") == 1
+    assert ("Traceback" in caplog.text) is trace
+
+
+def test_the_last_failure_is_raised():
+    """What cannot be written at the end is the caller's to know."""
+    flush = Flush()
+    flush.error = MetaStoreError("full")
+    with pytest.raises(MetaStoreError, match="full"):
+        flusher(flush).stop("silence")
+
+
+def test_hanging():
+    """A flush that does not end is given up, with who does not answer."""
+    flush = Flush()
+    flush.may_end.clear()
+    writes = flusher(flush, stop_timeout_s=0.01)
+    with pytest.raises(
+        MetaStoreError, match=r"^cannot write the ink: the pen hangs for 0.01 s; alas$"
+    ):
+        writes.stop("the pen hangs", "; alas")
+    flush.may_end.set()
+    writes.stop("the pen hangs")

@@ -1,0 +1,244 @@
+"""Private ZooKeepers for tests, each one process in a folder of its own.
+
+The programs come from Debian's packages, unpacked into the cache folder; Java is the
+host's, else one from Debian's packages too. As a command: `zookeepers.py prepare`
+fetches the programs, `zookeepers.py run` runs one in the foreground.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Self
+
+from server_folders import (
+    Unavailable,
+    cache_folder,
+    claim_folder,
+    locked,
+    made_atomically,
+)
+from server_packages import host_suite, unpack_packages
+from server_spawner import SPAWNER
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 10.0
+START_TRIES_MAX = 5  # another process may take the port between choosing and using it
+POLL_SECONDS = 0.03
+TICK_MS = 100  # sessions may be from 2 to 20 ticks long, unless told otherwise
+SESSION_MAX_MS = 90_000
+LOG_TAIL_BYTES = 4000
+MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+class PrivateZooKeeper:
+    """A ZooKeeper of ours on a free port of the loopback interface.
+
+    Its data live until `stop`; `kill` and `restart` keep them, and the port.
+    """
+
+    def __init__(self, *, port: int = 0) -> None:
+        self._wanted_port = port  # 0: any that is free
+        self.host = "127.0.0.1"
+        self.port = port
+        self._folder: Path | None = None
+        self._owned: int | None = None  # descriptor whose lock says the folder is used
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def servers(self) -> str:
+        """Return what `canal.zkServers` is to be."""
+        return f"{self.host}:{self.port}"
+
+    def start(self) -> Self:
+        """Start and wait until it answers. Raises Unavailable with the log's end."""
+        command = _command()
+        self._folder, self._owned = claim_folder("zookeeper")
+        atexit.register(self.stop)
+        for attempt in range(START_TRIES_MAX):
+            self.port = self._wanted_port or _free_port()
+            try:
+                self._launch(command)
+            except Unavailable:
+                if not self._wanted_port and attempt + 1 < START_TRIES_MAX:
+                    continue
+                self.stop()
+                raise
+            break
+        return self
+
+    def kill(self) -> None:
+        """End it as a power cut would; `restart` brings it back."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait(STOP_SECONDS_MAX)
+
+    def pause(self) -> None:
+        """Let it fall silent with its connections open, until `resume`."""
+        assert self._process is not None, "it is not started"
+        self._process.send_signal(signal.SIGSTOP)
+        # The signal comes to one of its threads after the other.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        assert self._process is not None, "it is not started"
+        self._process.send_signal(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """End it if it runs, and start it on its data and port."""
+        self.kill()
+        self._launch(_command())
+
+    def stop(self) -> None:
+        """End it and remove its folder; may be called again."""
+        self.kill()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+        if self._owned is not None:
+            os.close(self._owned)
+            self._owned = None
+        atexit.unregister(self.stop)
+
+    def _launch(self, command: list[str]) -> None:
+        """Start the process on its folder and wait until it serves."""
+        assert self._folder is not None, "`start` claims it"
+        settings = self._folder / "zoo.cfg"
+        settings.write_text(
+            f"tickTime={TICK_MS}\n"
+            f"maxSessionTimeout={SESSION_MAX_MS}\n"
+            f"dataDir={self._folder / 'data'}\n"
+            f"clientPort={self.port}\n"
+            "clientPortAddress=127.0.0.1\n"
+            "maxClientCnxns=0\n"
+            "admin.enableServer=false\n"
+            "4lw.commands.whitelist=srvr\n"
+        )
+        log = self._folder / "server.log"
+        self._process = SPAWNER.spawn([*command, str(settings)], self._folder, log)
+        give_up_at = time.monotonic() + START_SECONDS_MAX
+        while not self._serves():
+            ended = self._process.poll() is not None
+            if ended or time.monotonic() > give_up_at:
+                self.kill()
+                tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+                raise Unavailable(f"the ZooKeeper did not come up:\n{tail}")
+            time.sleep(POLL_SECONDS)
+
+    def _serves(self) -> bool:
+        """Ask as an operator does; a server that still loads refuses to answer."""
+        with contextlib.suppress(OSError):
+            address = ("127.0.0.1", self.port)
+            with socket.create_connection(address, STOP_SECONDS_MAX) as asked:
+                asked.sendall(b"srvr")
+                return asked.recv(4096).startswith(b"Zookeeper version")
+        return False
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def _command() -> list[str]:
+    """Return the server's command without its settings. Raises Unavailable."""
+    tree = _tree("zookeeper", "libzookeeper-java")
+    return [
+        _java(),
+        "-Xmx64m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",  # it lives for seconds
+        "-classpath",
+        f"{tree}/usr/share/java/*",
+        MAIN_CLASS,
+    ]
+
+
+def _java() -> str:
+    """Return the host's Java, else one that is unpacked."""
+    found = shutil.which("java")
+    if found:
+        return found
+    tree = _tree("jre", "default-jre-headless")
+    programs = sorted(tree.glob("usr/lib/jvm/*/bin/java"))
+    if not programs:
+        raise Unavailable(f"{tree} holds no Java: remove it, it is fetched anew")
+    _turn_links_inwards(tree)
+    return str(programs[0])
+
+
+def _turn_links_inwards(tree: Path) -> None:
+    """Let links to files of the system, as /etc, lead to those of the tree."""
+    for link in tree.glob("usr/lib/jvm/**/*"):
+        if not link.is_symlink():
+            continue
+        target = link.readlink()
+        if target.is_absolute() and not target.is_relative_to(tree):
+            link.unlink()
+            link.symlink_to(tree / target.relative_to("/"))
+
+
+def _tree(name: str, package: str) -> Path:
+    """Return the folder with a package and all it needs, fetched when necessary."""
+    tree = cache_folder() / name
+    with locked(cache_folder() / f".{name}.lock"):
+        if not tree.exists():
+            with made_atomically(tree) as part:
+                unpack_packages([package], host_suite(), part)
+    return tree
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("prepare", help="fetch the programs")
+    foreground = commands.add_parser("run", help="run a ZooKeeper until ^C")
+    foreground.add_argument("--port", type=int, default=0, help="default: a free one")
+    wanted = parser.parse_args(arguments)
+    try:
+        if wanted.command == "prepare":
+            print(" ".join(_command()))
+            return 0
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        with PrivateZooKeeper(port=wanted.port) as server:
+            print(server.servers, flush=True)
+            stop.wait()
+    except Unavailable as error:
+        print(f"zookeeper: unavailable: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -143,7 +143,7 @@ def test_interrupted(start_demo, moment: str, number: signal.Signals) -> None:
     run.read_until(moment)
     run.process.send_signal(number)
     _, err = run.process.communicate()
-    assert run.process.returncode == 128 + number
+    assert run.process.returncode == 128 + number, err
     assert err == f"\ndemo: ended by {number.name}; all is cleaned up\n"
     assert run.left() == []
 

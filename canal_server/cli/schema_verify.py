@@ -56,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
     )
     for line in _lines(verified, moment.stretch):
         print(printable(line))
-    return DIFFERENT if verified.differing else 0
+    # Nothing is proven when the account may see nothing.
+    none_seen = verified.unread and not verified.compared
+    return DIFFERENT if verified.differing or none_seen else 0
 
 
 def _lines(verified: Verified, stretch: Stretch) -> Iterator[str]:

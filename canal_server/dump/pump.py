@@ -135,6 +135,7 @@ class Pump:
         self._history = history
         self._history_open = False
         self._images: TableImages | None = None
+        self._passed: EntryPosition | None = None  # in this session
         # Where the first session began; nothing before it was ever delivered.
         self.began_at: EntryPosition | None = None
         self._stop = Stop()
@@ -363,6 +364,7 @@ class Pump:
         return finder.find(stored, at_end=at_end)
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
+        self._passed = None
         address = str(self._access.address)
         self._images, begin = self._images_at(place, control, info)
         reader = Reader(
@@ -419,7 +421,7 @@ class Pump:
                     self._unlisted,
                 )
             self._note_begin(place)
-            at_end = reader.run(stream, self._take, self._idle, self._stop)
+            at_end = reader.run(stream, self._take, self._idled, self._stop)
         finally:
             self._reader = None
             self._stream = None
@@ -466,6 +468,13 @@ class Pump:
         self._positions.persist(self._config.destination, position)
         self._begun(self.began_at)
 
+    def _idled(self) -> None:
+        """Take note that the source has nothing more at hand."""
+        self._idle()
+        if self._images is not None and self._passed is not None:
+            # What was too early to be written down when it passed may be due now.
+            self._images.passed(self._passed)
+
     def _take(self, spans: list[Span]) -> bool:
         """Hand a chunk's spans on, without what was delivered already."""
         if self._skip_to is not None:
@@ -511,6 +520,7 @@ class Pump:
         self.status.position = f"{file}:{offset}"
         self.status.delivered_at_ms = timestamp
         place = EntryPosition(file, offset, timestamp, server_id, gtid)
+        self._passed = place
         if self._images is not None:
             self._images.passed(place)
         self._positions.persist(

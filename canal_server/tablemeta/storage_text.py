@@ -70,8 +70,9 @@ def digest_of(*parts: str | bytes) -> bytes:
     """Return what tells this content from any other."""
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for part in parts:
-        content = part.encode() if isinstance(part, str) else part
-        digest.update(b"%d:" % len(content))
+        # Text and bytes differ, too: one flipped bit makes one of the other.
+        content, kind = (part.encode(), b":") if isinstance(part, str) else (part, b";")
+        digest.update(b"%d%c" % (len(content), kind))
         digest.update(content)
     return digest.digest()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
-from canal_server.errors import TableMetaError
+from canal_server.errors import TableMetaError, TableMetaStoreError
 from canal_server.tablemeta.context import Context
 from canal_server.tablemeta.ddl import examine
 from canal_server.tablemeta.replay import Replay, stored_schemas
@@ -83,6 +83,7 @@ class TableMetaTsdb:
         self._since_snapshot = 0  # statements
         self._snapshot_at_s = 0.0
         self._passed_at_s = 0.0
+        self._passed_unwritten: EntryPosition | None = None
 
     def init(self, destination: str) -> bool:
         """Open the storage; tells whether it holds a history already.
@@ -95,6 +96,13 @@ class TableMetaTsdb:
 
     def close(self) -> None:
         """Let go of the storage; the history can be opened again."""
+        try:
+            if self._passed_unwritten is not None:
+                self.reached(self._passed_unwritten)
+        except TableMetaStoreError as error:
+            # Nothing is lost: it is read again.
+            _log.warning("%s: its end was not written down: %s", self._name, error)
+        self._passed_unwritten = None
         self._stretch = self._live = None
         self._storage.close()
 
@@ -173,6 +181,7 @@ class TableMetaTsdb:
         }
         self._live, self._contained = replayed, ahead
         self._stretch, self._standing = stretch, position
+        self._passed_unwritten = None
         self._since_snapshot = statements
         # By the binlog's time, so that restarts do not put it off.
         self._snapshot_at_s = (since.timestamp or 0) / 1000
@@ -318,7 +327,9 @@ class TableMetaTsdb:
         """Note that all before a place was read; written now and then."""
         now_s = self._clock()
         if now_s - self._passed_at_s < _PASSED_EVERY_S:
+            self._passed_unwritten = position
             return
+        self._passed_unwritten = None
         self.reached(position)
         self._passed_at_s = now_s
 

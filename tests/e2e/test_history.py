@@ -78,7 +78,7 @@ def test_from_an_old_place_again(stopped: Pipeline, chronicle: Chronicle) -> Non
     with stopped.client() as client:
         follower.receive(stopped, client)
     stopped.kill()
-    stopped.meta_file.unlink()
+    stopped.meta_file.unlink(missing_ok=True)
     stopped.start()
     again = Follower(chronicle)
     with stopped.client() as client:

@@ -154,6 +154,30 @@ def test_the_end_is_written_now_and_then(tsdb: TableMetaTsdb, clock: Clock) -> N
     assert tsdb.stretches()[-1].last == at(1, 400)
 
 
+def test_the_end_is_written_in_the_end(
+    tsdb: TableMetaTsdb, storage: SqliteHistoryStorage
+) -> None:
+    """What was too early to be written down is, when the history is closed."""
+    tsdb.passed(at(1, 200))
+    tsdb.passed(at(1, 300))
+    tsdb.close()
+    storage.open()
+    assert storage.stretches()[-1].last == at(1, 300)
+
+
+def test_the_end_is_none_of_another_stretch(tsdb: TableMetaTsdb) -> None:
+    """What passed before going to another stretch says nothing of that one."""
+    (old,) = tsdb.stretches()
+    tsdb.passed(at(1, 200))
+    tsdb.passed(at(7, 300))
+    new = tsdb.begin("another", TRAITS, at(1, 50), BASE)
+    tsdb.rollback(at(1, 50), new)
+    tsdb.close()
+    tsdb.init("test")
+    ends = {each.id: each.last.order() for each in tsdb.stretches()}
+    assert ends == {old.id: at(1, 200).order(), new.id: at(1, 50).order()}
+
+
 def test_snapshots_by_count(tsdb: TableMetaTsdb, storage: SqliteHistoryStorage) -> None:
     """After so many statements there is a snapshot; every place is right."""
     for number in range(1, 36):

@@ -5,7 +5,10 @@ Also what the Java original needs of the same: a free port, the text of a conf f
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -47,6 +50,14 @@ class Memory:
         )
 
 
+@functools.cache
+def history_folder() -> str:
+    """Return the folder of the table history, which all runs share as a user's do."""
+    folder = tempfile.mkdtemp(prefix="canal-bench-history-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 class ServerProcess:
     """`canal-server start` on one destination; a context manager that ends it.
 
@@ -61,7 +72,8 @@ class ServerProcess:
         self._log = folder / "log"
         self._conf = folder / "conf"
         write_conf(self._conf, self.address[1], folder)
-        write_instance(self._conf / DESTINATION, server, load, gtid=gtid)
+        settings = {"canal.instance.tsdb.dir": history_folder()}
+        write_instance(self._conf / DESTINATION, server, load, gtid=gtid, **settings)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

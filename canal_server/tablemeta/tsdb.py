@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-DDLS_PER_SNAPSHOT: Final = 500
+DDLS_PER_SNAPSHOT: Final = 200
 # Events have 19 bytes at least. Behind the first one of a statement's there is room for
 # answers of the server that hold from there on.
 _BEHIND: Final = 18

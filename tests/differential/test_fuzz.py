@@ -345,4 +345,4 @@ def test_damaged(rng: random.Random) -> None:
 @pytest.mark.timeout(280, method="thread")
 def test_damaged_often(rng: random.Random) -> None:
     """Many more damaged recordings give entries or errors of ours."""
-    fuzz(rng, 4000)
+    fuzz(rng, 1500)

@@ -69,7 +69,7 @@ def test_cut_often(linked, proxy, rng, gtid):
         cuts = [rng.randrange(1, 150 * ROW_BYTES) for _ in range(6)]
         print("cuts", cuts)
         with proxy.cut(*cuts):
-            for _ in range(100):
+            for _ in range(40):
                 writer.write(1, rows=rng.choice((1, 2, 15, 40)))
             pipeline.receive(client, checker)
             assert proxy.cuts_done > 0

@@ -297,7 +297,7 @@ def test_random(scene: Scene, rng: random.Random) -> None:
     """Random statements, acks, deaths and servers: each row has its columns."""
     scene.chronicle.run("CREATE TABLE first (a INT, b INT, c INT)")
     scene.chronicle.write("first")
-    for number in range(12):
+    for number in range(4):
         for step in range(6):
             change = random_change(rng, scene.chronicle, number * 6 + step)
             print(change)

@@ -6,8 +6,8 @@
     destinations   ── the instances, lazy ones when their first client comes
     server         ── started last: clients find what they ask for
 
-They end in the reverse order. Leaves out what an instance consists of
-(`canal_server.instance`).
+They end in the reverse order. Leaves out the destinations
+(`canal_server.destinations`).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ import os
 import select
 import signal
 import socket
-import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from canal_server import __version__
-from canal_server.config.schema import Wiring
 from canal_server.control import ControlServer
-from canal_server.errors import CanalError, ConfigError
+from canal_server.destinations import Destinations
+from canal_server.errors import CanalError
+from canal_server.ha.single import SingleNode
 from canal_server.lifecycle import Deadline, Stage, Stop
-from canal_server.ports import RunningInstance
 from canal_server.server.listener import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig
+    from canal_server.destinations import Instance
 
 log = logging.getLogger(__name__)
 
@@ -42,191 +42,6 @@ STOP_TIMEOUT_S = 10.0  # for all stages together; then the process ends without 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Some send one signal twice: to the process, and to its group.
 SAME_SIGNAL_S = 0.2
-
-
-class Instance(RunningInstance, Stage, Protocol):
-    """The pipeline of one destination, as the process sees it.
-
-    `start` returns when clients can be served; it does not wait for the source, whose
-    failures the instance logs and mends by itself. An instance starts once.
-    """
-
-    def status(self) -> dict[str, object]:
-        """Return what a person wants to know, as values of JSON; never blocks."""
-
-
-class Destinations:
-    """The instances of this process; implements the port `Instances`.
-
-    A stage too. One lock guards the table of started instances; an instance starts
-    under the lock of its own destination, so that two first clients start it once and
-    nobody else waits for it.
-    """
-
-    def __init__(
-        self,
-        configs: Sequence[InstanceConfig],
-        make_instance: Callable[[InstanceConfig], Instance],
-    ) -> None:
-        """Raise ConfigError with the problems of all instances, if there are any."""
-        self._configs = {config.destination: config for config in configs}
-        self._make_instance = make_instance
-        self._lock = threading.Lock()
-        self._starting = {name: threading.Lock() for name in self._configs}
-        self._running: dict[str, Instance] = {}  # in the order of their start
-        self._ending: list[Instance] = []  # those that were asked to stop
-        self._stopping = False
-        self._made: dict[str, Instance] = {}  # not started yet
-        self._waiting: dict[str, Instance] = {}  # in the midst of their start
-        self._starters: list[threading.Thread] = []
-        self._make_all()
-
-    def start(self) -> None:
-        """Start every instance that is not lazy; a failing one does not stop others.
-
-        Nor does one that waits for ZooKeeper: it starts by a thread of its own.
-        """
-        for name, config in self._configs.items():
-            if config.lazy:
-                log.info("destination %s waits for its first client", name)
-            elif config.position.wiring is Wiring.ZOOKEEPER:
-                starter = threading.Thread(
-                    target=self._start_apart,
-                    args=(name,),
-                    name=f"{name} start",
-                    daemon=True,
-                )
-                self._starters.append(starter)
-                starter.start()
-            else:
-                self._start_one(name)
-
-    def request_stop(self) -> None:
-        """Ask all instances to stop; from now on none starts."""
-        with self._lock:
-            self._stopping = True
-            self._ending += self._running.values()
-            self._running.clear()
-            ending = [*self._ending, *self._waiting.values()]
-        for instance in reversed(ending):
-            instance.request_stop()
-
-    def join(self, deadline: Deadline) -> bool:
-        """Wait for all instances, the last started first.
-
-        Raises the first error with which one ended, when all have been waited for.
-        """
-        ended = True
-        for starter in self._starters:
-            starter.join(deadline.remaining_s())
-            ended = ended and not starter.is_alive()
-        with self._lock:
-            ending = list(self._ending)
-        first_error: CanalError | None = None
-        for instance in reversed(ending):
-            try:
-                if not instance.join(deadline):
-                    log.error("destination %s does not stop", instance.destination)
-                    ended = False
-            except CanalError as error:
-                # The others must still write their cursors.
-                log.error(  # noqa: TRY400  # told in words
-                    "destination %s ended badly: %s", instance.destination, error
-                )
-                first_error = first_error or error
-        if first_error is not None:
-            raise first_error
-        return ended
-
-    def is_configured(self, destination: str) -> bool:
-        """Tell whether the destination is one of ours."""
-        return destination in self._configs
-
-    def running(self, destination: str) -> RunningInstance | None:
-        """Return the instance when it runs here."""
-        with self._lock:
-            return self._running.get(destination)
-
-    def start_lazy(self, destination: str) -> RunningInstance | None:
-        """Start a configured instance that does not run yet.
-
-        Blocks while it starts. Returns None when it cannot start now.
-        """
-        if destination not in self._configs:
-            return None
-        return self._start_one(destination)
-
-    def status(self) -> list[dict[str, object]]:
-        """Return the state of each destination, in the order they are configured."""
-        with self._lock:
-            running = dict(self._running)
-        return [
-            {
-                "destination": name,
-                "running": name in running,
-                "lazy": config.lazy,
-                **(running[name].status() if name in running else {}),
-            }
-            for name, config in self._configs.items()
-        ]
-
-    def _make_all(self) -> None:
-        problems: list[str] = []
-        for name, config in self._configs.items():
-            try:
-                self._made[name] = self._make_instance(config)
-            except ConfigError as error:
-                problems += error.problems
-        if problems:
-            raise ConfigError(problems)
-
-    def _start_apart(self, name: str) -> None:
-        try:
-            self._start_one(name)
-        except Exception:  # the outermost frame of this thread
-            log.exception("destination %s cannot start", name)
-
-    def _start_one(self, name: str) -> Instance | None:
-        """Start an instance unless it runs; None when it cannot start now."""
-        with self._starting[name]:
-            with self._lock:
-                if name in self._running:
-                    return self._running[name]
-                if self._stopping:
-                    return None
-            # An instance starts once: after a failure the next try needs a new one.
-            instance = self._made.pop(name, None)
-            try:
-                instance = instance or self._make_instance(self._configs[name])
-                if self._configs[name].position.wiring is Wiring.ZOOKEEPER:
-                    self._expect(name, instance)
-                instance.start()
-            except CanalError as error:
-                log.error("destination %s cannot start: %s", name, error)  # noqa: TRY400  # told in words
-                return None
-            finally:
-                with self._lock:
-                    self._waiting.pop(name, None)
-            return self._admit(name, instance)
-
-    def _expect(self, name: str, instance: Instance) -> None:
-        """Let a stop reach an instance that may wait in its start."""
-        with self._lock:
-            self._waiting[name] = instance
-            stopping = self._stopping
-        if stopping:  # it came before the instance was in the table
-            instance.request_stop()
-
-    def _admit(self, name: str, instance: Instance) -> Instance | None:
-        """Enter a started instance into the table; end it if we are stopping."""
-        with self._lock:
-            if not self._stopping:
-                self._running[name] = instance
-                return instance
-            # `request_stop` came while it started, and could not know of it.
-            self._ending.append(instance)
-        instance.request_stop()
-        return None
 
 
 class Daemon:
@@ -241,7 +56,9 @@ class Daemon:
         self._config = config
         self._born_s = time.monotonic()
         self.stop = Stop()  # what the control socket and `run` wait on
-        self._destinations = Destinations(config.instances, make_instance)
+        self._destinations = Destinations(
+            config.instances, make_instance, lambda _: SingleNode()
+        )
         self._server = Server(config.server, self._destinations)
         self._control = ControlServer(
             config.data_dir, {"status": self.status, "stop": self._stop_asked_for}

@@ -19,7 +19,7 @@ from canal_server.config.schema import SslMode, Wiring
 from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
 from canal_server.dump.pump import Pump
-from canal_server.errors import ClientError, ConfigError
+from canal_server.errors import ClientError, ConfigError, MetaStoreError
 from canal_server.model.positions import EntryPosition, LogPosition
 from canal_server.mysql.settings import (
     Access,
@@ -147,13 +147,23 @@ class Instance:
         self.store.close()
 
     def join(self, deadline: Deadline) -> bool:
-        """Wait for the pump, then write what is left of the cursors."""
+        """Wait for the pump, then write what is left of the cursors.
+
+        They are written as well when the pump does not end, but only an instance that
+        has ended raises MetaStoreError.
+        """
         ended = self._pump.join(deadline)
         try:
-            self._log_positions.stop()
-        finally:
-            self.meta.stop()
-        _log.info("destination %s stopped", self.destination)
+            try:
+                self._log_positions.stop()
+            finally:
+                self.meta.stop()
+        except MetaStoreError as error:
+            if ended:
+                raise
+            _log.error("destination %s: %s", self.destination, error)
+        if ended:
+            _log.info("destination %s stopped", self.destination)
         return ended
 
     # --- what the server uses -------------------------------------------------------

@@ -247,3 +247,50 @@ class Instances(Protocol):
 
         Returns it when it then runs here, None when it does not.
         """
+
+
+class Lease(Protocol):
+    """The right of this server to run one destination.
+
+    One thread calls `open`; then `acquire`, `wait_until_lost` and `release` in turn,
+    as often as it likes; then `close`. All others may be called by any thread.
+    """
+
+    @property
+    def shared(self) -> bool:
+        """Tell whether other servers may have it, so that it may be waited for."""
+
+    @property
+    def owner(self) -> str | None:
+        """Return who is known to run the destination, as `address:port`."""
+
+    def open(self, changed: Callable[[], None]) -> None:
+        """Tell others that this server is there; returns at once.
+
+        `changed` is called, by any thread, when `owner` may have changed.
+        """
+
+    def acquire(self, stop: Stop) -> bool:
+        """Wait until it is held; false when a stop is asked for first."""
+
+    def held(self) -> bool:
+        """Tell whether it is held for certain at this moment.
+
+        Cheap, as it is asked for each request. What was true may be false soon, and
+        true again, also before `wait_until_lost` returns.
+        """
+
+    def wait_until_lost(self, stop: Stop) -> str:
+        """Wait until it is lost, may be lost, or is to be given up.
+
+        Returns why, empty when a stop was asked for.
+        """
+
+    def wake(self) -> None:
+        """Have `acquire` and `wait_until_lost` look at their stop."""
+
+    def release(self) -> None:
+        """Give it up, if it is still there; what it allowed has ended."""
+
+    def close(self) -> None:
+        """Take back what `open` told."""

@@ -64,8 +64,9 @@ class FakeInstance:
             raise CanalError("the cursors cannot be read")
 
     def request_stop(self) -> None:
-        """Take note."""
-        self.calls.append("request_stop")
+        """Take note of the first one."""
+        if "request_stop" not in self.calls:
+            self.calls.append("request_stop")
 
     def join(self, deadline) -> bool:
         """Take note; a stuck one waits in vain."""
@@ -80,6 +81,22 @@ class FakeInstance:
     def status(self):
         """Return something that only this class says."""
         return {"state": "fake"}
+
+
+class Makes:
+    """Makes fake instances and remembers them."""
+
+    def __init__(self) -> None:
+        self.made: list[FakeInstance] = []
+
+    def __call__(self, config):
+        """Make one."""
+        self.made.append(FakeInstance(config))
+        return self.made[-1]
+
+    def calls(self):
+        """Return what was asked of each instance."""
+        return {instance.destination: instance.calls for instance in self.made}
 
 
 class ServerProcess:

@@ -6,205 +6,20 @@ import contextlib
 import logging
 import signal
 import socket
-import threading
 import time
-from dataclasses import replace
 
 import pytest
-from fix_daemon import SAME_SIGNAL, STOP_TIMEOUT, FakeInstance
+from fix_daemon import SAME_SIGNAL, STOP_TIMEOUT, FakeInstance, Makes
 
 from canal_server import control
 from canal_server.config.load import load
-from canal_server.config.schema import InstanceConfig, PositionConfig, Wiring
-from canal_server.daemon import Daemon, Destinations
-from canal_server.errors import CanalError, ConfigError
+from canal_server.daemon import Daemon
+from canal_server.errors import ConfigError
 from canal_server.lifecycle import Deadline
 
 LONG = 60.0  # seconds; never waited for unless something hangs
 MAIN = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = "
 MASTER = "canal.instance.master.address = db:3306\n"
-
-
-def configs(*names, lazy=()):
-    """Return configurations of instances."""
-    return [InstanceConfig(destination=name, lazy=name in lazy) for name in names]
-
-
-class Makes:
-    """Makes fake instances and remembers them."""
-
-    def __init__(self) -> None:
-        self.made: list[FakeInstance] = []
-
-    def __call__(self, config):
-        """Make one."""
-        self.made.append(FakeInstance(config))
-        return self.made[-1]
-
-    def calls(self):
-        """Return what was asked of each instance."""
-        return {instance.destination: instance.calls for instance in self.made}
-
-
-class TestDestinations:
-    """The port `Instances`."""
-
-    def test_all_but_lazy_ones_start(self):
-        """Instances start with the process, lazy ones do not run yet."""
-        destinations = Destinations(configs("a", "b", lazy="b"), Makes())
-        assert destinations.running("a") is None
-        destinations.start()
-        running = destinations.running("a")
-        assert running
-        assert running.destination == "a"
-        assert destinations.running("b") is None
-        assert [destinations.is_configured(name) for name in "abc"] == [
-            True,
-            True,
-            False,
-        ]
-
-    def test_a_lazy_one_starts_once(self):
-        """The first client starts a lazy instance, later ones find it."""
-        makes = Makes()
-        destinations = Destinations(configs("a", lazy="a"), makes)
-        destinations.start()
-        first = destinations.start_lazy("a")
-        assert first
-        assert destinations.start_lazy("a") is first
-        assert destinations.running("a") is first
-        assert makes.calls() == {"a": ["start"]}
-
-    def test_an_unknown_one_does_not_start(self):
-        """A destination that is not configured cannot be started."""
-        assert Destinations(configs("a"), Makes()).start_lazy("b") is None
-
-    def test_two_first_clients_start_it_once(self):
-        """Of two threads that start an instance at once, one waits for the other.
-
-        Forbidden: two starts, or one thread that gets nothing.
-        """
-        makes = Makes()
-        destinations = Destinations(configs("a", "b", lazy="ab"), makes)
-        makes.made[0].may_start.clear()
-        found: list[object] = []
-        threads = [
-            threading.Thread(target=lambda: found.append(destinations.start_lazy("a")))
-            for _ in range(2)
-        ]
-        for thread in threads:
-            thread.start()
-        # Another destination is not held up meanwhile.
-        assert destinations.start_lazy("b")
-        assert destinations.running("a") is None
-        makes.made[0].may_start.set()
-        for thread in threads:
-            thread.join(LONG)
-        assert found == [makes.made[0]] * 2
-        assert makes.made[0].calls == ["start"]
-
-    def test_a_failing_one_does_not_hold_others_up(self, caplog):
-        """A failing start is logged with its reason, and the next one starts."""
-        destinations = Destinations(configs("broken", "b"), Makes())
-        destinations.start()
-        assert destinations.running("broken") is None
-        assert destinations.running("b")
-        assert (
-            "destination broken cannot start: the cursors cannot be read" in caplog.text
-        )
-
-    def test_a_failed_one_can_be_tried_again(self):
-        """Each further try starts a new instance."""
-        makes = Makes()
-        destinations = Destinations(configs("broken", lazy=["broken"]), makes)
-        assert destinations.start_lazy("broken") is None
-        assert destinations.start_lazy("broken") is None
-        assert [instance.calls for instance in makes.made] == [["start"], ["start"]]
-
-    def test_all_wrong_settings_at_once(self):
-        """Instances that cannot be made are told together."""
-        with pytest.raises(ConfigError) as caught:
-            Destinations(configs("wrong1", "a", "wrong2"), Makes())
-        assert caught.value.problems == ["wrong1 is wrong", "wrong2 is wrong"]
-
-    def test_all_end(self):
-        """A stop reaches every running instance, and none starts after it."""
-        makes = Makes()
-        destinations = Destinations(configs("a", "b", "c", lazy="c"), makes)
-        destinations.start()
-        destinations.request_stop()
-        assert destinations.join(Deadline(LONG))
-        assert destinations.running("a") is None
-        assert destinations.start_lazy("c") is None
-        assert makes.calls() == {
-            "a": ["start", "request_stop", "join"],
-            "b": ["start", "request_stop", "join"],
-            "c": [],
-        }
-
-    def test_one_ends_badly(self, caplog):
-        """An instance that cannot write its cursors is told, and the others end."""
-        makes = Makes()
-        destinations = Destinations(configs("a", "unwritten", "c"), makes)
-        destinations.start()
-        destinations.request_stop()
-        with pytest.raises(CanalError, match="cannot write the cursors"):
-            destinations.join(Deadline(LONG))
-        assert all(calls[-1] == "join" for calls in makes.calls().values())
-        assert (
-            "destination unwritten ended badly: cannot write the cursors" in caplog.text
-        )
-
-    def test_a_stop_during_a_start(self):
-        """An instance whose start ends after the stop is ended as well.
-
-        Forbidden: it runs on, or its starter gets it.
-        """
-        makes = Makes()
-        destinations = Destinations(configs("a", lazy="a"), makes)
-        makes.made[0].may_start.clear()
-        found = []
-        starter = threading.Thread(
-            target=lambda: found.append(destinations.start_lazy("a"))
-        )
-        starter.start()
-        assert makes.made[0].begun.wait(LONG)
-        destinations.request_stop()
-        makes.made[0].may_start.set()
-        starter.join(LONG)
-        assert found == [None]
-        assert destinations.join(Deadline(LONG))
-        assert makes.made[0].calls == ["start", "request_stop", "join"]
-
-    def test_one_that_waits_in_its_start(self):
-        """One with cursors in ZooKeeper holds nobody up, and a stop reaches its start.
-
-        Forbidden: the others wait for it, or it for ever.
-        """
-        makes = Makes()
-        (waiting,), (other,) = configs("a"), configs("b")
-        waiting = replace(waiting, position=PositionConfig(wiring=Wiring.ZOOKEEPER))
-        destinations = Destinations([waiting, other], makes)
-        makes.made[0].may_start.clear()
-        destinations.start()
-        assert makes.made[0].begun.wait(LONG)
-        assert destinations.running("a") is None
-        assert destinations.running("b")
-        destinations.request_stop()
-        assert makes.made[0].calls == ["start", "request_stop"]
-        makes.made[0].may_start.set()
-        assert destinations.join(Deadline(LONG))
-        assert destinations.running("a") is None
-        assert makes.made[0].calls[-1] == "join"
-
-    def test_status(self):
-        """The state of each destination stands in the order of the settings."""
-        destinations = Destinations(configs("b", "a", lazy="a"), Makes())
-        destinations.start()
-        assert destinations.status() == [
-            {"destination": "b", "running": True, "lazy": False, "state": "fake"},
-            {"destination": "a", "running": False, "lazy": True},
-        ]
 
 
 @contextlib.contextmanager

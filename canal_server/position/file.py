@@ -1,17 +1,18 @@
 """Cursors and positions in files: a folder for each destination.
 
 `<data dir>/<destination>/meta.dat` has the content of `metafile`, `parse.dat` beside it
-that of one position. Both are written by `durable`. Leaves out when they are written
-(`mixed`, `kept`).
+that of one position. What they cannot say stands beside each (`unabridged`). All are
+written by `durable`. Leaves out when they are written (`mixed`, `kept`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from canal_server.errors import MetaStoreError
-from canal_server.position import metafile
+from canal_server.position import metafile, unabridged
 from canal_server.position.durable import Disk, replace_content
 from canal_server.position.mixed import StoredClient
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from canal_server.lifecycle import Stop
+    from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import LogPosition
 
 logger = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ class MetaFiles:
         self._data_dir = data_dir
         self._disk = disk or Disk()
         self._restored: set[str] = set()  # their backup is better than their file
+        self._held = unabridged.Held()  # by destination and client id
 
     def open(self, destinations: Sequence[str], stop: Stop) -> None:
         """Do nothing: files are there or not."""
@@ -69,22 +72,52 @@ class MetaFiles:
             return []
         if restored:
             self._restored.add(destination)
-        return [StoredClient(*client) for client in clients]
+        entries = _read_full(self._disk, path, unabridged.decode_clients) or {}
+        found = [
+            StoredClient(
+                identity,
+                cursor
+                and unabridged.completed(cursor, entries.get(identity.client_id, ())),
+            )
+            for identity, cursor in clients
+        ]
+        for client in found:
+            if client.cursor is not None:
+                self._held.stored(_key(client.identity), client.cursor)
+        return found
 
     def write(self, destination: str, clients: list[StoredClient]) -> None:
         """Replace a destination's file, the old one becomes the backup."""
-        content = metafile.encode(
-            destination, [(client.identity, client.cursor) for client in clients]
-        )
+        path = _path(self._data_dir, destination, FILE_NAME)
+        what = f"the cursors of {destination}"
+        cursors = [
+            (client.identity, client.cursor)
+            for client in clients
+            if client.cursor is not None
+        ]
+        entries = {
+            identity.client_id: found
+            for identity, cursor in cursors
+            if (found := self._held.entries(_key(identity), cursor))
+        }
+        if entries:
+            content = unabridged.encode_clients(entries)
+            _write_full(self._disk, path, content, what=what)
+        for identity, cursor in cursors:
+            self._held.tried(_key(identity), cursor)
         _write(
             self._disk,
-            _path(self._data_dir, destination, FILE_NAME),
-            content,
-            what=f"the cursors of {destination}",
+            path,
+            metafile.encode(
+                destination, [(client.identity, client.cursor) for client in clients]
+            ),
+            what=what,
             # A damaged file must not take the place of the backup it was restored from.
             keep=destination not in self._restored,
         )
         self._restored.discard(destination)
+        for identity, cursor in cursors:
+            self._held.stored(_key(identity), cursor)
 
 
 class PositionFiles:
@@ -94,6 +127,8 @@ class PositionFiles:
         self._data_dir = data_dir
         self._disk = disk or Disk()
         self._restored: set[str] = set()
+        self._known: set[str] = set()  # were read
+        self._held = unabridged.Held()  # by destination
 
     def open(self, stop: Stop) -> None:
         """Do nothing: files are there or not."""
@@ -109,6 +144,7 @@ class PositionFiles:
     def read(self, destination: str) -> LogPosition | None:
         """Read a destination's file, or its backup when the file is damaged."""
         path = _path(self._data_dir, destination, POSITION_NAME)
+        self._known.add(destination)
         try:
             position, restored = _read(
                 self._disk,
@@ -120,18 +156,31 @@ class PositionFiles:
             return None
         if restored:
             self._restored.add(destination)
+        entries = _read_full(self._disk, path, unabridged.decode) or []
+        position = unabridged.completed(position, entries)
+        self._held.stored(destination, position)
         return position
 
     def write(self, destination: str, position: LogPosition) -> None:
         """Replace a destination's file, the old one becomes the backup."""
+        if destination not in self._known:
+            # What is there is replaced, damaged or not.
+            with contextlib.suppress(MetaStoreError):
+                self.read(destination)
+        path = _path(self._data_dir, destination, POSITION_NAME)
+        what = f"the position of {destination}"
+        if entries := self._held.entries(destination, position):
+            _write_full(self._disk, path, unabridged.encode(entries), what=what)
+        self._held.tried(destination, position)
         _write(
             self._disk,
-            _path(self._data_dir, destination, POSITION_NAME),
+            path,
             metafile.encode_position(position),
-            what=f"the position of {destination}",
+            what=what,
             keep=destination not in self._restored,
         )
         self._restored.discard(destination)
+        self._held.stored(destination, position)
 
 
 def _read(
@@ -161,6 +210,34 @@ def _read(
         ) from damage
     logger.error("%s is damaged (%s), %s", path, damage, effect % backup.name)
     return content, True
+
+
+def _read_full(
+    disk: Disk, path: Path, decode: Callable[[bytes], _Content]
+) -> _Content | None:
+    """Read what stands beside a file; None when that is not there or damaged."""
+    beside = _beside(path)
+    try:
+        return decode(disk.read(beside))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise MetaStoreError(f"cannot read {beside}: {error}") from error
+    except ValueError as error:
+        unabridged.warn_of_damage(str(beside), error)
+        return None
+
+
+def _write_full(disk: Disk, path: Path, content: bytes, *, what: str) -> None:
+    _write(disk, _beside(path), content, what=what, keep=False)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + unabridged.SUFFIX)
+
+
+def _key(identity: ClientIdentity) -> tuple[str, int]:
+    return identity.destination, identity.client_id
 
 
 def _write(disk: Disk, path: Path, content: bytes, *, what: str, keep: bool) -> None:

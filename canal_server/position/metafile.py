@@ -1,6 +1,7 @@
 """The content of `meta.dat`: the clients of one destination and their cursors.
 
-And that of `parse.dat`, which is one position.
+And that of `parse.dat`, which is one position. GTIDs with a tag are left out of both:
+the original cannot read them (`unabridged` has them).
 
 Bytes in, values out. The JSON is that of canal: compact, keys in alphabetical order,
 no nulls. Leaves out files (`durable`, `file`).
@@ -9,7 +10,10 @@ no nulls. Leaves out files (`durable`, `file`).
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import (
@@ -18,7 +22,13 @@ from canal_server.model.positions import (
     log_position_to_json,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 Clients = list[tuple[ClientIdentity, LogPosition | None]]
+
+# A tag and its intervals; a uuid, which may begin with letters too, follows no colon.
+_TAG: Final = re.compile(r":\s*[a-z_]\w*\s*(?::[\s\d-]+)+", re.IGNORECASE)
 
 
 def encode(destination: str, clients: Clients) -> bytes:
@@ -27,7 +37,7 @@ def encode(destination: str, clients: Clients) -> bytes:
         "clientDatas": [_client_to_json(*client) for client in clients],
         "destination": destination,
     }
-    return _compact(content)
+    return compact(content)
 
 
 def decode(destination: str, content: bytes) -> Clients:
@@ -36,31 +46,62 @@ def decode(destination: str, content: bytes) -> Clients:
     The folder decides whose file it is: `destination` in the content may be of the
     folder that it was copied from. Raises ValueError when the content is damaged.
     """
-    try:
+    with damage_told():
         return [
             _client_from_json(destination, client)
             for client in json.loads(content)["clientDatas"]
         ]
-    except (LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"a part is missing or of another kind: {error!r}") from error
 
 
 def decode_position(content: bytes) -> LogPosition:
     """Read one position. Raises ValueError when the content is damaged."""
-    try:
+    with damage_told():
         position = log_position_from_json(json.loads(content))
-        _check(position)
-    except (LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"a part is missing or of another kind: {error!r}") from error
-    return position
+        check(position)
+        return position
 
 
 def encode_position(position: LogPosition) -> bytes:
     """Return the content for one position."""
-    return _compact(log_position_to_json(position))
+    return compact(log_position_to_json(abridged(position)))
 
 
-def _compact(content: dict[str, Any]) -> bytes:
+def has_tags(position: LogPosition) -> bool:
+    """Tell whether there is a tag in the position's GTID set."""
+    return _TAG.search(position.position.gtid or "") is not None
+
+
+def abridged(position: LogPosition) -> LogPosition:
+    """Return the position as the original writes it: no tags, and "" for no set."""
+    gtids = position.position.gtid or ""
+    if has_tags(position):
+        items = (_TAG.sub("", item) for item in gtids.split(","))
+        gtids = ",".join(item for item in items if ":" in item)
+    return replace(position, position=replace(position.position, gtid=gtids))
+
+
+@contextmanager
+def damage_told() -> Iterator[None]:
+    """Turn what reading JSON of another form raises into a ValueError."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"a part is missing or of another kind: {error!r}") from error
+
+
+def check(position: LogPosition) -> None:
+    """Raise TypeError when a position is no place that one could start from."""
+    place = position.position
+    for text in (place.journal_name, place.gtid):
+        if not isinstance(text, str | None):
+            raise TypeError(f"a text of a position is {text!r}")
+    for value in (place.position, place.timestamp, place.server_id):
+        if not isinstance(value, int | None):
+            raise TypeError(f"a number of a position is {value!r}")
+
+
+def compact(content: dict[str, Any]) -> bytes:
+    """Return JSON as the original writes it."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -75,7 +116,7 @@ def _client_to_json(
         }
     }
     if cursor is not None:
-        client["cursor"] = log_position_to_json(cursor)
+        client["cursor"] = log_position_to_json(abridged(cursor))
     return client
 
 
@@ -86,20 +127,10 @@ def _client_from_json(
     cursor = client.get("cursor")
     position = None if cursor is None else log_position_from_json(cursor)
     if position is not None:
-        _check(position)
+        check(position)
     return (
         ClientIdentity(
             destination, int(identity["clientId"]), str(identity.get("filter") or "")
         ),
         position,
     )
-
-
-def _check(cursor: LogPosition) -> None:
-    """Raise TypeError when a cursor is no place that one could start from."""
-    position = cursor.position
-    if not isinstance(position.journal_name, str | None):
-        raise TypeError(f"journalName is {position.journal_name!r}")
-    for value in (position.position, position.timestamp, position.server_id):
-        if not isinstance(value, int | None):
-            raise TypeError(f"a number of a cursor is {value!r}")

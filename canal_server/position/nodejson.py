@@ -6,7 +6,6 @@ position of a pump only without them (`metafile`). Leaves out ZooKeeper (`nodes`
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from canal_server.model.positions import (
     PositionRange,
     log_position_to_json,
 )
+from canal_server.position.metafile import abridged, compact
 
 ROOT: Final = "/otter/canal/destinations"
 CLIENT_ID_MAX: Final = 2**15 - 1
@@ -56,19 +56,19 @@ def batch_id_of(name: str) -> int | None:
 
 def encode_cursor(position: LogPosition) -> bytes:
     """Return the content of a cursor's node."""
-    return _compact(_LOG_POSITION | log_position_to_json(position))
+    return compact(_to_json(position))
 
 
 def encode_mark(positions: PositionRange) -> bytes:
     """Return the content of a batch's node."""
     fields: dict[str, Any] = dict(_POSITION_RANGE)
     if positions.ack is not None:
-        fields["ack"] = _LOG_POSITION | log_position_to_json(positions.ack)
-    fields["end"] = _LOG_POSITION | log_position_to_json(positions.end)
+        fields["ack"] = _to_json(positions.ack)
+    fields["end"] = _to_json(positions.end)
     fields["endSeq"] = positions.end_sequence
-    fields["start"] = _LOG_POSITION | log_position_to_json(positions.start)
-    return _compact(fields)
+    fields["start"] = _to_json(positions.start)
+    return compact(fields)
 
 
-def _compact(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+def _to_json(position: LogPosition) -> dict[str, Any]:
+    return _LOG_POSITION | log_position_to_json(abridged(position))

@@ -8,7 +8,10 @@
         <client id>         a subscription
             filter          text
             cursor
+            cursor.full     ours: what a cursor cannot say (`unabridged`)
             mark/<batch id>
+
+Beside `parse` there may be `parse.full`, too.
 
 A node that somebody else wrote since it was read here is never overwritten. Leaves out
 the contents (`nodejson`, `metafile`), how a node is written (`nodewriter`), and when
@@ -17,6 +20,7 @@ the contents (`nodejson`, `metafile`), how a node is written (`nodewriter`), and
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -29,7 +33,7 @@ from canal_server.errors import (
 )
 from canal_server.lifecycle import Stop
 from canal_server.model.identity import ClientIdentity
-from canal_server.position import metafile, nodejson
+from canal_server.position import metafile, nodejson, unabridged
 from canal_server.position.mixed import StoredClient
 from canal_server.position.nodewriter import NodeWriter
 
@@ -54,6 +58,7 @@ class MetaNodes:
         self._nodes = NodeWriter(zookeeper)
         self._clients: dict[str, set[int]] = {}  # whose nodes may be there
         self._marks: dict[str, set[int]] = {}  # of a client's path: batches in nodes
+        self._held = unabridged.Held()  # by the path of a cursor
         self._opened = False
         self._stop = Stop()  # until `open` gives another
 
@@ -106,6 +111,7 @@ class MetaNodes:
             path = nodejson.client_path(destination, gone)
             try:
                 self._nodes.remove(path)
+                self._held.forget(f"{path}/cursor")
                 self._marks.pop(path, None)
                 known.discard(gone)
             except ZooKeeperError as error:
@@ -154,7 +160,7 @@ class MetaNodes:
         )
         return StoredClient(
             ClientIdentity(destination, client_id, expression),
-            _position(f"{path}/cursor", self._nodes.read(f"{path}/cursor")),
+            _read_position(self._nodes, self._held, f"{path}/cursor"),
             last_batch_id=max(marks, default=0),
         )
 
@@ -170,7 +176,13 @@ class MetaNodes:
             if self._nodes.knows(f"{path}/filter"):
                 self._nodes.remove(f"{path}/filter")
         if client.cursor is not None:
-            self._nodes.put(f"{path}/cursor", nodejson.encode_cursor(client.cursor))
+            _put_position(
+                self._nodes,
+                self._held,
+                f"{path}/cursor",
+                client.cursor,
+                nodejson.encode_cursor(client.cursor),
+            )
         self._write_marks(path, client)
 
     def _write_marks(self, path: str, client: StoredClient) -> None:
@@ -210,6 +222,7 @@ class PositionNodes:
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
         self._nodes = NodeWriter(zookeeper)
+        self._held = unabridged.Held()  # by the path of a position
         self._opened = False
 
     def open(self, stop: Stop) -> None:
@@ -237,7 +250,7 @@ class PositionNodes:
         """Return what is stored, None when nothing is."""
         path = f"{nodejson.destination_path(destination)}/parse"
         try:
-            return _position(path, self._nodes.read(path))
+            return _read_position(self._nodes, self._held, path)
         except ZooKeeperError as error:
             raise MetaStoreError(f"cannot read the position: {error}") from error
 
@@ -246,23 +259,55 @@ class PositionNodes:
         path = f"{nodejson.destination_path(destination)}/parse"
         try:
             if not self._nodes.knows(path):
-                self._nodes.read(path)  # it takes the place of what is there
-            self._nodes.put(path, metafile.encode_position(position))
+                # What is there is replaced, damaged or not.
+                with contextlib.suppress(MetaStoreError):
+                    _read_position(self._nodes, self._held, path)
+            content = metafile.encode_position(position)
+            _put_position(self._nodes, self._held, path, position, content)
         except ZooKeeperError as error:
             raise MetaStoreError(
                 f"cannot write the position of {destination}: {error}"
             ) from error
 
 
-def _position(path: str, data: bytes | None) -> LogPosition | None:
+def _read_position(
+    nodes: NodeWriter, held: unabridged.Held, path: str
+) -> LogPosition | None:
+    """Read a cursor's or a pump's position, with what stands beside it."""
+    beside = path + unabridged.SUFFIX
+    data, full = nodes.read(path), nodes.read(beside)
     if not data:
+        held.forget(path)
         return None
     try:
-        return metafile.decode_position(data)
+        position = metafile.decode_position(data)
     except ValueError as error:
         raise MetaStoreError(
             f"{path} in ZooKeeper is damaged ({error}), put it right or remove it"
         ) from error
+    try:
+        position = unabridged.completed(
+            position, unabridged.decode(full) if full else ()
+        )
+    except ValueError as error:
+        unabridged.warn_of_damage(f"{beside} in ZooKeeper", error)
+    held.stored(path, position)
+    return position
+
+
+def _put_position(
+    nodes: NodeWriter,
+    held: unabridged.Held,
+    path: str,
+    position: LogPosition,
+    content: bytes,
+) -> None:
+    """Write a position as `content`; before, what that does not say beside it."""
+    if entries := held.entries(path, position):
+        nodes.put(path + unabridged.SUFFIX, unabridged.encode(entries))
+    held.tried(path, position)
+    nodes.put(path, content)
+    held.stored(path, position)
 
 
 def _owner(data: bytes | None) -> str:

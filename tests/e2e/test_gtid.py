@@ -144,6 +144,47 @@ def test_killed(by_gtid, rng):
         by_gtid.receive(client, checker)
 
 
+def test_tags(make_pipeline, mysql_server, database):
+    """A cursor has no tags, which the original cannot read; a restart has them all.
+
+    Without what stands beside the cursor, the tagged transactions come again.
+    """
+    pipeline = make_pipeline(mysql_server, database, GTID_MODE)
+    pipeline.start()
+    table = f"{database}.tagged"
+    try:
+        mysql_server.execute(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY)",
+            "SET gtid_next = 'AUTOMATIC:blue'",
+            f"INSERT INTO {table} VALUES (1)",
+            f"INSERT INTO {table} VALUES (2)",
+        )
+    except pymysql.err.MySQLError as error:
+        pytest.skip(f"GTIDs have no tags here: {error}")
+    with pipeline.client() as client:
+        found = pipeline.rows(client, 3)
+        assert ":blue:1-2" in found[-1].header.gtid
+        pipeline.settle(client)
+    pipeline.stop()
+    assert b"blue" not in pipeline.meta_file.read_bytes()
+    mysql_server.execute(f"INSERT INTO {table} VALUES (3)")
+
+    def next_row(*, again: int) -> int:
+        """Restart, and return which row comes behind those that come again."""
+        pipeline.start()
+        with pipeline.client() as client:
+            found = pipeline.rows(client, again + 1)
+            pipeline.settle(client)
+        pipeline.stop()
+        assert len(found) == again + 1
+        return int(found[-1].row_change().row_datas[0].after["id"])
+
+    assert next_row(again=0) == 3
+    pipeline.meta_file.with_name("meta.dat.full").unlink()
+    mysql_server.execute(f"INSERT INTO {table} VALUES (4)")
+    assert next_row(again=2) == 4
+
+
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_purged(deliver, flavour):
     """A stored set that the source has purged is a clear error; clients are served."""

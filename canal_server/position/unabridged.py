@@ -1,0 +1,157 @@
+"""What the original's cursors cannot say: GTID sets with tags, beside each cursor.
+
+The original cannot read a tag (`uuid:tag:1-5`) and would not start with one in a
+cursor. So cursors and positions are stored *abridged*, with the GTIDs that it can read,
+and the whole ones stand beside them, in a file or node with `SUFFIX`::
+
+    {"entries":[{"position":{a position as in the cursor, its GTID set whole}}, …]}
+
+There is an entry for each content that the cursor may have now, and it counts only
+while the cursor says the same: whoever moves a cursor knows nothing of what is beside
+it. It is written before the cursor, with the entries of the cursors before; so at every
+moment between two writes the right entry is there. Unknown keys are skipped.
+
+Leaves out where all this is stored (`file`, `nodes`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.model.positions import (
+    LogPosition,
+    log_position_from_json,
+    log_position_to_json,
+)
+from canal_server.position.logposition import same_server
+from canal_server.position.metafile import (
+    abridged,
+    check,
+    compact,
+    damage_told,
+    has_tags,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+logger = logging.getLogger(__name__)
+
+SUFFIX: Final = ".full"  # behind the name of what has the cursor
+HELD_MAX: Final = 16  # writes of which nobody knows whether they happened
+
+
+def completed(cursor: LogPosition, entries: Iterable[LogPosition]) -> LogPosition:
+    """Return the entry that says what the cursor says, the cursor when none does."""
+    return next((each for each in entries if _same(abridged(each), cursor)), cursor)
+
+
+def encode(entries: Sequence[LogPosition]) -> bytes:
+    """Return the content beside one position."""
+    return compact(_entries_to_json(entries))
+
+
+def decode(content: bytes) -> list[LogPosition]:
+    """Read what `encode` wrote. Raises ValueError when it is damaged."""
+    with damage_told():
+        return _entries_from_json(json.loads(content))
+
+
+def encode_clients(entries: Mapping[int, Sequence[LogPosition]]) -> bytes:
+    """Return the content beside the cursors of several clients."""
+    clients = [
+        {"clientId": client_id} | _entries_to_json(entries[client_id])
+        for client_id in sorted(entries)
+    ]
+    return compact({"clients": clients})
+
+
+def decode_clients(content: bytes) -> dict[int, list[LogPosition]]:
+    """Read what `encode_clients` wrote. Raises ValueError when it is damaged."""
+    with damage_told():
+        return {
+            int(client["clientId"]): _entries_from_json(client)
+            for client in json.loads(content)["clients"]
+        }
+
+
+def warn_of_damage(what: str, error: ValueError) -> None:
+    """Say that what is beside a cursor is not used."""
+    logger.warning(
+        "%s is damaged (%s) and is not used: transactions with a tag in their GTID"
+        " may come again",
+        what,
+        error,
+    )
+
+
+class Held:
+    """What the cursors of one place may hold now, whatever became of the last write.
+
+    Used by one thread at a time, with whatever names the cursors.
+    """
+
+    def __init__(self) -> None:
+        # Of each cursor: what it may hold, first what it did for certain.
+        self._now: dict[object, list[LogPosition]] = {}
+        self._before: dict[object, list[LogPosition]] = {}  # and what its backup may
+
+    def stored(self, cursor: object, position: LogPosition) -> None:
+        """Take note that this was read, or written for certain."""
+        known = self._now.get(cursor, ())
+        self._before[cursor] = [each for each in known if each != position]
+        self._now[cursor] = [position]
+
+    def tried(self, cursor: object, position: LogPosition) -> None:
+        """Take note that this is about to be written."""
+        known = self._now.setdefault(cursor, [])
+        if position not in known:
+            known.append(position)
+        if len(known) > HELD_MAX:
+            del known[1]
+
+    def forget(self, cursor: object) -> None:
+        """Take note that there is no such cursor any more."""
+        self._now.pop(cursor, None)
+        self._before.pop(cursor, None)
+
+    def entries(self, cursor: object, position: LogPosition) -> list[LogPosition]:
+        """Return what must stand beside the cursor while this is written to it."""
+        known = [
+            *self._before.get(cursor, ()),
+            *self._now.get(cursor, ()),
+            position,
+        ]
+        return [
+            each
+            for at, each in enumerate(known)
+            if each not in known[:at] and has_tags(each)
+        ]
+
+
+def _same(one: LogPosition, other: LogPosition) -> bool:
+    """Tell whether two abridged positions are one, however their sets are sorted."""
+    ours, theirs = one.position, other.position
+    return (
+        replace(ours, gtid=None) == replace(theirs, gtid=None)
+        and _items(ours.gtid) == _items(theirs.gtid)
+        and same_server(one.identity, other.identity)
+    )
+
+
+def _items(gtids: str | None) -> set[str]:
+    return {item.strip().lower() for item in (gtids or "").split(",")}
+
+
+def _entries_to_json(entries: Sequence[LogPosition]) -> dict[str, Any]:
+    return {"entries": [{"position": log_position_to_json(each)} for each in entries]}
+
+
+def _entries_from_json(content: dict[str, Any]) -> list[LogPosition]:
+    found = [log_position_from_json(each["position"]) for each in content["entries"]]
+    for each in found:
+        check(each)
+    return found

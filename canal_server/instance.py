@@ -18,6 +18,7 @@ from canal_server.buffer.ring import TransactionBuffer
 from canal_server.config.schema import SslMode, Wiring
 from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
+from canal_server.dump.detecting import Detector
 from canal_server.dump.pump import Pump
 from canal_server.errors import ClientError, ConfigError, MetaStoreError
 from canal_server.model.positions import EntryPosition, LogPosition
@@ -52,7 +53,12 @@ from canal_server.tablemeta.tsdb import Retention, TableMetaTsdb
 from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
-    from canal_server.config.schema import InstanceConfig, SourceConfig
+    from canal_server.config.schema import (
+        HostConfig,
+        HostPort,
+        InstanceConfig,
+        SourceConfig,
+    )
     from canal_server.lifecycle import Deadline
     from canal_server.model.identity import ClientIdentity
     from canal_server.ports import LogPositionManager, MetaManager, Span
@@ -105,6 +111,10 @@ class Instance:
             begun=self._begun,
             session=self._session_begins,
             history=_history(config),
+            standby=standby_access_of(config.source),
+        )
+        self._detector = Detector(
+            config, self._pump, lambda: self._log_positions.latest(self.destination)
         )
 
     # --- Stage ----------------------------------------------------------------------
@@ -118,8 +128,11 @@ class Instance:
         self.meta.start()
         try:
             self._log_positions.start()
+            stored = self._log_positions.latest(self.destination)
+            self._pump.begin_with(stored.identity if stored else None)
             self._serve_stored_clients()
             self._pump.start()
+            self._detector.start()
         except BaseException:
             self._log_positions.stop()
             self.meta.stop()
@@ -143,6 +156,7 @@ class Instance:
         """Ask the pump to stop and end all waits."""
         self.meta.request_stop()
         self._log_positions.request_stop()
+        self._detector.request_stop()
         self._pump.request_stop()
         self.store.close()
 
@@ -152,7 +166,8 @@ class Instance:
         They are written as well when the pump does not end, but only an instance that
         has ended raises MetaStoreError.
         """
-        ended = self._pump.join(deadline)
+        ended = self._detector.join(deadline)
+        ended = self._pump.join(deadline) and ended
         try:
             try:
                 self._log_positions.stop()
@@ -170,7 +185,7 @@ class Instance:
 
     def log_position(self, position: EntryPosition) -> LogPosition:
         """Return the position with this source's identity."""
-        return LogPosition(self._pump.identity, position)
+        return LogPosition(position.source or self._pump.identity, position)
 
     def check_filter(self, expression: str) -> None:
         """Raise ClientError when the filter is not a regular expression."""
@@ -189,6 +204,9 @@ class Instance:
 
     def _begins_after(self, identity: ClientIdentity) -> EntryPosition | None:
         """Return the place behind which the client's entries begin, None: all."""
+        if self._pump.sources.switches:
+            # The ring may hold entries of another server in front of this one's.
+            return None
         cursor = self.meta.cursor(identity)
         if cursor is None or not same_server(cursor.identity, self._pump.identity):
             return None
@@ -298,6 +316,10 @@ class Instance:
             "source": pump.source,
             "position": pump.position,
             "error": pump.error,
+            "reads": str(self._pump.sources.current),
+            "switches": self._pump.sources.switches,
+            "repeated": self._pump.repeated(),
+            "detecting": self._detector.status(),
             "clients": [
                 identity.client_id
                 for identity in self.meta.subscriptions(self.destination)
@@ -378,16 +400,28 @@ def access_of(source: SourceConfig, destination: str) -> Access:
                 )
             ]
         )
+    return _access(source, master, master.address)
+
+
+def standby_access_of(source: SourceConfig) -> Access | None:
+    """Return how to reach the standby, None when there is none."""
+    standby = source.standby
+    if standby.address is None:
+        return None
+    return _access(source, standby, standby.address)
+
+
+def _access(source: SourceConfig, host: HostConfig, address: HostPort) -> Access:
     tls = TlsOptions()
-    if master.ssl_mode is not SslMode.DISABLED:
+    if host.ssl_mode is not SslMode.DISABLED:
         tls = TlsOptions(
-            mode=TlsMode[master.ssl_mode.name],
-            ca=str(master.ssl_ca or ""),
-            cert=str(master.ssl_cert or ""),
-            key=str(master.ssl_key or ""),
+            mode=TlsMode[host.ssl_mode.name],
+            ca=str(host.ssl_ca or ""),
+            cert=str(host.ssl_cert or ""),
+            key=str(host.ssl_key or ""),
         )
     return Access(
-        address=Address(master.address.host, master.address.port),
+        address=Address(address.host, address.port),
         credentials=Credentials(source.user, source.password),
         tls=tls,
         connect_timeout_s=source.so_timeout_s,

@@ -1,7 +1,8 @@
 """Two real servers of which one replicates from the other by GTID, and their roles.
 
 They are shared by the tests of a module: each finds one as the source, the other as
-its replica that has all of it.
+its replica that has all of it. A module may name REPLICA_OPTIONS, more options of the
+one that is the replica at first.
 """
 
 from __future__ import annotations
@@ -128,9 +129,10 @@ def _two_servers(request: pytest.FixtureRequest) -> Iterator[Replicas]:
     flavour = request.param
     with ExitStack() as running:
         try:
+            more = getattr(request.module, "REPLICA_OPTIONS", ())
             servers = [
-                running.enter_context(PrivateServer(flavour, OPTIONS_OF[flavour]))
-                for _ in range(2)
+                running.enter_context(PrivateServer(flavour, options))
+                for options in (OPTIONS_OF[flavour], (*OPTIONS_OF[flavour], *more))
             ]
         except Unavailable as error:
             pytest.skip(f"no two {flavour} of our own: {error}")

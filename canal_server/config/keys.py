@@ -141,6 +141,12 @@ SOURCE_KEYS = (
         values.integer(0, INT32_MAX, "seconds"),
     ),
     Key("canal.auto.reset.latest.pos.mode", "source.auto_reset_latest", values.boolean),
+    Key(
+        "canal.instance.standby.lag.max.seconds",
+        "source.standby_lag_max_s",
+        values.integer(0, INT32_MAX, "seconds"),
+        ours=True,
+    ),
     Key("canal.instance.detecting.enable", "source.detecting.enable", values.boolean),
     Key("canal.instance.detecting.sql", "source.detecting.sql", values.text),
     Key(

@@ -118,6 +118,7 @@ class SourceConfig:
     binlog_formats: tuple[str, ...] = ()  # those allowed; empty: any
     binlog_images: tuple[str, ...] = ()  # those allowed; empty: any
     fallback_interval_s: int = 60  # how far to go back on another server
+    standby_lag_max_s: int = 0  # one that lags further may not take over; 0: any
     auto_reset_latest: bool = False  # begin at the end when the position is purged
     detecting: DetectingConfig = DetectingConfig()
 

@@ -133,9 +133,6 @@ GROUP = tuple(
 
 # These are read and checked like served ones, but nobody asks for their values.
 NOT_YET = (
-    Unserved("canal.instance.standby.address"),
-    Unserved("canal.instance.detecting.enable", ("false",)),
-    Unserved("canal.instance.detecting.heartbeatHaEnable", ("false",)),
     Unserved("canal.instance.filter.druid.ddl", ("true",)),
     Unserved("canal.instance.cursor.pin.seconds", ("-1",)),
 )

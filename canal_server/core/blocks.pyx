@@ -95,9 +95,10 @@ cdef class Block:
         return stop
 
     def position(self, uint32_t i):
-        """Return (file, offset, timestamp in ms, server id, gtid) of record i.
+        """Return (file, offset, timestamp in ms, server id, gtid, source) of record i.
 
-        Read from the entry's own header; gtid is "" when the entry has none.
+        Read from the entry's own header; gtid is "" when the entry has none, and
+        source None when nobody said whose binlog is read.
         """
         if i >= self.count:
             raise IndexError(f"record {i} of {self.count}")
@@ -121,8 +122,25 @@ cdef class Block:
                 p += n
         return (
             self.file, self.records[i].offset,
-            <uint64_t>self.records[i].time * 1000, server_id, gtid,
+            <uint64_t>self.records[i].time * 1000, server_id, gtid, self.source,
         )
+
+    def count_until(self, uint32_t first, uint32_t stop, uint64_t time):
+        """Count what of the records first <= i < stop is not younger than a time, s.
+
+        Returns (transactions that end, rows, whether a younger record is there).
+        """
+        cdef uint32_t i
+        cdef uint64_t ends = 0, rows = 0
+        cdef bint younger = False
+        for i in range(first, min(stop, self.count)):
+            if self.records[i].time > time:
+                younger = True
+            elif self.records[i].kind == KIND_END:
+                ends += 1
+            elif self.records[i].kind == KIND_ROWS:
+                rows += self.records[i].rows
+        return ends, rows, younger
 
 
 cdef const uint8_t* read_varint(const uint8_t* p, uint64_t* value) noexcept nogil:
@@ -171,7 +189,8 @@ cdef class BlockPool:
         self.held = 0
         self.spare = []
 
-    cdef Block open(self, str file, uint64_t file_number, size_t at_least):
+    cdef Block open(self, str file, uint64_t file_number, size_t at_least,
+                    object source=None):
         """Return an empty block for at least so many bytes; MemoryError if none."""
         cdef Block block = Block.__new__(Block)
         cdef Chunk chunk
@@ -179,6 +198,7 @@ cdef class BlockPool:
         block.pool = self
         block.file = file
         block.file_number = file_number
+        block.source = source
         if at_least <= capacity and self.spare:
             chunk = self.spare.pop()
             block.data, block.records = chunk.data, chunk.records

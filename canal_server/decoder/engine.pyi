@@ -3,6 +3,7 @@ from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.decoder.feed import Feed
 from canal_server.decoder.image import TableImage
+from canal_server.model.positions import LogIdentity
 
 HALT_NEED_INPUT: int
 HALT_PAUSE: int
@@ -29,6 +30,7 @@ class Decoder:
         skip_deletes: bool = ...,
         skip_rows: bool = ...,
         skip_unknown: bool = ...,
+        source: LogIdentity | None = ...,
     ) -> None: ...
     @property
     def feed(self) -> Feed: ...

@@ -85,13 +85,13 @@ cdef class Decoder(EventStream):
     def __init__(self, BlockPool pool, *, bint packets=True, bint checksum=True,
                  gtids=None, bint skip_inserts=False, bint skip_updates=False,
                  bint skip_deletes=False, bint skip_rows=False,
-                 bint skip_unknown=False):
+                 bint skip_unknown=False, source=None):
         EventStream.__init__(self, packets=packets, checksum=checksum)
         init_context(&self.rows)
         self.tables = TableCache()
         self.gtids = GtidHeaders()
         self.gtids.set_gtids(gtids)
-        self.writer = RecordWriter(pool)
+        self.writer = RecordWriter(pool, source)
         self.skip_inserts = skip_inserts
         self.skip_updates = skip_updates
         self.skip_deletes = skip_deletes

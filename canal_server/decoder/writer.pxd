@@ -28,6 +28,7 @@ cdef class RecordWriter:
     cdef Output out
     cdef readonly BlockPool pool
     cdef Block block
+    cdef object source              # whose binlog the records are of; None: not told
     cdef str file
     cdef uint64_t file_number
     cdef bytes file_field           # header fields 1 and 2

@@ -1,7 +1,8 @@
 from canal_server.core.blocks import Block, BlockPool
+from canal_server.model.positions import LogIdentity
 
 class RecordWriter:
-    def __init__(self, pool: BlockPool) -> None: ...
+    def __init__(self, pool: BlockPool, source: LogIdentity | None = ...) -> None: ...
     @property
     def pool(self) -> BlockPool: ...
     @property

@@ -34,7 +34,9 @@ cdef int grow_block(Output* out, size_t room) noexcept with gil:
     if used > writer.pool.block_size // 2:
         wanted = wanted * 2  # so that a long record is moved few times
     try:
-        block = writer.pool.open(writer.file, writer.file_number, wanted)
+        block = writer.pool.open(
+            writer.file, writer.file_number, wanted, writer.source
+        )
     except MemoryError:
         return -1
     memcpy(block.data, out.start, used)
@@ -47,8 +49,9 @@ cdef int grow_block(Output* out, size_t room) noexcept with gil:
 cdef class RecordWriter:
     """Appends records to the pool's blocks; one writer, on the pump's thread."""
 
-    def __init__(self, BlockPool pool):
+    def __init__(self, BlockPool pool, source=None):
         self.pool = pool
+        self.source = source
         self.spans = []
         self.out.owner = <void*>self
         self.out.grow = grow_block
@@ -67,7 +70,7 @@ cdef class RecordWriter:
         )
         self.file_p = self.file_field
         self.file_n = <uint32_t>len(self.file_field)
-        self.block = self.pool.open(file, self.file_number, 0)
+        self.block = self.pool.open(file, self.file_number, 0, self.source)
         self.point(0)
 
     def take(self):

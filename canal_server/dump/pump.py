@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING
 
 from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.history import HistoryImages
+from canal_server.dump.overlap import Overlap, overlap_of
 from canal_server.dump.places import SourceFiles, base_name
 from canal_server.dump.reader import Reader
 from canal_server.dump.repeats import Repeats
+from canal_server.dump.replicated import reachable
 from canal_server.dump.scan import Scanner
+from canal_server.dump.sources import MASTER, STANDBY, Source, Sources
 from canal_server.dump.start import Place, StartFinder
 from canal_server.errors import (
     BinlogPurged,
@@ -34,7 +37,7 @@ from canal_server.errors import (
 from canal_server.lifecycle import Deadline, Stop
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.backoff import Backoff
-from canal_server.mysql.binlogs import binary_logs
+from canal_server.mysql.binlogs import binary_logs, current_end, server_time_s
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.dump import DumpOptions, DumpStream
@@ -117,11 +120,14 @@ class Pump:
         begun: Callable[[EntryPosition], None],
         session: Callable[[], None] = lambda: None,
         history: TableMetaTsdb | None = None,
+        standby: Access | None = None,
     ) -> None:
         self.status = PumpStatus()
-        self.identity = LogIdentity(access.address.host, access.address.port)
+        self.sources = Sources(
+            Source(MASTER, access, config.source.master),
+            Source(STANDBY, standby, config.source.standby) if standby else None,
+        )
         self._config = config
-        self._access = access
         self._pool = pool
         self._subjects = subjects
         self._positions = positions
@@ -139,6 +145,10 @@ class Pump:
         # Where the first session began; nothing before it was ever delivered.
         self.began_at: EntryPosition | None = None
         self._stop = Stop()
+        # Ends a session, and the wait between two: a stop, or another server.
+        self._turn = Stop()
+        self._turn_lock = threading.Lock()  # guards the turn and what comes next
+        self._next: Source | None = None
         self._reader: Reader | None = None
         self._stream: DumpStream | None = None
         self._control: ControlConnection | None = None
@@ -148,7 +158,8 @@ class Pump:
         self._last_file = ""
         self._last_ended = True  # `_last` is the end of a transaction
         self._last_server = ""  # whose file and offset `_last` tells
-        self._scanner = Scanner(config, access, self._stop)
+        self._scanner = Scanner(config, access, self._turn)
+        self._overlap: Overlap | None = None  # of what comes again in this session
         self._files: SourceFiles | None = None  # of this session's source
         self._unlisted = ""  # why it does not list them
         self._logged = Repeats()  # errors and warnings since something was delivered
@@ -170,6 +181,26 @@ class Pump:
     def request_stop(self) -> None:
         """Ask to stop, and cut the connections that the thread may wait on."""
         self._stop.request()
+        self._end_turn()
+
+    def begin_with(self, stored: LogIdentity | None) -> None:
+        """Read first the server that a stored position names; call before `start`."""
+        self.sources.begin_with(stored)
+        self._scanner = Scanner(self._config, self._access, self._turn)
+
+    def switch_to(self, source: Source) -> None:
+        """Read another server; from any thread, returns at once.
+
+        The session ends as by a stop: what it has handed on stays, and the rest is
+        forgotten and read of the other server.
+        """
+        with self._turn_lock:
+            self._next = source
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        with self._turn_lock:
+            self._turn.request()
         for connection in (self._stream, self._control):
             if isinstance(connection, DumpStream):
                 connection.close()
@@ -182,6 +213,22 @@ class Pump:
             return True
         self._thread.join(deadline.remaining_s())
         return not self._thread.is_alive()
+
+    @property
+    def identity(self) -> LogIdentity:
+        """Return the name of the server that is read."""
+        return self.sources.current.identity
+
+    @property
+    def _access(self) -> Access:
+        return self.sources.current.access
+
+    def repeated(self) -> dict[str, int] | None:
+        """Return what came again since the last switch by time; None without one."""
+        overlap = self._overlap
+        if overlap is None:
+            return None
+        return {"transactions": overlap.transactions, "rows": overlap.rows}
 
     @property
     def stop(self) -> Stop:
@@ -208,12 +255,14 @@ class Pump:
     def _run_sessions(self) -> None:
         backoff = Backoff()
         while not self._stop.requested():
+            if self._begin_turn():
+                backoff.reset()
             try:
                 self._session()
                 continue
             except CanalError as error:
-                if self._stop.requested():
-                    break
+                if self._turn.requested():
+                    continue  # it ended by a wish: the loop, or this server's turn
                 delay_s = self._failed(error, backoff)
             except Exception as error:  # noqa: BLE001
                 # The outermost frame of the thread: a fault of ours must be seen and
@@ -223,7 +272,26 @@ class Pump:
                 self.status.error = repr(error)
                 delay_s = _STUBBORN_DELAY_S
             self.status.state = PumpState.WAITING
-            self._stop.wait(delay_s)
+            self._turn.wait(delay_s)
+
+    def _begin_turn(self) -> bool:
+        """Turn to another server when that is wished; tells whether it was.
+
+        A stop that comes meanwhile ends the old turn or the new one, whichever it
+        finds: both end the session.
+        """
+        with self._turn_lock:
+            chosen, self._next = self._next, None
+            if chosen is None or self._stop.requested():
+                return False
+            self._turn = Stop()
+            self.sources.switch_to(chosen)
+        self._scanner = Scanner(self._config, self._access, self._turn)
+        # What was read of the other server says nothing about this one's files.
+        self._last = None
+        self._purged = False
+        self._logged.forget()
+        return True
 
     def _failed(self, error: CanalError, backoff: Backoff) -> float:
         """Note an error; returns the seconds to wait."""
@@ -264,7 +332,7 @@ class Pump:
             if not self._history.init(self._config.destination):
                 warn_of_java_history(self._config)
             self._history_open = True
-        control = ControlConnection(self._access, self._stop)
+        control = ControlConnection(self._access, self._turn)
         self._control = control
         try:
             with control:
@@ -343,7 +411,7 @@ class Pump:
             connection=control,
             info=info,
             identity=self.identity,
-            configured=source.master,
+            configured=self.sources.current.configured,
             gtid_on=source.gtid_on,
             fallback_interval_s=source.fallback_interval_s,
             first_event_ms=scanner.first_event_ms,
@@ -361,7 +429,16 @@ class Pump:
             self._last = None
         else:
             self._check_stored(stored)
+            if stored is not None and source.gtid_on:
+                stored = reachable(control, info, stored, self._turn, self._await)
         return finder.find(stored, at_end=at_end)
+
+    def _await(self, what: str) -> None:
+        """Say what the session waits for before it can begin."""
+        self.status.state = PumpState.WAITING
+        self.status.error = what
+        if self._is_news(what):
+            _log.warning("destination %s: %s", self._config.destination, what)
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
         self._passed = None
@@ -376,6 +453,7 @@ class Pump:
             filters=self._config.filter,
             gtids=begin.gtids,
             error_of_packet=lambda body: error_of_packet(body, address=address),
+            source=self.identity,
         )
         # What was delivered from this very binlog is not delivered again. By GTID
         # only the rest of an open transaction can come twice.
@@ -385,6 +463,8 @@ class Pump:
             self._skip_to = None
         self._reset(same)
         self._place = place
+        stored = self._positions.latest(self._config.destination)
+        self._overlap = overlap_of(self._config.destination, place, stored)
         self._session_begins()
         self._reader = reader
         # A wish that came while the reader was made.
@@ -394,7 +474,7 @@ class Pump:
             self._access,
             self._replica,
             begin.dump_start(),
-            self._stop,
+            self._turn,
             DumpOptions(
                 heartbeat_s=source.heartbeat_s,
                 allowance=max(1.0, source.silence_s / source.heartbeat_s),
@@ -420,13 +500,13 @@ class Pump:
                     self._config.destination,
                     self._unlisted,
                 )
-            self._note_begin(place)
-            at_end = reader.run(stream, self._take, self._idled, self._stop)
+            self._note_begin(place, control, info)
+            at_end = reader.run(stream, self._take, self._idled, self._turn)
         finally:
             self._reader = None
             self._stream = None
             stream.close()
-        if at_end and not self._stop.requested():
+        if at_end and not self._turn.requested():
             raise ConnectionLost(f"{address}: the server closed the connection")
 
     def _images_at(
@@ -444,12 +524,14 @@ class Pump:
             control,
             info,
             destination=self._config.destination,
-            scanner=DdlScanner(self._config, self._access, self._stop),
+            scanner=DdlScanner(self._config, self._access, self._turn),
         )
         stored = self._positions.latest(self._config.destination)
         return images, images.begin(place, stored, self._files, self._scanner)
 
-    def _note_begin(self, place: Place) -> None:
+    def _note_begin(
+        self, place: Place, control: ControlConnection, info: ServerInfo
+    ) -> None:
         """Keep the first session's place: what comes behind it must not be missed.
 
         A second session may come before anything was delivered, and find nothing
@@ -461,12 +543,29 @@ class Pump:
         self.began_at = EntryPosition(
             place.file or None,
             place.position or None,
+            timestamp=place.timestamp_ms or self._time_of(place, control, info),
             gtid=str(place.gtids) if place.gtids else None,
             included=True,
+            source=self.identity,
         )
         position = LogPosition(self.identity, self.began_at)
         self._positions.persist(self._config.destination, position)
         self._begun(self.began_at)
+
+    def _time_of(
+        self, place: Place, control: ControlConnection, info: ServerInfo
+    ) -> int | None:
+        """Return a time, ms, that nothing behind a place is older than.
+
+        By it another server finds the place before anything was delivered; None where
+        that is not wanted: without a standby, and by GTID.
+        """
+        if self.sources.other is None or place.gtids is not None:
+            return None
+        now_s, end = server_time_s(control), current_end(control, info)
+        if (end.file, end.position) == (place.file, place.position):
+            return now_s * 1000
+        return self._scanner.first_event_ms(place.file)
 
     def _idled(self) -> None:
         """Take note that the source has nothing more at hand."""
@@ -509,14 +608,18 @@ class Pump:
         self._last_ended = block.last_boundary(stop - 1, stop) >= 0
         self._last_server = self._server
         self._advanced = True
+        if self._overlap is not None:
+            self._overlap.take(spans)
         for block, first, stop in reversed(spans):
             index = block.last_boundary(first, stop)
             if index >= 0:
                 self._persist(block.position(index))
                 return
 
-    def _persist(self, position: tuple[str, int, int, int, str]) -> None:
-        file, offset, timestamp, server_id, gtid = position
+    def _persist(
+        self, position: tuple[str, int, int, int, str, LogIdentity | None]
+    ) -> None:
+        file, offset, timestamp, server_id, gtid, _ = position
         self.status.position = f"{file}:{offset}"
         self.status.delivered_at_ms = timestamp
         place = EntryPosition(file, offset, timestamp, server_id, gtid)

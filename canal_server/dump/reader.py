@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from canal_server.core.subjects import Names, Subjects
     from canal_server.decoder.image import TableImage
     from canal_server.lifecycle import Stop
+    from canal_server.model.positions import LogIdentity
     from canal_server.model.table import TableMeta
     from canal_server.ports import Accepts, Span, TableImages
     from canal_server.sink.columns import ColumnFilter
@@ -105,8 +106,12 @@ class Reader:
         gtids: GtidSet | MariaGtidSet | None = None,
         error_of_packet: Callable[[bytes], Exception] | None = None,
         until: int | None = None,
+        source: LogIdentity | None = None,
     ) -> None:
-        """Take what to read with; `until`: an offset of the first file to end at."""
+        """Take what to read with; `until`: an offset of the first file to end at.
+
+        `source` is the server that the records' positions will name.
+        """
         self.decoder = engine.Decoder(
             pool,
             packets=packets,
@@ -116,6 +121,7 @@ class Reader:
             skip_deletes=filters.dml_delete,
             skip_rows=filters.rows,
             skip_unknown=filters.unknown_events,
+            source=source,
         )
         if until is not None:
             self.decoder.set_limit(until)

@@ -7,7 +7,7 @@ Leaves out GTID sets (`canal_server.core.gtid`) and where positions are kept
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 FILE_NUMBER = re.compile(r"(\d+)$")
@@ -23,10 +23,20 @@ def binlog_file_number(name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class LogIdentity:
+    """The server that a position belongs to."""
+
+    address: str  # host name or IP
+    port: int
+    slave_id: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class EntryPosition:
     """A place in the binlog of one server, as canal's clients and files know it.
 
-    `position` is the offset in bytes of the event's start, `timestamp` in ms.
+    `position` is the offset in bytes of the event's start, `timestamp` in ms. `source`
+    is the server where it was read, if that is known; it is no part of the place.
     """
 
     journal_name: str | None = None
@@ -35,6 +45,7 @@ class EntryPosition:
     server_id: int | None = None
     gtid: str | None = None
     included: bool = False
+    source: LogIdentity | None = field(default=None, compare=False, repr=False)
 
     def order(self) -> tuple[int, int]:
         """Return a key that sorts positions of one server."""
@@ -42,15 +53,6 @@ class EntryPosition:
 
     def __str__(self) -> str:
         return f"{self.journal_name}:{self.position}"
-
-
-@dataclass(frozen=True, slots=True)
-class LogIdentity:
-    """The server that a position belongs to."""
-
-    address: str  # host name or IP
-    port: int
-    slave_id: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,11 @@ def executed_gtids(connection: ControlConnection, info: ServerInfo) -> str:
     return _one_line(connection.query(f"SELECT @@global.{name}")[0][0])
 
 
+def server_time_s(connection: ControlConnection) -> int:
+    """Return the server's clock, in seconds since 1970."""
+    return int(connection.query("SELECT UNIX_TIMESTAMP()")[0][0])
+
+
 def purged_gtids(connection: ControlConnection, info: ServerInfo) -> str:
     """Return the GTID set that is no longer in the binary logs.
 

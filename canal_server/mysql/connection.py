@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from canal_server.errors import ConnectionLost
 from canal_server.mysql.link import Breaker
 from canal_server.mysql.session import Row, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self
 
     from canal_server.lifecycle import Stop
     from canal_server.mysql.settings import Access
+
+
+_Answer = TypeVar("_Answer")
+
+_COM_PING = 0x0E
 
 
 class ControlConnection:
@@ -51,10 +56,21 @@ class ControlConnection:
         Without parameters a `%` in the statement is just that. Raises SourceError in
         its kinds; after ConnectionLost the connection has to be opened again.
         """
+        return self._asking(lambda session: session.query(sql, parameters))
+
+    def query_named(self, sql: str) -> list[dict[str, object]]:
+        """Run one statement and return its rows by the names of columns; as `query`."""
+        return self._asking(lambda session: session.query_named(sql))
+
+    def ping(self) -> None:
+        """See that the server answers; errors as those of `query`."""
+        self._asking(lambda session: session.command(_COM_PING, b""))
+
+    def _asking(self, ask: Callable[[Session], _Answer]) -> _Answer:
         if self._session is None:
             raise ConnectionLost(f"{self.access.address}: the connection is not open")
         try:
-            return self._session.query(sql, parameters)
+            return ask(self._session)
         except ConnectionLost:
             self.close()
             raise

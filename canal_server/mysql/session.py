@@ -80,6 +80,17 @@ class Session:
             cursor.execute(sql, tuple(parameters) or None)
             return list(cursor.fetchall())
 
+    def query_named(self, sql: str) -> list[dict[str, object]]:
+        """Run a statement and return its rows by the names of their columns."""
+        rows: list[dict[str, object]] = self._guarded(self._query_named, sql)
+        return rows
+
+    def _query_named(self, sql: str) -> list[dict[str, object]]:
+        with self._pymysql.cursor() as cursor:
+            cursor.execute(sql)
+            names = [str(column[0]) for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
     def command(self, number: int, payload: bytes) -> None:
         """Send a command whose answer is OK."""
         self._guarded(self._pymysql._execute_command, number, payload)  # noqa: SLF001

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 def position_of(place: Place) -> EntryPosition:
     """Return the position of an entry from what its block tells."""
-    file, offset, timestamp_ms, server_id, gtid = place
-    return EntryPosition(file, offset, timestamp_ms, server_id, gtid or None)
+    file, offset, timestamp_ms, server_id, gtid, source = place
+    return EntryPosition(
+        file, offset, timestamp_ms, server_id, gtid or None, source=source
+    )
 
 
 def batch_of(taken: Taken) -> Batch:

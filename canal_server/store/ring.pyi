@@ -2,8 +2,9 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from canal_server.core.blocks import Block, BlockPool
+from canal_server.model.positions import LogIdentity
 
-Place: TypeAlias = tuple[str, int, int, int, str]
+Place: TypeAlias = tuple[str, int, int, int, str, LogIdentity | None]
 
 class Ring:
     def __init__(self, size: int, raw_entry: bool, entry_bytes_max: int) -> None: ...

@@ -19,13 +19,13 @@ def test_one_warning_lists_what_is_not_served(make_conf):
     """All keys that ask for something missing stand in one line, each once."""
     conf = make_conf(
         "canal.destinations = example,b\ncanal.metrics.pull.port = 9000\n",
-        example=f"{MASTER}canal.instance.standby.address = db2:1\n",
+        example=f"{MASTER}canal.instance.multi.stream.on = true\n",
         b=f"{MASTER}canal.mq.dynamicTopic = a\n",
     )
     (warning,) = warnings_of(conf)
     assert warning == (
-        "set but not served yet, without effect: canal.instance.standby.address,"
-        " canal.metrics.pull.port, canal.mq.dynamicTopic"
+        "set but not served yet, without effect: canal.metrics.pull.port,"
+        " canal.instance.multi.stream.on, canal.mq.dynamicTopic"
     )
 
 
@@ -34,7 +34,8 @@ def test_one_warning_lists_what_is_not_served(make_conf):
     [
         "canal.metrics.pull.port = 11112",
         "canal.metrics.pull.port =",
-        "canal.instance.detecting.enable = off",
+        "canal.instance.detecting.enable = on",
+        "canal.instance.standby.address = db2:3306",
         "canal.instance.cursor.pin.seconds = -1",
         "canal.instance.parser.parallelThreadSize = 16",
         "canal.mq.flatMessage = TRUE",
@@ -49,9 +50,6 @@ def test_what_asks_for_nothing_is_silent(make_conf, line):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("canal.instance.standby.address", "db2:3306"),
-        ("canal.instance.detecting.enable", "on"),
-        ("canal.instance.detecting.heartbeatHaEnable", "true"),
         ("canal.instance.filter.druid.ddl", "no"),
         ("canal.instance.cursor.pin.seconds", "300"),
     ],

@@ -84,8 +84,22 @@ def test_positions() -> None:
     entries.add(END, time=1234, offset=567)
     entries.add(END, time=1235, offset=600, gtid="a-b-c:1-5")
     ((block, _, _),) = entries.take()
-    assert block.position(0) == ("bin.000001", 567, 1_234_000, 7, "")
-    assert block.position(1) == ("bin.000001", 600, 1_235_000, 7, "a-b-c:1-5")
+    assert block.position(0) == ("bin.000001", 567, 1_234_000, 7, "", None)
+    assert block.position(1) == ("bin.000001", 600, 1_235_000, 7, "a-b-c:1-5", None)
+
+
+def test_count_until() -> None:
+    """Ends and rows are counted up to a time, and younger ones are noticed."""
+    entries = Entries()
+    for time in (100, 101, 102):
+        entries.add(BEGIN, time=time)
+        entries.add(ROWS, time=time, rows=3)
+        entries.add(END, time=time)
+    ((block, _, _),) = entries.take()
+    assert block.count_until(0, 9, 101) == (2, 6, True)
+    assert block.count_until(0, 6, 101) == (2, 6, False)
+    assert block.count_until(4, 9, 102) == (2, 6, False)
+    assert block.count_until(0, 99, 99) == (0, 0, True)
 
 
 def test_last_boundary() -> None:

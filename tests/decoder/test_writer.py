@@ -15,6 +15,7 @@ from canal_server.core.blocks import BlockPool
 from canal_server.decoder import engine
 from canal_server.decoder.engine import Decoder
 from canal_server.decoder.writer import RecordWriter
+from canal_server.model.positions import LogIdentity
 from canal_server.model.table import ColumnMeta, TableMeta
 from canal_server.protocol.entries import decode_entry, encode
 
@@ -33,9 +34,11 @@ def insert(log: Binlog, *sizes: int) -> None:
     log.xid()
 
 
-def driven_by(log: Binlog, pool: BlockPool) -> tuple[Driven, list[Span]]:
+def driven_by(
+    log: Binlog, pool: BlockPool, source: LogIdentity | None = None
+) -> tuple[Driven, list[Span]]:
     """Decode a log; returns also the spans as they came."""
-    driven = Driven(Decoder(pool))
+    driven = Driven(Decoder(pool, source=source))
     driven.meta = TableMeta("db", "t", (ColumnMeta("a", "longblob"),))
     spans = []
     take = driven.decoder.take
@@ -55,6 +58,18 @@ def driven_by(log: Binlog, pool: BlockPool) -> tuple[Driven, list[Span]]:
     driven.decoder = Noted()  # type: ignore[assignment]
     driven.feed(log.as_stream())
     return driven, spans
+
+
+def test_positions_name_their_source() -> None:
+    """Each position names the server that the decoder was told, in every block."""
+    log = Binlog()
+    insert(log, 10, 3000)
+    source = LogIdentity("db", 3306)
+    _, spans = driven_by(log, BlockPool(block_size=1024), source)
+    assert len(spans) > 1
+    for block, first, _ in spans:
+        assert block.source is source
+        assert block.position(first)[-1] is source
 
 
 @pytest.mark.parametrize("block_size", [1024, 4096, 65536])

@@ -36,5 +36,5 @@ def test_a_batch_tells_of_what_was_taken():
 
 def test_an_empty_gtid_is_none():
     """A position of an entry without GTID has none."""
-    place = ("bin.000001", 4, 1000, 7, "")
+    place = ("bin.000001", 4, 1000, 7, "", None)
     assert position_of(place) == EntryPosition("bin.000001", 4, 1000, 7, None)

@@ -1,0 +1,245 @@
+"""Whether another server may be read instead of the one that fails.
+
+One that takes over must log what it replicates, and must have, or be about to have,
+what clients were given already. Each reason against it names its remedy. Leaves out
+when to ask and what follows from the answer (`canal_server.dump.detecting`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
+from canal_server.errors import SourceRefused
+from canal_server.mysql.binlogs import executed_gtids
+from canal_server.mysql.flavour import check_capture, read_server_info
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+
+_SHOWN_MAX = 200  # characters of a GTID set in a message
+
+# "SHOW REPLICA STATUS was added in MySQL 8.0.22" (MySQL manual); MariaDB: 10.5.1.
+_REPLICA_SINCE = {True: (10, 5, 1), False: (8, 0, 22)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """One connection of a replica to its source, from SHOW REPLICA STATUS."""
+
+    name: str
+    receives: str  # Yes, Connecting, No
+    applies: bool
+    lag_s: int | None  # None: the server does not know
+    applied_all: bool  # of what it has received
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked of a server that is to take over.
+
+    `gtids` is the set that clients were given, empty outside GTID mode; `is_mariadb`
+    is what the other server is, None as long as that is not known.
+    """
+
+    gtid_on: bool
+    gtids: str = ""
+    is_mariadb: bool | None = None
+    lag_max_s: int = 0  # 0: any
+    formats: Collection[str] = ()
+    images: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`refusal` says why a server may not take over, empty when it may.
+
+    `warnings` are what somebody should know of a server that may.
+    """
+
+    server: str
+    refusal: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
+    """Ask an open connection's server. Raises SourceError when it does not answer."""
+    info = read_server_info(control)
+    refusals, warnings = [], []
+    try:
+        check_capture(
+            info,
+            address=control.access.address,
+            formats=wanted.formats,
+            images=wanted.images,
+        )
+    except SourceRefused as error:
+        refusals.append(str(error))
+    refusals += _kind_refusals(info, wanted)
+    try:
+        channels = replica_channels(control, info)
+    except SourceRefused as error:
+        channels = ()
+        warnings.append(
+            f"whether it is a replica, and how far, cannot be seen: {error}; on MariaDB"
+            " also grant REPLICA MONITOR"
+        )
+    if channels and not _logs_what_it_replicates(control):
+        refusals.append(
+            "it does not log what it replicates: set log_replica_updates"
+            " (log_slave_updates) and restart it"
+        )
+    missing = ""
+    if wanted.gtid_on and wanted.gtids and not refusals:
+        missing = missing_gtids(control, info, wanted.gtids)
+    if channels:
+        refusals.append(_channel_refusal(channels, wanted, missing=missing))
+    elif missing and warnings:
+        refusals.append(f"it lacks {missing[:_SHOWN_MAX]}, which was delivered")
+    elif missing:
+        warnings.append(
+            "it replicates from nobody and never had transactions that were delivered:"
+            f" {missing[:_SHOWN_MAX]}; they died with the other server"
+        )
+    return Verdict(str(info), "; ".join(filter(None, refusals)), tuple(warnings))
+
+
+def _kind_refusals(info: ServerInfo, wanted: Wanted) -> list[str]:
+    if not wanted.gtid_on:
+        return []
+    if wanted.is_mariadb not in (None, info.is_mariadb):
+        return ["GTIDs of MySQL and of MariaDB are not the same: set gtidon=false"]
+    if info.gtid_mode != "ON":
+        return [f"its gtid_mode is {info.gtid_mode}: set it to ON"]
+    return []
+
+
+def _logs_what_it_replicates(control: ControlConnection) -> bool:
+    rows = control.query(
+        "SHOW GLOBAL VARIABLES WHERE Variable_name IN"
+        " ('log_replica_updates', 'log_slave_updates')"
+    )
+    return any(str(value).upper() in ("ON", "1") for _, value in rows)
+
+
+def _channel_refusal(
+    channels: Collection[Channel], wanted: Wanted, *, missing: str
+) -> str:
+    """Return what speaks against a replica, of whatever it replicates from."""
+    if not missing and wanted.gtid_on and wanted.gtids:
+        # All that was delivered is there; how it gets more is not our business.
+        return _lag_refusal(channels, wanted)
+    lacks = missing[:_SHOWN_MAX]
+    for channel in channels:
+        if channel.receives == "No" or not channel.applies:
+            why = f" and it lacks {lacks}" if missing else ""
+            return (
+                f"its replication is stopped{_named(channel)}{why}: run START REPLICA,"
+                " or RESET REPLICA ALL if it is the source now"
+            )
+    severed = [channel for channel in channels if channel.receives != "Yes"]
+    if not all(channel.applied_all for channel in severed):
+        return "it still applies what it has received from its source"
+    if missing and len(severed) == len(channels):
+        return (
+            f"it lacks {lacks}, which was delivered, and its source does not answer:"
+            " run RESET REPLICA ALL if it is the source now"
+        )
+    if missing:
+        return f"it is yet to receive {lacks}, which was delivered"
+    return _lag_refusal(channels, wanted)
+
+
+def _lag_refusal(channels: Collection[Channel], wanted: Wanted) -> str:
+    for channel in channels:
+        if wanted.lag_max_s and (channel.lag_s or 0) > wanted.lag_max_s:
+            return (
+                f"it lags {channel.lag_s} s behind its source{_named(channel)}, allowed"
+                f" by canal.instance.standby.lag.max.seconds: {wanted.lag_max_s}"
+            )
+    return ""
+
+
+def _named(channel: Channel) -> str:
+    return f" (channel {channel.name})" if channel.name else ""
+
+
+def without_lost(control: ControlConnection, gtids: str) -> str:
+    """Return a set of MariaDB without what died with the server that had it.
+
+    A dump cannot begin behind a transaction that this server never had. Where it stood
+    when it took over, of the same domain and server id, it still knows. Of a server
+    that replicates nothing; MySQL needs none of it.
+    """
+    (row,) = control.query("SELECT @@global.gtid_binlog_state")
+    had = {}
+    for item in "".join(str(row[0] or "").split()).split(","):
+        domain, _, rest = item.partition("-")
+        server, _, sequence = rest.partition("-")
+        if sequence.isdecimal():
+            had[domain, server] = int(sequence)
+    found = []
+    for item in str(MariaGtidSet.parse(gtids)).split(","):
+        domain, server, sequence = item.split("-") if item else ("", "", "0")
+        last = had.get((domain, server), int(sequence))
+        found.append(f"{domain}-{server}-{min(last, int(sequence))}" if item else "")
+    return ",".join(found)
+
+
+def missing_gtids(control: ControlConnection, info: ServerInfo, gtids: str) -> str:
+    """Return what the server has not executed of a set, empty when it has all.
+
+    Of a set that cannot be read nothing is missing: who begins with it says so.
+    """
+    try:
+        if info.is_mariadb:
+            known = MariaGtidSet.parse(executed_gtids(control, info))
+            return str(MariaGtidSet.parse(gtids).subtract(known))
+        executed = GtidSet.parse(executed_gtids(control, info))
+        return str(GtidSet.parse(gtids).subtract(executed))
+    except ValueError:
+        return ""
+
+
+def replica_channels(
+    control: ControlConnection, info: ServerInfo
+) -> tuple[Channel, ...]:
+    """Return the channels of a replica; none of a server that replicates nothing.
+
+    Raises SourceRefused when the account may not ask.
+    """
+    word = "REPLICA" if info.version >= _REPLICA_SINCE[info.is_mariadb] else "SLAVE"
+    every = "ALL " if info.is_mariadb else ""
+    plural = "S" if info.is_mariadb else ""
+    rows = control.query_named(f"SHOW {every}{word}{plural} STATUS")
+    return tuple(_channel(row) for row in rows)
+
+
+def _channel(row: dict[str, object]) -> Channel:
+    """Read a row in the vocabulary of any version."""
+
+    def text(*names: str) -> str:
+        found = next((row[name] for name in names if name in row), None)
+        return "" if found is None else str(found)
+
+    lag = text("Seconds_Behind_Source", "Seconds_Behind_Master")
+    read = (
+        text("Source_Log_File", "Master_Log_File"),
+        text("Read_Source_Log_Pos", "Read_Master_Log_Pos"),
+    )
+    executed = (
+        text("Relay_Source_Log_File", "Relay_Master_Log_File"),
+        text("Exec_Source_Log_Pos", "Exec_Master_Log_Pos"),
+    )
+    return Channel(
+        name=text("Channel_Name", "Connection_name"),
+        receives=text("Replica_IO_Running", "Slave_IO_Running"),
+        applies=text("Replica_SQL_Running", "Slave_SQL_Running") == "Yes",
+        lag_s=int(lag) if lag.isdigit() else None,
+        applied_all=read == executed,
+    )

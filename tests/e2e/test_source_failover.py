@@ -1,0 +1,215 @@
+"""The source dies, the standby takes over and gives back: nothing is lost.
+
+Two real servers, one the replica of the other, and a pipeline that knows both.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fix_pipeline import POLL_S, UNIT_S
+from ledger import Checker, Writer
+from load import Load
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable
+
+    from fix_pipeline import Pipeline
+    from fix_replicas import Replicas
+    from servers import PrivateServer
+
+    from canal_server.client import CanalClient, Entry, Message
+
+# So that an entry tells which server it was read from.
+REPLICA_OPTIONS = ("--log-bin=second",)
+FILES = ("binlog", "second")
+GTID_MODE = {"canal.instance.gtidon": "true"}
+BY_TIME = {"canal.instance.fallbackIntervalInSeconds": 5}
+
+
+class TickingWriter(Writer):
+    """Writes in a time of its own, a second per call, far behind any binlog's begin."""
+
+    now_s = 0
+
+    def write(self, count: int, *, rows: int | None = None) -> None:
+        """Write transactions of one second."""
+        if not self.now_s:
+            ((now_s,),) = self._server.execute("SELECT UNIX_TIMESTAMP() + 1000")
+            self.now_s = int(now_s)
+        self.now_s += 1
+        self.session = (f"SET timestamp = {self.now_s}",)
+        super().write(count, rows=rows)
+
+    def go_to(self, server: PrivateServer) -> None:
+        """Write to another server from now on."""
+        self._server = server
+
+
+class Follower:
+    """A checker of a stream that changes from one server to the other."""
+
+    def __init__(self, writer: Writer, *, begins: bool, exact: bool) -> None:
+        self.checker = Checker(writer, begins=begins)
+        self.changes = 0
+        self._exact = exact
+        self._file = ""
+
+    def restart(self) -> None:
+        """Allow what a restart may repeat."""
+        self.checker.resume()
+        self._file = ""
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Check entries; where the server changes, some may come again by time only."""
+        for entry in entries:
+            file = entry.header.logfile_name.partition(".")[0]
+            if self._file and file != self._file:
+                done = self.checker.done
+                self.checker.resume(done if self._exact else 0, done)
+                self.changes += 1
+            self._file = file
+            self.checker.take([entry])
+
+
+class Scene:
+    """The servers, what is written to them, the pipeline and what comes out of it."""
+
+    def __init__(
+        self, replicas: Replicas, pipeline: Pipeline, rng: random.Random, *, exact: bool
+    ) -> None:
+        self.replicas = replicas
+        self.pipeline = pipeline
+        self.writer = TickingWriter(replicas.source, pipeline.schema, rng)
+        self.follower = Follower(self.writer, begins=pipeline.has_begins, exact=exact)
+        self.messages: list[Message] = []
+
+    def receive(self, client: CanalClient, *, some: int | None = None) -> None:
+        """Receive and ack so many messages, or all that was written."""
+        wanted = len(self.writer.transactions)
+        for number, message in enumerate(self.pipeline.messages(client), 1):
+            self.follower.take(message.entries)
+            client.ack(message.id)
+            if number == some or (some is None and self.follower.checker.has(wanted)):
+                break
+        self.pipeline.settle(client)
+
+    def die(self) -> None:
+        """End the source as a power cut would, and promote the replica."""
+        self.replicas.catch_up()
+        self.replicas.source.kill()
+        self.replicas.take_over()
+        self.writer.go_to(self.replicas.source)
+
+    def wait_until_reads(self, role: str) -> dict[str, Any]:
+        """Wait until the pipeline reads a server; return its status."""
+        self.pipeline.wait_for_status(
+            lambda status: (
+                status["reads"].startswith(role) and status["state"] == "running"
+            )
+        )
+        return self.pipeline.status()
+
+    def cursor(self) -> tuple[int, str]:
+        """Return the port and the file that the stored cursor names, when stored."""
+        (client,) = json.loads(self.pipeline.meta_file.read_text())["clientDatas"]
+        cursor = client["cursor"]
+        port: int = cursor["identity"]["sourceAddress"]["port"]
+        return port, cursor["postion"]["journalName"]
+
+    def wait_for_cursor(self, server: PrivateServer, file: str) -> None:
+        """Wait until the cursor on disk is a place of a server."""
+        give_up_at = time.monotonic() + 3 * UNIT_S
+        while True:
+            port, name = self.cursor()
+            if port == server.port and name.startswith(file):
+                return
+            assert time.monotonic() < give_up_at, f"{port}/{name}, not {file}"
+            time.sleep(POLL_S)
+
+
+@pytest.fixture
+def make_scene(
+    make_pipeline: Callable[..., Pipeline],
+    replicas: Replicas,
+    replicated_schema: str,
+    rng: random.Random,
+) -> Callable[..., Scene]:
+    """Give `make(settings, …)`: a scene with a running pipeline that may switch."""
+    if replicas.flavour == "mariadb":
+        replicas.source.execute("GRANT REPLICA MONITOR ON *.* TO 'canal'@'%'")
+
+    def make(settings: dict[str, object], *, exact: bool = False) -> Scene:
+        standby = replicas.replica
+        pipeline = make_pipeline(
+            replicas.source,
+            replicated_schema,
+            {
+                "canal.file.flush.period": 20,
+                "canal.instance.standby.address": f"{standby.host}:{standby.port}",
+                "canal.instance.detecting.enable": "true",
+                "canal.instance.detecting.sql": "select 1",
+                "canal.instance.detecting.interval.time": 1,
+                "canal.instance.detecting.retry.threshold": 0,
+                "canal.instance.detecting.heartbeatHaEnable": "true",
+                **settings,
+            },
+        )
+        scene = Scene(replicas, pipeline, rng, exact=exact)
+        pipeline.start()
+        pipeline.process.wait_for_log("reads .* from")
+        return scene
+
+    return make
+
+
+@pytest.mark.parametrize("by", ["gtid", "time"])
+def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
+    """The source dies under load, then the server itself, then the standby.
+
+    By GTID nothing comes twice but what the kill of the server repeats; by time some
+    does, and the log counts it.
+    """
+    scene = make_scene(GTID_MODE if by == "gtid" else BY_TIME, exact=by == "gtid")
+    first, second = scene.replicas.source, scene.replicas.replica
+    files = FILES if first.options[-1] != REPLICA_OPTIONS[0] else FILES[::-1]
+    pipeline, checker = scene.pipeline, scene.follower.checker
+    with pipeline.client() as client:
+        with Load(scene.writer):
+            scene.receive(client, some=10)
+        scene.die()
+        scene.wait_until_reads("standby")
+        # What was read of the first server is acked with the first server's name.
+        scene.receive(client, some=1)
+        scene.wait_for_cursor(first, files[0])
+        with Load(scene.writer):
+            scene.receive(client, some=10)
+        scene.receive(client)
+        scene.wait_for_cursor(second, files[1])
+        assert scene.follower.changes == 1
+        print(f"{by}: {checker.done} transactions, {checker.repeated} changes twice")
+        with Load(scene.writer):
+            client.get(100, UNIT_S)
+    pipeline.kill()
+    pipeline.start()
+    scene.follower.restart()
+    assert scene.wait_until_reads("standby")["switches"] == 0
+    scene.replicas.rejoin()
+    with pipeline.client() as client:
+        with Load(scene.writer):
+            scene.receive(client, some=5)
+        scene.die()
+        scene.wait_until_reads("master")
+        with Load(scene.writer):
+            scene.receive(client, some=5)
+        scene.receive(client)
+        scene.wait_for_cursor(first, files[0])
+    print(f"{by}: {checker.done} transactions, {checker.repeated} changes twice")
+    if by == "time":
+        line = pipeline.process.wait_for_log("came again at most")
+        print(line)
+        assert pipeline.status()["repeated"]["rows"] > 0

@@ -106,6 +106,13 @@ class Replicas:
         self.replica.execute("STOP REPLICA", "RESET REPLICA ALL")
         self.source, self.replica = self.replica, self.source
 
+    def take_back(self) -> None:
+        """Undo a `take_over`, as long as the new source wrote nothing."""
+        self.source, self.replica = self.replica, self.source
+        if self.source.pid is None:
+            self.source.restart()
+        self.follow()
+
     def rejoin(self) -> None:
         """Let the old source follow the new one, from where it was."""
         if self.replica.pid is None:

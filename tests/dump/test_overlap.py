@@ -1,0 +1,58 @@
+"""Counting what comes again by time."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from fix_blocks import BEGIN, END, ROWS, Entries
+
+from canal_server.dump.overlap import overlap_of
+from canal_server.dump.start import Place
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+
+STORED = LogPosition(
+    LogIdentity("db", 3306), EntryPosition("bin.000007", 4, 101_000, 1)
+)
+
+
+def entries_at(*times: int) -> Entries:
+    """Return a transaction with two rows for each time."""
+    entries = Entries()
+    for time in times:
+        entries.add(BEGIN, time=time)
+        entries.add(ROWS, time=time, rows=2)
+        entries.add(END, time=time)
+    return entries
+
+
+def test_counts_up_to_the_last_position(caplog: pytest.LogCaptureFixture) -> None:
+    """What is not younger is counted, and told when something younger comes."""
+    overlap = overlap_of("shop", Place("f.1", 4, None, timestamp_ms=41_000), STORED)
+    assert overlap is not None
+    assert "60 s before db:3306/bin.000007:4" in caplog.text
+    overlap.take(entries_at(90, 101).take())
+    assert not overlap.ended
+    overlap.take(entries_at(101, 102, 103).take())
+    overlap.take(entries_at(99).take())
+    assert (overlap.transactions, overlap.rows, overlap.ended) == (3, 6, True)
+    with caplog.at_level(logging.WARNING):
+        (line,) = [each for each in caplog.messages if "at most" in each]
+    assert "3 transactions with 6 rows came again" in line
+
+
+@pytest.mark.parametrize(
+    ("place", "stored"),
+    [
+        (Place("f.1", 4, None), STORED),
+        (Place("f.1", 4, None, timestamp_ms=1), None),
+        (
+            Place("f.1", 4, None, timestamp_ms=1),
+            LogPosition(STORED.identity, EntryPosition("f.1", 4)),
+        ),
+    ],
+    ids=["not by time", "a first start", "a position without a time"],
+)
+def test_where_nothing_comes_again(place: Place, stored: LogPosition | None) -> None:
+    """Other starts have no overlap."""
+    assert overlap_of("shop", place, stored) is None

@@ -1,0 +1,264 @@
+"""Whether a server may take over: the rules, and what real replicas say."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_source_access import PATIENCE_S, access_of
+
+from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.flavour import read_server_info
+from canal_server.mysql.standby import (
+    Channel,
+    Verdict,
+    Wanted,
+    _channel_refusal,
+    examine,
+    replica_channels,
+    without_lost,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fix_replicas import Replicas
+    from servers import PrivateServer
+
+YES, CONNECTING, NO = "Yes", "Connecting", "No"
+GTIDS = Wanted(gtid_on=True, gtids="wanted", lag_max_s=10)
+TIME = Wanted(gtid_on=False, lag_max_s=10)
+POLL_S = 0.02
+
+
+def channel(
+    receives: str = YES,
+    *,
+    applies: bool = True,
+    lag_s: int | None = 0,
+    applied_all: bool = True,
+) -> Channel:
+    """Return what a replica tells of its source; by default all is well."""
+    return Channel(
+        name="",
+        receives=receives,
+        applies=applies,
+        lag_s=lag_s,
+        applied_all=applied_all,
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "missing", "found", "why"),
+    [
+        (GTIDS, "", channel(), ""),
+        (GTIDS, "", channel(NO, applies=False, lag_s=None), ""),
+        (GTIDS, "", channel(lag_s=11), "lags 11 s"),
+        (GTIDS, "a:1", channel(), "yet to receive a:1"),
+        (GTIDS, "a:1", channel(applied_all=False), "yet to receive a:1"),
+        (GTIDS, "a:1", channel(applies=False), "stopped and it lacks a:1"),
+        (GTIDS, "a:1", channel(NO), "stopped and it lacks a:1"),
+        (GTIDS, "a:1", channel(CONNECTING, lag_s=None), "source does not answer"),
+        (
+            GTIDS,
+            "a:1",
+            channel(CONNECTING, lag_s=None, applied_all=False),
+            "still applies",
+        ),
+        (TIME, "", channel(), ""),
+        (TIME, "", channel(lag_s=10, applied_all=False), ""),
+        (TIME, "", channel(lag_s=11), "lags 11 s"),
+        (TIME, "", channel(CONNECTING, lag_s=None), ""),
+        (TIME, "", channel(CONNECTING, lag_s=None, applied_all=False), "still applies"),
+        (TIME, "", channel(applies=False, lag_s=None), "run START REPLICA"),
+        (Wanted(gtid_on=False), "", channel(lag_s=10**6), ""),
+    ],
+)
+def test_rules(wanted: Wanted, missing: str, found: Channel, why: str) -> None:
+    """Each state of a replica is refused with its reason, or is fit."""
+    refusal = _channel_refusal([found], wanted, missing=missing)
+    assert (why in refusal) if why else refusal == ""
+
+
+@contextmanager
+def asked(server: PrivateServer) -> Iterator[ControlConnection]:
+    """Give a connection of the account under test."""
+    with ControlConnection(access_of(server)) as control:
+        yield control
+
+
+def verdict_on(
+    server: PrivateServer, gtids: str = "", *, lag_max_s: int = 0
+) -> Verdict:
+    """Return what is found of a server, in GTID mode when there is a set."""
+    wanted = Wanted(gtid_on=bool(gtids), gtids=gtids, lag_max_s=lag_max_s)
+    with asked(server) as control:
+        return examine(control, wanted)
+
+
+def wait_for_refusal(server: PrivateServer, gtids: str, why: str) -> None:
+    """Look until a server is refused for a reason."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while why not in (verdict := verdict_on(server, gtids)).refusal:
+        assert time.monotonic() < give_up_at, verdict
+        time.sleep(POLL_S)
+
+
+@pytest.fixture
+def watched(replicas: Replicas) -> Replicas:
+    """Give the two servers, with an account that sees what a replica does."""
+    if replicas.flavour == "mariadb":
+        replicas.source.execute("GRANT REPLICA MONITOR ON *.* TO 'canal'@'%'")
+        replicas.catch_up()
+    return replicas
+
+
+@contextmanager
+def delayed(replicas: Replicas, seconds: int) -> Iterator[None]:
+    """Let the replica receive at once and apply so much later, inside."""
+    word = "SOURCE" if replicas.flavour == "mysql" else "MASTER"
+    change = "CHANGE REPLICATION SOURCE TO" if word == "SOURCE" else "CHANGE MASTER TO"
+    for delay in (seconds, 0):
+        replicas.replica.execute(
+            "STOP REPLICA", f"{change} {word}_DELAY = {delay}", "START REPLICA"
+        )
+        if delay:
+            yield
+
+
+def write(replicas: Replicas, schema: str, *before: str) -> str:
+    """Write a transaction at the source; return all that it has executed."""
+    replicas.source.execute(
+        *before,
+        f"CREATE TABLE IF NOT EXISTS {schema}.t (a INT AUTO_INCREMENT PRIMARY KEY)",
+        f"INSERT INTO {schema}.t () VALUES ()",
+    )
+    return replicas.executed(replicas.source)
+
+
+def test_a_replica_that_has_all(watched: Replicas, replicated_schema: str) -> None:
+    """A replica that has what was delivered is fit, read-only or not."""
+    gtids = write(watched, replicated_schema)
+    watched.catch_up()
+    watched.replica.execute("SET GLOBAL read_only = ON")
+    found = verdict_on(watched.replica, gtids, lag_max_s=1)
+    watched.replica.execute("SET GLOBAL read_only = OFF")
+    assert (found.refusal, found.warnings) == ("", ())
+    assert str(watched.replica.port) in found.server
+    assert verdict_on(watched.replica).refusal == ""
+
+
+def test_a_replica_that_lags(watched: Replicas, replicated_schema: str) -> None:
+    """One that has received a transaction and applies it later is refused till then."""
+    with delayed(watched, 1000):
+        gtids = write(watched, replicated_schema, "SET timestamp = UNIX_TIMESTAMP()-99")
+        wait_for_refusal(watched.replica, gtids, "it is yet to receive")
+        give_up_at = time.monotonic() + PATIENCE_S
+        while "it lags" not in verdict_on(watched.replica, lag_max_s=10).refusal:
+            assert time.monotonic() < give_up_at
+            time.sleep(POLL_S)
+    watched.catch_up()
+    assert verdict_on(watched.replica, gtids).refusal == ""
+
+
+def test_a_replica_that_was_stopped(watched: Replicas, replicated_schema: str) -> None:
+    """One that does not apply is refused, as long as something is missing by GTID."""
+    before = watched.executed(watched.source)
+    with watched.lag():
+        gtids = write(watched, replicated_schema)
+        assert "its replication is stopped" in verdict_on(watched.replica).refusal
+        assert "and it lacks" in verdict_on(watched.replica, gtids).refusal
+        assert verdict_on(watched.replica, before).refusal == ""
+
+
+def test_a_replica_whose_source_is_dead(
+    watched: Replicas, replicated_schema: str
+) -> None:
+    """One that has all is fit; one that lacks something is, once it is the source."""
+    gtids = write(watched, replicated_schema)
+    watched.catch_up()
+    watched.replica.execute("STOP REPLICA IO_THREAD")
+    lost = write(watched, replicated_schema)
+    watched.source.kill()
+    watched.replica.execute("START REPLICA IO_THREAD")
+    wait_for_refusal(watched.replica, lost, "its source does not answer")
+    assert verdict_on(watched.replica, gtids).refusal == ""
+    assert verdict_on(watched.replica).refusal == ""
+    watched.take_over()
+    found = verdict_on(watched.source, lost)
+    # The other one, which has more than its source now, is of no use as a replica.
+    watched.take_back()
+    assert found.refusal == ""
+    assert "they died with the other server" in found.warnings[0]
+
+
+def test_a_replica_without_a_log_of_its_own(watched: Replicas) -> None:
+    """One that does not log what it replicates is refused; a source need not."""
+    server, options = watched.replica, watched.replica.options
+    word = "replica" if watched.flavour == "mysql" else "slave"
+    server.restart([*options, f"--log-{word}-updates=OFF"])
+    try:
+        refused = verdict_on(server).refusal
+        server.execute("STOP REPLICA", "RESET REPLICA ALL")
+        fit = verdict_on(server).refusal
+    finally:
+        server.restart(options)
+        watched.follow()
+    assert "it does not log what it replicates" in refused
+    assert fit == ""
+
+
+def test_what_rules_a_server_out(watched: Replicas) -> None:
+    """Another kind of server in GTID mode, or a format that is not wanted."""
+    with asked(watched.replica) as control:
+        other = examine(
+            control,
+            Wanted(gtid_on=True, is_mariadb=watched.flavour == "mysql"),
+        )
+        by_time = examine(
+            control, Wanted(gtid_on=False, is_mariadb=watched.flavour == "mysql")
+        )
+        strict = examine(control, Wanted(gtid_on=False, formats=("STATEMENT",)))
+    assert "are not the same" in other.refusal
+    assert by_time.refusal == ""
+    assert "binlog_format is ROW" in strict.refusal
+
+
+def test_an_account_that_may_not_look(watched: Replicas) -> None:
+    """Without the right to see a replica's state that is a warning, not a refusal."""
+    user = "blind"
+    watched.source.execute(
+        f"CREATE USER {user} IDENTIFIED BY 'x'",
+        f"GRANT SELECT, REPLICATION SLAVE ON *.* TO {user}",
+    )
+    watched.catch_up()
+    access = access_of(watched.replica, user=user, password="x")
+    with ControlConnection(access) as control:
+        found = examine(control, Wanted(gtid_on=False))
+    watched.source.execute(f"DROP USER {user}")
+    assert found.refusal == ""
+    assert "cannot be seen" in found.warnings[0]
+
+
+def test_channels_of_a_source(watched: Replicas) -> None:
+    """A server that replicates from nobody has none."""
+    with asked(watched.source) as control:
+        assert replica_channels(control, read_server_info(control)) == ()
+
+
+def test_without_what_was_lost(watched: Replicas, replicated_schema: str) -> None:
+    """A MariaDB that took over goes on where it stood, in domains where it did."""
+    if watched.flavour == "mysql":
+        pytest.skip("MySQL needs no such thing")
+    write(watched, replicated_schema)
+    watched.catch_up()
+    state = watched.executed(watched.replica)
+    domain, server, sequence = state.split(",")[0].split("-")
+    with asked(watched.replica) as control:
+        ahead = f"{domain}-{server}-{int(sequence) + 5},77-1-3"
+        assert without_lost(control, ahead) == f"{domain}-{server}-{sequence},77-1-3"
+        behind = f"{domain}-{server}-{int(sequence) - 1}"
+        assert without_lost(control, behind) == behind
+        assert without_lost(control, "") == ""

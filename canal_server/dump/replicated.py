@@ -12,7 +12,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from canal_server.errors import ConnectionLost, SourceRefused
+from canal_server.errors import ConnectionLost
 from canal_server.mysql.standby import missing_gtids, replica_channels, without_lost
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def reachable(
     if not info.is_mariadb or not gtids:
         return stored
     while missing := missing_gtids(control, info, gtids):
-        if not _is_replica(control, info):
+        if not replica_channels(control, info):
             break
         tell(
             f"{control.access.address}: waits until this replica has {missing[:200]},"
@@ -52,7 +52,7 @@ def reachable(
         )
         if stop.wait(LOOK_S):
             raise ConnectionLost("the wait for a replica was ended")
-    if _is_replica(control, info):
+    if replica_channels(control, info):
         return stored
     left = without_lost(control, gtids)
     if left == gtids:
@@ -65,15 +65,3 @@ def reachable(
         gtids[:200],
     )
     return replace(stored, position=replace(stored.position, gtid=left))
-
-
-def _is_replica(control: ControlConnection, info: ServerInfo) -> bool:
-    """Tell whether a server has a source; so does one that may not be asked.
-
-    As the wait ends when the GTIDs come, that is the answer which loses nothing.
-    """
-    try:
-        return bool(replica_channels(control, info))
-    except SourceRefused:
-        ((position,),) = control.query("SELECT @@global.gtid_slave_pos")
-        return bool(position)

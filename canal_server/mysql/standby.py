@@ -39,6 +39,10 @@ class Channel:
     applied_all: bool  # of what it has received
 
 
+# Of a replica that replicates, which is all that the account may know.
+UNSEEN = Channel(name="?", receives="Yes", applies=True, lag_s=None, applied_all=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What is asked of a server that is to take over.
@@ -81,13 +85,10 @@ def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
     except SourceRefused as error:
         refusals.append(str(error))
     refusals += _kind_refusals(info, wanted)
-    try:
-        channels = replica_channels(control, info)
-    except SourceRefused as error:
-        channels = ()
+    channels = replica_channels(control, info)
+    if channels == (UNSEEN,):
         warnings.append(
-            f"whether it is a replica, and how far, cannot be seen: {error}; on MariaDB"
-            " also grant REPLICA MONITOR"
+            "how far it lags cannot be seen: grant the account REPLICA MONITOR there"
         )
     if channels and not _logs_what_it_replicates(control):
         refusals.append(
@@ -99,8 +100,6 @@ def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
         missing = missing_gtids(control, info, wanted.gtids)
     if channels:
         refusals.append(_channel_refusal(channels, wanted, missing=missing))
-    elif missing and warnings:
-        refusals.append(f"it lacks {missing[:_SHOWN_MAX]}, which was delivered")
     elif missing:
         warnings.append(
             "it replicates from nobody and never had transactions that were delivered:"
@@ -211,12 +210,19 @@ def replica_channels(
 ) -> tuple[Channel, ...]:
     """Return the channels of a replica; none of a server that replicates nothing.
 
-    Raises SourceRefused when the account may not ask.
+    A MariaDB tells any account at least whether it is one. Raises SourceRefused when
+    the account of a MySQL may not ask.
     """
     word = "REPLICA" if info.version >= _REPLICA_SINCE[info.is_mariadb] else "SLAVE"
     every = "ALL " if info.is_mariadb else ""
     plural = "S" if info.is_mariadb else ""
-    rows = control.query_named(f"SHOW {every}{word}{plural} STATUS")
+    try:
+        rows = control.query_named(f"SHOW {every}{word}{plural} STATUS")
+    except SourceRefused:
+        if not info.is_mariadb:
+            raise
+        ((_, running),) = control.query("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+        return (UNSEEN,) if int(running) else ()
     return tuple(_channel(row) for row in rows)
 
 

@@ -6,6 +6,8 @@ Two real servers, one the replica of the other, and a pipeline that knows both.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from fix_pipeline import Pipeline
+    from fix_proxy import Proxy
     from fix_replicas import Replicas
     from servers import PrivateServer
 
@@ -213,3 +216,111 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
         line = pipeline.process.wait_for_log("came again at most")
         print(line)
         assert pipeline.status()["repeated"]["rows"] > 0
+
+
+def test_before_anything_was_delivered(make_scene: Callable[..., Scene]) -> None:
+    """A source that dies idle, right after the first start, is followed by time."""
+    scene = make_scene({"canal.instance.fallbackIntervalInSeconds": 0})
+    scene.die()
+    scene.wait_until_reads("standby")
+    scene.writer.write(5)
+    with scene.pipeline.client() as client:
+        scene.receive(client)
+
+
+def test_a_source_that_hangs(make_scene: Callable[..., Scene]) -> None:
+    """A source that keeps its connections and says nothing is left for the standby."""
+    scene = make_scene(GTID_MODE, exact=True)
+    with scene.pipeline.client() as client:
+        with Load(scene.writer):
+            scene.receive(client, some=5)
+        scene.replicas.catch_up()
+        hung = scene.replicas.source
+        assert hung.pid
+        os.kill(hung.pid, signal.SIGSTOP)
+        scene.wait_until_reads("standby")
+        hung.kill()
+        scene.replicas.take_over()
+        scene.writer.go_to(scene.replicas.source)
+        scene.writer.write(20)
+        scene.receive(client)
+
+
+def test_a_standby_that_lags(make_scene: Callable[..., Scene]) -> None:
+    """A standby that is behind what was delivered is taken as soon as it has it."""
+    scene = make_scene(GTID_MODE, exact=True)
+    replica = scene.replicas.replica
+    scene.writer.write(5)
+    with scene.pipeline.client() as client:
+        scene.receive(client)
+        scene.replicas.catch_up()
+        replica.execute("STOP REPLICA SQL_THREAD")
+        scene.writer.write(5)
+        scene.receive(client)
+        wait_until_received(scene.replicas)
+        scene.replicas.source.kill()
+        scene.pipeline.wait_for_status(
+            lambda status: "replication is stopped" in refusal_of(status)
+        )
+        replica.execute("START REPLICA SQL_THREAD")
+        scene.wait_until_reads("standby")
+        scene.replicas.take_over()
+        scene.writer.go_to(replica)
+        scene.writer.write(5)
+        scene.receive(client)
+    assert scene.follower.checker.repeated == 0
+
+
+def refusal_of(status: dict[str, Any]) -> str:
+    """Return why the server that is not read may not take over."""
+    return str(status["detecting"]["other_refusal"])
+
+
+def wait_until_received(replicas: Replicas) -> None:
+    """Wait until the replica has all that the source has, though not applied."""
+    give_up_at = time.monotonic() + 3 * UNIT_S
+    file, offset = replicas.source.binlog_position()
+    while True:
+        with replicas.replica.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW REPLICA STATUS")
+            names = [column[0] for column in cursor.description]
+            row = dict(zip(names, cursor.fetchall()[0], strict=True))
+        places = {
+            (row.get(f"{word}_Log_File"), row.get(f"Read_{word}_Log_Pos"))
+            for word in ("Source", "Master")
+        }
+        if (file, offset) in places:
+            return
+        assert time.monotonic() < give_up_at, f"{places}, not {file}:{offset}"
+        time.sleep(POLL_S)
+
+
+def test_an_address_that_changes_hands(
+    make_pipeline: Callable[..., Pipeline],
+    make_proxy: Callable[..., Proxy],
+    replicas: Replicas,
+    replicated_schema: str,
+    rng: random.Random,
+) -> None:
+    """Another server behind one address is read where the first one was left."""
+    proxy = make_proxy(replicas.source)
+    pipeline = make_pipeline(replicas.source, replicated_schema, GTID_MODE, proxy=proxy)
+    scene = Scene(replicas, pipeline, rng, exact=True)
+    pipeline.start()
+    pipeline.process.wait_for_log("reads .* from")
+    with pipeline.client() as client:
+        for _ in range(2):
+            with Load(scene.writer):
+                scene.receive(client, some=5)
+            replicas.catch_up()
+            replicas.source.kill()
+            replicas.take_over()
+            proxy.target = (replicas.source.host, replicas.source.port)
+            proxy.end_all()
+            scene.writer.go_to(replicas.source)
+            with Load(scene.writer):
+                scene.receive(client, some=5)
+            scene.receive(client)
+            replicas.rejoin()
+    assert scene.follower.changes == 2
+    print(f"{scene.follower.checker.done} transactions, 2 changes of server")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fix_source_access import PATIENCE_S, access_of
 
+from canal_server.errors import SourceRefused
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.standby import (
@@ -227,7 +228,7 @@ def test_what_rules_a_server_out(watched: Replicas) -> None:
 
 
 def test_an_account_that_may_not_look(watched: Replicas) -> None:
-    """Without the right to see a replica's state that is a warning, not a refusal."""
+    """A MariaDB says at least whether it replicates; a MySQL wants the right anyway."""
     user = "blind"
     watched.source.execute(
         f"CREATE USER {user} IDENTIFIED BY 'x'",
@@ -236,10 +237,17 @@ def test_an_account_that_may_not_look(watched: Replicas) -> None:
     watched.catch_up()
     access = access_of(watched.replica, user=user, password="x")
     with ControlConnection(access) as control:
-        found = examine(control, Wanted(gtid_on=False))
+        info = read_server_info(control)
+        if info.is_mariadb:
+            found = examine(control, Wanted(gtid_on=False))
+            assert found.refusal == ""
+            assert "how far it lags cannot be seen" in found.warnings[0]
+            watched.replica.execute("STOP REPLICA")
+            assert replica_channels(control, info) == ()
+        else:
+            with pytest.raises(SourceRefused, match="REPLICATION CLIENT"):
+                examine(control, Wanted(gtid_on=False))
     watched.source.execute(f"DROP USER {user}")
-    assert found.refusal == ""
-    assert "cannot be seen" in found.warnings[0]
 
 
 def test_channels_of_a_source(watched: Replicas) -> None:

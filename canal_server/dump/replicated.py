@@ -58,8 +58,9 @@ def reachable(
     if left == gtids:
         return stored
     _log.warning(
-        "%s never had transactions that were delivered: goes on behind GTID %s instead"
-        " of %s; those between died with the other server",
+        "%s lacks transactions that were delivered, and replicates nothing: goes on"
+        " behind GTID %s instead of %s; those between died with the other server, or"
+        " come again",
         control.access.address,
         left[:200],
         gtids[:200],

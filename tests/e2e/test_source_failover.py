@@ -143,8 +143,6 @@ def make_scene(
     rng: random.Random,
 ) -> Callable[..., Scene]:
     """Give `make(settings, …)`: a scene with a running pipeline that may switch."""
-    if replicas.flavour == "mariadb":
-        replicas.source.execute("GRANT REPLICA MONITOR ON *.* TO 'canal'@'%'")
 
     def make(settings: dict[str, object], *, exact: bool = False) -> Scene:
         standby = replicas.replica

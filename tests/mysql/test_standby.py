@@ -107,15 +107,6 @@ def wait_for_refusal(server: PrivateServer, gtids: str, why: str) -> None:
         time.sleep(POLL_S)
 
 
-@pytest.fixture
-def watched(replicas: Replicas) -> Replicas:
-    """Give the two servers, with an account that sees what a replica does."""
-    if replicas.flavour == "mariadb":
-        replicas.source.execute("GRANT REPLICA MONITOR ON *.* TO 'canal'@'%'")
-        replicas.catch_up()
-    return replicas
-
-
 @contextmanager
 def delayed(replicas: Replicas, seconds: int) -> Iterator[None]:
     """Let the replica receive at once and apply so much later, inside."""
@@ -139,66 +130,68 @@ def write(replicas: Replicas, schema: str, *before: str) -> str:
     return replicas.executed(replicas.source)
 
 
-def test_a_replica_that_has_all(watched: Replicas, replicated_schema: str) -> None:
+def test_a_replica_that_has_all(replicas: Replicas, replicated_schema: str) -> None:
     """A replica that has what was delivered is fit, read-only or not."""
-    gtids = write(watched, replicated_schema)
-    watched.catch_up()
-    watched.replica.execute("SET GLOBAL read_only = ON")
-    found = verdict_on(watched.replica, gtids, lag_max_s=1)
-    watched.replica.execute("SET GLOBAL read_only = OFF")
+    gtids = write(replicas, replicated_schema)
+    replicas.catch_up()
+    replicas.replica.execute("SET GLOBAL read_only = ON")
+    found = verdict_on(replicas.replica, gtids, lag_max_s=1)
+    replicas.replica.execute("SET GLOBAL read_only = OFF")
     assert (found.refusal, found.warnings) == ("", ())
-    assert str(watched.replica.port) in found.server
-    assert verdict_on(watched.replica).refusal == ""
+    assert str(replicas.replica.port) in found.server
+    assert verdict_on(replicas.replica).refusal == ""
 
 
-def test_a_replica_that_lags(watched: Replicas, replicated_schema: str) -> None:
+def test_a_replica_that_lags(replicas: Replicas, replicated_schema: str) -> None:
     """One that has received a transaction and applies it later is refused till then."""
-    with delayed(watched, 1000):
-        gtids = write(watched, replicated_schema, "SET timestamp = UNIX_TIMESTAMP()-99")
-        wait_for_refusal(watched.replica, gtids, "it is yet to receive")
+    with delayed(replicas, 1000):
+        gtids = write(
+            replicas, replicated_schema, "SET timestamp = UNIX_TIMESTAMP()-99"
+        )
+        wait_for_refusal(replicas.replica, gtids, "it is yet to receive")
         give_up_at = time.monotonic() + PATIENCE_S
-        while "it lags" not in verdict_on(watched.replica, lag_max_s=10).refusal:
+        while "it lags" not in verdict_on(replicas.replica, lag_max_s=10).refusal:
             assert time.monotonic() < give_up_at
             time.sleep(POLL_S)
-    watched.catch_up()
-    assert verdict_on(watched.replica, gtids).refusal == ""
+    replicas.catch_up()
+    assert verdict_on(replicas.replica, gtids).refusal == ""
 
 
-def test_a_replica_that_was_stopped(watched: Replicas, replicated_schema: str) -> None:
+def test_a_replica_that_was_stopped(replicas: Replicas, replicated_schema: str) -> None:
     """One that does not apply is refused, as long as something is missing by GTID."""
-    before = watched.executed(watched.source)
-    with watched.lag():
-        gtids = write(watched, replicated_schema)
-        assert "its replication is stopped" in verdict_on(watched.replica).refusal
-        assert "and it lacks" in verdict_on(watched.replica, gtids).refusal
-        assert verdict_on(watched.replica, before).refusal == ""
+    before = replicas.executed(replicas.source)
+    with replicas.lag():
+        gtids = write(replicas, replicated_schema)
+        assert "its replication is stopped" in verdict_on(replicas.replica).refusal
+        assert "and it lacks" in verdict_on(replicas.replica, gtids).refusal
+        assert verdict_on(replicas.replica, before).refusal == ""
 
 
 def test_a_replica_whose_source_is_dead(
-    watched: Replicas, replicated_schema: str
+    replicas: Replicas, replicated_schema: str
 ) -> None:
     """One that has all is fit; one that lacks something is, once it is the source."""
-    gtids = write(watched, replicated_schema)
-    watched.catch_up()
-    watched.replica.execute("STOP REPLICA IO_THREAD")
-    lost = write(watched, replicated_schema)
-    watched.source.kill()
-    watched.replica.execute("START REPLICA IO_THREAD")
-    wait_for_refusal(watched.replica, lost, "its source does not answer")
-    assert verdict_on(watched.replica, gtids).refusal == ""
-    assert verdict_on(watched.replica).refusal == ""
-    watched.take_over()
-    found = verdict_on(watched.source, lost)
+    gtids = write(replicas, replicated_schema)
+    replicas.catch_up()
+    replicas.replica.execute("STOP REPLICA IO_THREAD")
+    lost = write(replicas, replicated_schema)
+    replicas.source.kill()
+    replicas.replica.execute("START REPLICA IO_THREAD")
+    wait_for_refusal(replicas.replica, lost, "its source does not answer")
+    assert verdict_on(replicas.replica, gtids).refusal == ""
+    assert verdict_on(replicas.replica).refusal == ""
+    replicas.take_over()
+    found = verdict_on(replicas.source, lost)
     # The other one, which has more than its source now, is of no use as a replica.
-    watched.take_back()
+    replicas.take_back()
     assert found.refusal == ""
     assert "they died with the other server" in found.warnings[0]
 
 
-def test_a_replica_without_a_log_of_its_own(watched: Replicas) -> None:
+def test_a_replica_without_a_log_of_its_own(replicas: Replicas) -> None:
     """One that does not log what it replicates is refused; a source need not."""
-    server, options = watched.replica, watched.replica.options
-    word = "replica" if watched.flavour == "mysql" else "slave"
+    server, options = replicas.replica, replicas.replica.options
+    word = "replica" if replicas.flavour == "mysql" else "slave"
     server.restart([*options, f"--log-{word}-updates=OFF"])
     try:
         refused = verdict_on(server).refusal
@@ -206,20 +199,20 @@ def test_a_replica_without_a_log_of_its_own(watched: Replicas) -> None:
         fit = verdict_on(server).refusal
     finally:
         server.restart(options)
-        watched.follow()
+        replicas.follow()
     assert "it does not log what it replicates" in refused
     assert fit == ""
 
 
-def test_what_rules_a_server_out(watched: Replicas) -> None:
+def test_what_rules_a_server_out(replicas: Replicas) -> None:
     """Another kind of server in GTID mode, or a format that is not wanted."""
-    with asked(watched.replica) as control:
+    with asked(replicas.replica) as control:
         other = examine(
             control,
-            Wanted(gtid_on=True, is_mariadb=watched.flavour == "mysql"),
+            Wanted(gtid_on=True, is_mariadb=replicas.flavour == "mysql"),
         )
         by_time = examine(
-            control, Wanted(gtid_on=False, is_mariadb=watched.flavour == "mysql")
+            control, Wanted(gtid_on=False, is_mariadb=replicas.flavour == "mysql")
         )
         strict = examine(control, Wanted(gtid_on=False, formats=("STATEMENT",)))
     assert "are not the same" in other.refusal
@@ -227,44 +220,44 @@ def test_what_rules_a_server_out(watched: Replicas) -> None:
     assert "binlog_format is ROW" in strict.refusal
 
 
-def test_an_account_that_may_not_look(watched: Replicas) -> None:
+def test_an_account_that_may_not_look(replicas: Replicas) -> None:
     """A MariaDB says at least whether it replicates; a MySQL wants the right anyway."""
     user = "blind"
-    watched.source.execute(
+    replicas.source.execute(
         f"CREATE USER {user} IDENTIFIED BY 'x'",
         f"GRANT SELECT, REPLICATION SLAVE ON *.* TO {user}",
     )
-    watched.catch_up()
-    access = access_of(watched.replica, user=user, password="x")
+    replicas.catch_up()
+    access = access_of(replicas.replica, user=user, password="x")
     with ControlConnection(access) as control:
         info = read_server_info(control)
         if info.is_mariadb:
             found = examine(control, Wanted(gtid_on=False))
             assert found.refusal == ""
             assert "how far it lags cannot be seen" in found.warnings[0]
-            watched.replica.execute("STOP REPLICA")
+            replicas.replica.execute("STOP REPLICA")
             assert replica_channels(control, info) == ()
         else:
             with pytest.raises(SourceRefused, match="REPLICATION CLIENT"):
                 examine(control, Wanted(gtid_on=False))
-    watched.source.execute(f"DROP USER {user}")
+    replicas.source.execute(f"DROP USER {user}")
 
 
-def test_channels_of_a_source(watched: Replicas) -> None:
+def test_channels_of_a_source(replicas: Replicas) -> None:
     """A server that replicates from nobody has none."""
-    with asked(watched.source) as control:
+    with asked(replicas.source) as control:
         assert replica_channels(control, read_server_info(control)) == ()
 
 
-def test_without_what_was_lost(watched: Replicas, replicated_schema: str) -> None:
+def test_without_what_was_lost(replicas: Replicas, replicated_schema: str) -> None:
     """A MariaDB that took over goes on where it stood, in domains where it did."""
-    if watched.flavour == "mysql":
+    if replicas.flavour == "mysql":
         pytest.skip("MySQL needs no such thing")
-    write(watched, replicated_schema)
-    watched.catch_up()
-    state = watched.executed(watched.replica)
+    write(replicas, replicated_schema)
+    replicas.catch_up()
+    state = replicas.executed(replicas.replica)
     domain, server, sequence = state.split(",")[0].split("-")
-    with asked(watched.replica) as control:
+    with asked(replicas.replica) as control:
         ahead = f"{domain}-{server}-{int(sequence) + 5},77-1-3"
         assert without_lost(control, ahead) == f"{domain}-{server}-{sequence},77-1-3"
         behind = f"{domain}-{server}-{int(sequence) - 1}"

@@ -24,7 +24,7 @@ from canal_server.config.schema import (
     Wiring,
 )
 from canal_server.errors import ClientError, ConfigError
-from canal_server.instance import Instance, access_of
+from canal_server.instance import Instance, access_of, standby_access_of
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
 from canal_server.model.identity import ClientIdentity
@@ -314,6 +314,27 @@ def test_access(mode: SslMode) -> None:
     assert access.connect_timeout_s == access.io_timeout_s == 7.0
     assert access.tls.mode is TlsMode[mode.name]
     assert access.tls.ca == ("" if mode is SslMode.DISABLED else "/ca.pem")
+
+
+def test_access_to_a_standby() -> None:
+    """A standby has an address and TLS of its own, and the same account."""
+    standby = HostConfig(address=HostPort("db2", 3308), ssl_mode=SslMode.REQUIRED)
+    access = standby_access_of(SourceConfig(standby=standby, user="u"))
+    assert access is not None
+    assert (access.address.host, access.address.port) == ("db2", 3308)
+    assert access.tls.mode is TlsMode.REQUIRED
+    assert access.credentials.user == "u"
+    assert standby_access_of(SourceConfig()) is None
+
+
+def test_a_place_of_another_server() -> None:
+    """A position keeps the server that it was read from; others are the current's."""
+    instance = Instance(config_for())
+    read_from = LogIdentity("db2", 3308)
+    place = EntryPosition("f.000001", 4)
+    assert instance.log_position(place).identity == LogIdentity("127.0.0.1", 1)
+    other = replace(place, source=read_from)
+    assert instance.log_position(other) == LogPosition(read_from, place)
 
 
 def test_stop_before_anything(running: Callable[..., Instance]) -> None:

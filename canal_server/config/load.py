@@ -178,6 +178,7 @@ class _Loading:
         self._check_address(config.source, lookup, own.origin, missing=found is None)
         self._check_source(config.source, lookup, own.origin)
         self._check_place(config.source, lookup)
+        self._check_standby(config.source, lookup)
         tablemeta.check(config.table_meta, lookup, problems, own.origin)
         self._without_effect += set_without_effect(lookup)
         self._used |= lookup.used
@@ -216,6 +217,26 @@ class _Loading:
             ),
         ):
             key = f"canal.instance.master.{word}"
+            found = find(lookup, key, self._problems)
+            if is_set and found:
+                self._hints.append(f"{found.origin}: {key}: without effect: {lacks}")
+
+    def _check_standby(self, source: SourceConfig, lookup: Lookup) -> None:
+        """Warn of a standby that is never gone to, and of a switch without one."""
+        detecting = source.detecting
+        switches = detecting.enable and detecting.switch_to_standby
+        for key, is_set, lacks in (
+            (
+                "canal.instance.standby.address",
+                source.standby.address is not None and not switches,
+                "canal.instance.detecting.enable, .heartbeatHaEnable are not both true",
+            ),
+            (
+                "canal.instance.detecting.heartbeatHaEnable",
+                switches and source.standby.address is None,
+                "canal.instance.standby.address is not set",
+            ),
+        ):
             found = find(lookup, key, self._problems)
             if is_set and found:
                 self._hints.append(f"{found.origin}: {key}: without effect: {lacks}")

@@ -220,6 +220,17 @@ class Detector:
             verdict = self._examined(other)
         except CanalError as error:
             verdict = Verdict("", f"{type(error).__name__}: {error}")
+        current = self._pump.sources.current.configured
+        if (
+            self._stored() is None
+            and current.has_start
+            and (not other.configured.has_start)
+        ):
+            verdict = replace(
+                verdict,
+                refusal=f"nothing is stored yet: set where to begin there, in"
+                f" canal.instance.{other.role}.…, as for the other server",
+            )
         if self._stop.requested():
             return False
         for warning in verdict.warnings:

@@ -22,7 +22,7 @@ from canal_server.dump.reader import Reader
 from canal_server.dump.repeats import Repeats
 from canal_server.dump.replicated import reachable
 from canal_server.dump.scan import Scanner
-from canal_server.dump.sources import MASTER, STANDBY, Source, Sources
+from canal_server.dump.sources import MASTER, STANDBY, Source, Sources, standby_start
 from canal_server.dump.start import Place, StartFinder
 from canal_server.errors import (
     BinlogPurged,
@@ -125,7 +125,13 @@ class Pump:
         self.status = PumpStatus()
         self.sources = Sources(
             Source(MASTER, access, config.source.master),
-            Source(STANDBY, standby, config.source.standby) if standby else None,
+            Source(
+                STANDBY,
+                standby,
+                standby_start(config.source.master, config.source.standby),
+            )
+            if standby
+            else None,
         )
         self._config = config
         self._pool = pool

@@ -6,7 +6,7 @@ itself (`pump`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from canal_server.model.positions import LogIdentity
@@ -34,6 +34,16 @@ class Source:
 
     def __str__(self) -> str:
         return f"{self.role} {self.access.address}"
+
+
+def standby_start(master: HostConfig, standby: HostConfig) -> HostConfig:
+    """Return the standby's settings with a place to begin, if one is known.
+
+    Where it has none of its own, a time or a GTID set of the master means the same.
+    """
+    if standby.has_start:
+        return standby
+    return replace(standby, timestamp_ms=master.timestamp_ms, gtid=master.gtid)
 
 
 class Sources:

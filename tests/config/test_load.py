@@ -302,6 +302,31 @@ def test_a_place_that_counts_for_nothing(make_conf, lines, told):
         assert f"instance.properties: canal.instance.master.{told}" in warning
 
 
+STANDBY = "standby.address = db2:3306\n"
+WATCH = "canal.instance.detecting.enable = true\n"
+SWITCH = "canal.instance.detecting.heartbeatHaEnable = true\n"
+
+
+@pytest.mark.parametrize(
+    ("main", "lines", "told"),
+    [
+        ("", f"canal.instance.{STANDBY}", "standby.address: without effect"),
+        (WATCH, f"canal.instance.{STANDBY}", "standby.address: without effect"),
+        (WATCH + SWITCH, "", "heartbeatHaEnable: without effect"),
+        (WATCH + SWITCH, f"canal.instance.{STANDBY}", ""),
+        (WATCH, "", ""),
+    ],
+)
+def test_a_standby_that_is_never_gone_to(make_conf, main, lines, told):
+    """A standby, the watch and the leave to switch belong together: else a warning."""
+    conf = make_conf(
+        f"canal.destinations = example\n{main}",
+        example=f"canal.instance.master.address = db:3306\n{lines}",
+    )
+    warnings = load(conf, {}).warnings
+    assert [told in warning for warning in warnings] == ([True] if told else [])
+
+
 def test_cursors_in_zookeeper(make_conf):
     """The ZooKeeper of a destination is named for it or for all, with a warning."""
     conf = make_conf(

@@ -35,7 +35,6 @@ def test_one_warning_lists_what_is_not_served(make_conf):
         "canal.metrics.pull.port = 11112",
         "canal.metrics.pull.port =",
         "canal.instance.detecting.enable = on",
-        "canal.instance.standby.address = db2:3306",
         "canal.instance.cursor.pin.seconds = -1",
         "canal.instance.parser.parallelThreadSize = 16",
         "canal.mq.flatMessage = TRUE",

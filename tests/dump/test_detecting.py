@@ -31,9 +31,11 @@ UNREACHABLE = Access(address=Address("127.0.0.1", 1), credentials=Credentials("u
 class Switched:
     """What a detector needs of a pump: it switches at once."""
 
-    def __init__(self, master: Access, standby: Access | None) -> None:
+    def __init__(
+        self, master: Access, standby: Access | None, begins: HostConfig
+    ) -> None:
         self.sources = Sources(
-            Source(MASTER, master, HostConfig()),
+            Source(MASTER, master, begins),
             Source(STANDBY, standby, HostConfig()) if standby else None,
         )
 
@@ -47,6 +49,7 @@ def watch(
     standby: Access | None = None,
     *,
     formats: tuple[str, ...] = (),
+    begins: HostConfig = HostConfig(),  # noqa: B008  # it is frozen
     **settings: object,
 ) -> tuple[Detector, Switched]:
     """Return a detector that bears one failure, and what it may switch."""
@@ -58,7 +61,7 @@ def watch(
             binlog_formats=formats,
         ),
     )
-    pump = Switched(master, standby)
+    pump = Switched(master, standby, begins)
     return Detector(config, pump, lambda: None), pump
 
 
@@ -177,6 +180,19 @@ def test_a_standby_that_is_not_fit(
     assert found["other_fit"] is False
     assert "binlog_format is ROW" in str(found["other_refusal"])
     assert sum("cannot take over" in line for line in told_by(caplog)) == 1
+
+
+def test_a_wish_that_only_the_master_understands(source_server: Server) -> None:
+    """Before anything is stored, a file of the master says nothing of the standby's."""
+    detector, pump = watch(
+        UNREACHABLE,
+        access_of(source_server),
+        begins=HostConfig(journal_name="binlog.000001"),
+    )
+    for _ in range(2):
+        detector._beat()
+    assert pump.sources.current.role == MASTER
+    assert "nothing is stored yet" in str(state_of(detector)["other_refusal"])
 
 
 def test_the_standby_is_looked_at_before_it_is_needed(source_server: Server) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.config.schema import HostConfig
-from canal_server.dump.sources import MASTER, STANDBY, Source, Sources
+from canal_server.config.schema import HostConfig, SslMode
+from canal_server.dump.sources import MASTER, STANDBY, Source, Sources, standby_start
 from canal_server.model.positions import LogIdentity
 from canal_server.mysql.settings import Access, Address, Credentials
 
@@ -33,6 +33,30 @@ def test_there_and_back() -> None:
 def test_one_server() -> None:
     """Without a standby there is nothing to go to."""
     assert Sources(source(MASTER, 1)).other is None
+
+
+@pytest.mark.parametrize(
+    ("master", "standby", "start"),
+    [
+        (HostConfig(journal_name="f.1"), HostConfig(), HostConfig()),
+        (HostConfig(timestamp_ms=5), HostConfig(), HostConfig(timestamp_ms=5)),
+        (
+            HostConfig(gtid="a:1", ssl_mode=SslMode.REQUIRED),
+            HostConfig(),
+            HostConfig(gtid="a:1"),
+        ),
+        (
+            HostConfig(timestamp_ms=5),
+            HostConfig(journal_name="f.2"),
+            HostConfig(journal_name="f.2"),
+        ),
+    ],
+)
+def test_where_a_standby_begins(
+    master: HostConfig, standby: HostConfig, start: HostConfig
+) -> None:
+    """Where it says itself, else at the master's time or GTID set, never its file."""
+    assert standby_start(master, standby) == start
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,15 @@ from canal_server.config.schema import SslMode, Wiring
 from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
 from canal_server.dump.pump import Pump
-from canal_server.errors import ClientError, ConfigError, MetaStoreError
+from canal_server.errors import (
+    CanalError,
+    ClientError,
+    ConfigError,
+    MetaStoreError,
+    StoreError,
+)
+from canal_server.lifecycle import Deadline
+from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.positions import EntryPosition, LogPosition
 from canal_server.mysql.settings import (
     Access,
@@ -52,8 +60,10 @@ from canal_server.tablemeta.tsdb import Retention, TableMetaTsdb
 from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+    from contextlib import AbstractContextManager
+
     from canal_server.config.schema import InstanceConfig, SourceConfig
-    from canal_server.lifecycle import Deadline
     from canal_server.model.identity import ClientIdentity
     from canal_server.ports import LogPositionManager, MetaManager, Span
 
@@ -74,18 +84,27 @@ class Instance:
         self.destination = config.destination
         self.meta: MetaManager = _meta_manager(config, zookeepers or ZooKeepers())
         self._log_positions = _log_position_manager(config, self.meta)
-        self._pool = BlockPool(spare_max=_SPARE_BYTES_MAX)
-        self._subjects = Subjects()
-        self.store = MemoryEventStore(
-            config.store, self._subjects, self._pool, destination=self.destination
-        )
-        self._sink = EntrySink(self.store, thin_markers=config.filter.transaction_entry)
         self._default = _default_filter(config)
         # Of each client: its expression and what became of it.
         self._filters: dict[int, tuple[str, TableFilter]] = {}
         self._filters_lock = threading.Lock()
         # Held while a client's place is judged and handed to the store.
         self._cursors_lock = threading.Lock()
+        # Held while clients' places change, and while the stages are replaced.
+        self._steady = threading.Lock()
+        self._moving = threading.Lock()  # one move of cursors at a time
+        self._stopping = False  # guarded by `_steady`
+        self._make_stages()
+
+    def _make_stages(self) -> None:
+        """Make what the entries pass, empty: at first, and when cursors were moved."""
+        config = self.config
+        self._pool = BlockPool(spare_max=_SPARE_BYTES_MAX)
+        self._subjects = Subjects()
+        self.store = MemoryEventStore(
+            config.store, self._subjects, self._pool, destination=self.destination
+        )
+        self._sink = EntrySink(self.store, thin_markers=config.filter.transaction_entry)
         self._buffer = TransactionBuffer(
             config.buffer.transaction_size,
             config.buffer.memory_bytes_max,
@@ -143,8 +162,10 @@ class Instance:
         """Ask the pump to stop and end all waits."""
         self.meta.request_stop()
         self._log_positions.request_stop()
-        self._pump.request_stop()
-        self.store.close()
+        with self._steady:  # stages that are being made are not started any more
+            self._stopping = True
+            self._pump.request_stop()
+            self.store.close()
 
     def join(self, deadline: Deadline) -> bool:
         """Wait for the pump, then write what is left of the cursors.
@@ -166,7 +187,86 @@ class Instance:
             _log.info("destination %s stopped", self.destination)
         return ended
 
+    # --- what the operator uses -----------------------------------------------------
+
+    def cursors(self) -> DestinationCursors:
+        """Return where each client stands, and how far the source was read."""
+        found = []
+        for identity in self._subscriptions():
+            try:
+                before = self.store.resume_position(identity.client_id)
+            except StoreError:  # it came or went just now
+                before = None
+            found.append(
+                ClientCursor(
+                    identity,
+                    self.meta.cursor(identity),
+                    None if before is None else self.log_position(before),
+                    len(self.meta.batches(identity)),
+                )
+            )
+        # Before the first session it would be a client's.
+        begun = self._pump.began_at is not None
+        parsed = self._log_positions.latest(self.destination) if begun else None
+        return DestinationCursors(tuple(found), parsed)
+
+    def seek(self, clients: Collection[int], place: EntryPosition) -> None:
+        """Move clients' cursors, and begin to read anew at the smallest one of all.
+
+        Blocks until the pump has ended. Batches that any client has open are void, and
+        what they held comes again to those that are not moved. Raises ClientError for
+        clients that are not subscribed, MetaStoreError when the cursors are moved but
+        could not be written, CanalError when the instance stops meanwhile.
+        """
+        with self._moving:
+            known = {each.client_id for each in self._subscriptions()}
+            unknown = sorted(set(clients) - known)
+            if unknown:
+                raise ClientError(
+                    f"client {', '.join(map(str, unknown))} is not subscribed to"
+                    f" {self.destination}; known are"
+                    f" {', '.join(map(str, sorted(known))) or 'none'}"
+                )
+            self._pump.request_stop()
+            self._pump.join(Deadline(None))
+            # From here on no batch is registered or acked until all is moved.
+            with self._steady:
+                if self._stopping:
+                    raise CanalError(f"destination {self.destination} is being stopped")
+                for identity in self._subscriptions():
+                    if identity.client_id in clients:
+                        self.meta.update_cursor(identity, self.log_position(place))
+                self._begin_anew(self.log_position(place))
+            _log.warning(
+                "destination %s: an operator moved client%s %s to %s",
+                self.destination,
+                "s" if len(clients) > 1 else "",
+                ", ".join(map(str, sorted(clients))),
+                place,
+            )
+            self.meta.flush()
+
+    def _subscriptions(self) -> list[ClientIdentity]:
+        return self.meta.subscriptions(self.destination)
+
+    def _begin_anew(self, moved_to: LogPosition) -> None:
+        """Replace the stages, and read from the smallest cursor on."""
+        assert self._steady.locked()
+        self.store.close()
+        smallest = MetaLogPositionManager(self.meta).latest(self.destination)
+        self._log_positions.persist(self.destination, smallest or moved_to)
+        for identity in self._subscriptions():
+            self.meta.clear_batches(identity)
+        self._make_stages()
+        self._filters.clear()
+        self._serve_stored_clients()
+        self._pump.start()
+
     # --- what the server uses -------------------------------------------------------
+
+    def steady(self) -> AbstractContextManager[object]:
+        """Keep store and cursors as they are; nothing waits in this context."""
+        return self._steady
 
     def log_position(self, position: EntryPosition) -> LogPosition:
         """Return the position with this source's identity."""

@@ -6,6 +6,7 @@ Whoever implements one of these is tested by the contract suite of that port.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -138,6 +139,9 @@ class MetaManager(Protocol):
         Raises MetaStoreError when it cannot be written.
         """
 
+    def flush(self) -> None:
+        """Write what is not written yet. Raises MetaStoreError."""
+
     def subscribe(self, identity: ClientIdentity) -> None:
         """Add the client or replace its filter."""
 
@@ -205,7 +209,14 @@ class RunningInstance(Protocol):
 
     @property
     def store(self) -> EventStore:
-        """Return the event store."""
+        """Return the event store; another one once cursors were moved by hand."""
+
+    def steady(self) -> AbstractContextManager[object]:
+        """Keep the store and the clients' places as they are within a context.
+
+        Whoever changes a client's place by what its store says does so in here.
+        Nothing waits in it.
+        """
 
     @property
     def meta(self) -> MetaManager:

@@ -60,7 +60,7 @@ class ControlError(CanalError):
     """A running server cannot be asked, or another one runs already."""
 
 
-class NoServer(ControlError):
+class NoServer(ControlError):  # noqa: N818  # it reads as what it says
     """No server runs with a data folder."""
 
 

@@ -46,6 +46,7 @@ from canal_server.position.logposition import (
 from canal_server.position.memory import MemoryMetaManager
 from canal_server.position.mixed import MixedMetaManager
 from canal_server.position.nodes import MetaNodes
+from canal_server.position.stored import check_subscribed
 from canal_server.sink.columns import ColumnFilter
 from canal_server.sink.filters import (
     TableFilter,
@@ -210,39 +211,47 @@ class Instance:
         parsed = self._log_positions.latest(self.destination) if begun else None
         return DestinationCursors(tuple(found), parsed)
 
-    def seek(self, clients: Collection[int], place: EntryPosition) -> None:
+    def seek(self, clients: Collection[int], position: LogPosition) -> None:
         """Move clients' cursors, and begin to read anew at the smallest one of all.
 
         Blocks until the pump has ended. Batches that any client has open are void, and
         what they held comes again to those that are not moved. Raises ClientError for
         clients that are not subscribed, MetaStoreError when the cursors are moved but
-        could not be written, CanalError when the instance stops meanwhile.
+        could not be written, CanalError when the place is another source's, or the
+        instance stops meanwhile.
         """
+        if not same_server(position.identity, self._pump.identity):
+            raise CanalError(
+                f"{position} is no place of the source that destination"
+                f" {self.destination} reads, {self._pump.identity.address}:"
+                f"{self._pump.identity.port}"
+            )
         with self._moving:
-            known = {each.client_id for each in self._subscriptions()}
-            unknown = sorted(set(clients) - known)
-            if unknown:
-                raise ClientError(
-                    f"client {', '.join(map(str, unknown))} is not subscribed to"
-                    f" {self.destination}; known are"
-                    f" {', '.join(map(str, sorted(known))) or 'none'}"
-                )
+            check_subscribed(
+                self.destination,
+                clients,
+                [each.client_id for each in self._subscriptions()],
+            )
             self._pump.request_stop()
             self._pump.join(Deadline(None))
             # From here on no batch is registered or acked until all is moved.
             with self._steady:
                 if self._stopping:
                     raise CanalError(f"destination {self.destination} is being stopped")
-                for identity in self._subscriptions():
-                    if identity.client_id in clients:
-                        self.meta.update_cursor(identity, self.log_position(place))
-                self._begin_anew(self.log_position(place))
+                for client in self.cursors().clients:
+                    moved: LogPosition | None = position
+                    if client.identity.client_id not in clients:
+                        # What its filter rejected need not be read again.
+                        moved = client.furthest()
+                    if moved is not None:
+                        self.meta.update_cursor(client.identity, moved)
+                self._begin_anew(position)
             _log.warning(
                 "destination %s: an operator moved client%s %s to %s",
                 self.destination,
                 "s" if len(clients) > 1 else "",
                 ", ".join(map(str, sorted(clients))),
-                place,
+                position.position,
             )
             self.meta.flush()
 

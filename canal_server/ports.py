@@ -6,10 +6,11 @@ Whoever implements one of these is tested by the contract suite of that port.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from canal_server.core.blocks import Block
     from canal_server.core.subjects import Names
     from canal_server.lifecycle import Stop

@@ -33,6 +33,7 @@ class BoundedReader(Reader):
     end: EntryPosition | None = None
 
     def start(self, file: str, position: int) -> None:
+        """Say where the source's bytes begin."""
         super().start(file, position)
         self._bound(file)
 

@@ -179,7 +179,9 @@ class SourceView:
         number = self._executed_since(place)
         seconds = 0.0 if number == 0 else self._seconds(place.timestamp)
         if number is None:
-            return Behind(None, seconds, None, problem=f"{problem}, only its time tells")
+            return Behind(
+                None, seconds, None, problem=f"{problem}, only its time tells"
+            )
         return Behind(None, seconds, number)
 
     def between(self, start: EntryPosition, stop: EntryPosition) -> Distance:

@@ -5,7 +5,7 @@ Reads what lies between, without its rows. Leaves out how much that may be (`lag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.dump.ddl_scan import BoundedReader
@@ -43,9 +43,11 @@ class Surveyor:
     def between(self, start: EntryPosition, stop: EntryPosition) -> Survey:
         """Return what ends behind `start` and not behind `stop`.
 
-        What ends at `start` itself counts if it is included. Raises SourceError,
-        BinlogPurged when `start` is gone.
+        A place that is included is one to begin at; at any other one an event begins
+        that a client has had. Raises SourceError, BinlogPurged when `start` is gone.
         """
+        if not stop.included:
+            stop = replace(stop, position=(stop.position or 0) + 1)
         if start.order() >= stop.order():
             return Survey()
         count = _Count(start, stop)
@@ -63,7 +65,7 @@ class Surveyor:
         beginning has no time.
         """
         begin = EntryPosition(place.journal_name, FIRST_EVENT, included=True)
-        return self.between(begin, place).last or begin
+        return self.between(begin, replace(place, included=True)).last or begin
 
 
 class _Count:
@@ -87,8 +89,12 @@ class _Count:
     def _count(self, span: Span) -> None:
         block, first, stop = span
         last = block.last_boundary(first, stop)
-        # One at most: reading ends with the event in which the stop lies.
-        if last >= 0 and _behind(span, last).order() > self._stop.order():
+        if (
+            last >= 0
+            and self._stop.included
+            and _behind(span, last).order() > self._stop.order()
+        ):
+            # One at most: reading ends with the event in which the stop lies.
             last = block.last_boundary(first, last)
         if last < 0:
             return

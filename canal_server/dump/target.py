@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.config.schema import HostConfig
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.dump.ddl_scan import DdlScanner
@@ -19,7 +20,6 @@ from canal_server.dump.places import base_name
 from canal_server.dump.start import Place, StartFinder
 from canal_server.errors import PositionError
 from canal_server.lifecycle import Stop
-from canal_server.config.schema import HostConfig
 from canal_server.model.positions import EntryPosition, binlog_file_number
 from canal_server.mysql.replication import FIRST_EVENT
 
@@ -177,8 +177,8 @@ class TargetFinder:
         view = self._view
         if wanted.time_ms > view.now_ms:
             raise PositionError(
-                f"{wanted.text} is in the future, by the clock of {view.access.address};"
-                " `--to latest` skips all that is there"
+                f"{wanted.text} is in the future by the clock of"
+                f" {view.access.address}; `--to latest` skips all that is there"
             )
         oldest = view.files.files[0].name
         if view.scanner.first_event_ms(oldest) > wanted.time_ms:
@@ -229,19 +229,20 @@ class TargetFinder:
         """Read a set that the source has executed, and has not purged a part behind."""
         view = self._view
         shown = text[:_SHOWN]
-        kind = MariaGtidSet if view.info.is_mariadb else GtidSet
+        kind: Any = MariaGtidSet if view.info.is_mariadb else GtidSet
         try:
-            gtids = kind.parse(text)
+            gtids: GtidSet | MariaGtidSet = kind.parse(text)
         except ValueError as error:
             raise PositionError(f"GTID set {shown}: {error}") from error
         executed = kind.parse(view.end.gtids)
-        if not executed.contains(gtids):
+        lacking = gtids.subtract(executed)
+        if lacking:
             raise PositionError(
                 f"GTID set {shown} was not all executed by {view.access.address}, it"
-                f" lacks {str(gtids.subtract(executed))[:_SHOWN]}"
+                f" lacks {str(lacking)[:_SHOWN]}"
             )
-        if view.purged and not gtids.contains(kind.parse(view.purged)):
-            lost = str(kind.parse(view.purged).subtract(gtids))[:_SHOWN]
+        lost = str(kind.parse(view.purged).subtract(gtids))[:_SHOWN]
+        if lost:
             raise PositionError(
                 f"behind GTID set {shown} transactions were purged: {lost};"
                 " `--to oldest` begins with what is left"

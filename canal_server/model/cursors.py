@@ -28,6 +28,14 @@ class ClientCursor:
     before: LogPosition | None = None
     open_batches: int = 0
 
+    def furthest(self) -> LogPosition | None:
+        """Return the place behind which lies all that it has not acked."""
+        cursor, before = self.cursor, self.before
+        if cursor is None or before is None or cursor.identity != before.identity:
+            return cursor or before
+        later = before.position.order() > cursor.position.order()
+        return before if later else cursor
+
 
 @dataclass(frozen=True, slots=True)
 class DestinationCursors:

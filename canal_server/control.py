@@ -14,8 +14,8 @@ JSON of at most `LINE_BYTES_MAX` bytes::
     {"ok": false, "error": "unknown command nonsense; known are status, stop"}
 
 The connection of a `stop` stays open until the server has ended: its end tells so. What
-takes its time is done by a thread of its own, one such command at a time, so that
-`status` and `stop` are answered meanwhile.
+takes its time is done by a thread of its own, a few at a time, so that `status` and
+`stop` are answered meanwhile.
 Leaves out what the commands do (`canal_server.daemon`).
 """
 
@@ -48,6 +48,7 @@ REQUEST_BYTES_MAX = 64 * 1024
 REQUEST_TIMEOUT_S = 5.0  # for a connection to say what it wants and take the reply
 ASK_TIMEOUT_S = 15.0  # for the reply, behind others that ask as well
 SHORTEST_WAIT_S = 0.001
+REQUESTS_MAX = 4  # that are carried out at a time
 WAITING_MAX = 16  # connections of `stop` that wait for the end
 OWNER_ONLY = 0o600
 
@@ -83,7 +84,7 @@ class ControlServer:
         self._data_dir = data_dir
         self._commands = commands
         self._requests = requests or {}
-        self._worker: threading.Thread | None = None  # of the last request
+        self._workers: list[threading.Thread] = []  # of requests
         self._stop = Stop()
         self._lock_fd = -1
         self._listener: socket.socket | None = None
@@ -120,7 +121,7 @@ class ControlServer:
         """Wait for the thread, then let the lock and the waiting clients go."""
         if self._thread is None:
             return True
-        for thread in filter(None, (self._thread, self._worker)):
+        for thread in (self._thread, *self._workers):
             thread.join(deadline.remaining_s())
             if thread.is_alive():
                 return False
@@ -183,11 +184,12 @@ class ControlServer:
                 connection.close()
 
     def _begin_request(self, connection: socket.socket, line: bytes) -> bool:
-        """Have a command with arguments done, if it is one and none is being done.
+        """Have a command with arguments done, unless too many are.
 
         Then the connection is its thread's to close.
         """
-        if self._worker is not None and self._worker.is_alive():
+        self._workers = [each for each in self._workers if each.is_alive()]
+        if len(self._workers) >= REQUESTS_MAX:
             return False
         try:
             arguments = json.loads(line)
@@ -196,13 +198,14 @@ class ControlServer:
             return False
         if request is None:
             return False
-        self._worker = threading.Thread(
+        worker = threading.Thread(
             target=_carry_out,
             args=(connection, request, arguments),
             name="canal-control request",
             daemon=True,
         )
-        self._worker.start()
+        self._workers.append(worker)
+        worker.start()
         return True
 
     def _reply(self, line: bytes) -> tuple[str, dict[str, object]]:
@@ -214,7 +217,8 @@ class ControlServer:
             return "", _refusal('not a request; send {"command": "status"}')
         if command in self._requests:
             return "", _refusal(
-                f"another request is being carried out, ask for {command} again"
+                f"{REQUESTS_MAX} requests are being carried out, the limit; ask for"
+                f" {command} again"
             )
         action = self._commands.get(command)
         if action is None:

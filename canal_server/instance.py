@@ -96,16 +96,17 @@ class Instance:
         self._moving = threading.Lock()  # one move of cursors at a time
         self._stopping = False  # guarded by `_steady`
         self._make_stages()
+        self.store = self._store  # as the server sees it
 
     def _make_stages(self) -> None:
         """Make what the entries pass, empty: at first, and when cursors were moved."""
         config = self.config
         self._pool = BlockPool(spare_max=_SPARE_BYTES_MAX)
         self._subjects = Subjects()
-        self.store = MemoryEventStore(
+        self._store = MemoryEventStore(
             config.store, self._subjects, self._pool, destination=self.destination
         )
-        self._sink = EntrySink(self.store, thin_markers=config.filter.transaction_entry)
+        self._sink = EntrySink(self._store, thin_markers=config.filter.transaction_entry)
         self._buffer = TransactionBuffer(
             config.buffer.transaction_size,
             config.buffer.memory_bytes_max,
@@ -121,7 +122,7 @@ class Instance:
             wants=self._default.accepts,
             deliver=self._buffer.put,
             reset=self._reset,
-            idle=self.store.wake_getters,
+            idle=self._store.wake_getters,
             begun=self._begun,
             session=self._session_begins,
             history=_history(config),
@@ -166,7 +167,7 @@ class Instance:
         with self._steady:  # stages that are being made are not started any more
             self._stopping = True
             self._pump.request_stop()
-            self.store.close()
+            self._store.close()
 
     def join(self, deadline: Deadline) -> bool:
         """Wait for the pump, then write what is left of the cursors.
@@ -195,7 +196,7 @@ class Instance:
         found = []
         for identity in self._subscriptions():
             try:
-                before = self.store.resume_position(identity.client_id)
+                before = self._store.resume_position(identity.client_id)
             except StoreError:  # it came or went just now
                 before = None
             found.append(
@@ -261,7 +262,6 @@ class Instance:
     def _begin_anew(self, moved_to: LogPosition) -> None:
         """Replace the stages, and read from the smallest cursor on."""
         assert self._steady.locked()
-        self.store.close()
         smallest = MetaLogPositionManager(self.meta).latest(self.destination)
         self._log_positions.persist(self.destination, smallest or moved_to)
         for identity in self._subscriptions():
@@ -269,6 +269,9 @@ class Instance:
         self._make_stages()
         self._filters.clear()
         self._serve_stored_clients()
+        # Only now: who finds a store finds its cursor in it.
+        old, self.store = self.store, self._store
+        old.close()
         self._pump.start()
 
     # --- what the server uses -------------------------------------------------------
@@ -294,7 +297,7 @@ class Instance:
                 self._change_wants()
         with self._cursors_lock:
             after = self._begins_after(identity)
-            self.store.subscribe(identity.client_id, wanted.accepts, after)
+            self._store.subscribe(identity.client_id, wanted.accepts, after)
 
     def _begins_after(self, identity: ClientIdentity) -> EntryPosition | None:
         """Return the place behind which the client's entries begin, None: all."""
@@ -317,11 +320,11 @@ class Instance:
         with self._cursors_lock:
             for identity in self.meta.subscriptions(self.destination):
                 if self._begins_after(identity) is None:
-                    self.store.forget_after(identity.client_id)
+                    self._store.forget_after(identity.client_id)
 
     def resume_position(self, client_id: int) -> EntryPosition | None:
         """Return what lies before all of a client's entries, None: not known yet."""
-        return self.store.resume_position(client_id) or self._pump.began_at
+        return self._store.resume_position(client_id) or self._pump.began_at
 
     def _begun(self, position: EntryPosition) -> None:
         """Let clients that have acked nothing begin here, also after a restart.
@@ -335,7 +338,7 @@ class Instance:
 
     def unsubscribed(self, identity: ClientIdentity) -> None:
         """Take the client's cursor and wishes back."""
-        self.store.unsubscribe(identity.client_id)
+        self._store.unsubscribe(identity.client_id)
         with self._filters_lock:
             self._filters.pop(identity.client_id, None)
             self._change_wants()
@@ -411,7 +414,7 @@ class Instance:
                 identity.client_id
                 for identity in self.meta.subscriptions(self.destination)
             ],
-            "waits_for": list(self.store.holders()),
+            "waits_for": list(self._store.holders()),
             "transactions": self._sink.counters.transactions,
             "rows": self._sink.counters.rows,
         }

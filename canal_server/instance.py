@@ -106,7 +106,9 @@ class Instance:
         self._store = MemoryEventStore(
             config.store, self._subjects, self._pool, destination=self.destination
         )
-        self._sink = EntrySink(self._store, thin_markers=config.filter.transaction_entry)
+        self._sink = EntrySink(
+            self._store, thin_markers=config.filter.transaction_entry
+        )
         self._buffer = TransactionBuffer(
             config.buffer.transaction_size,
             config.buffer.memory_bytes_max,

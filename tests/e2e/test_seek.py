@@ -1,4 +1,4 @@
-"""`canal-server position`: clients are moved while they receive, and when nobody runs."""
+"""`canal-server position`: clients are moved while they receive, or nobody runs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import threading
 from contextlib import ExitStack
 
 import pytest
-from fix_pipeline import DESTINATION, UNIT_S
+from fix_pipeline import UNIT_S
 from load import Load
 
 from canal_server.cli import main
-from canal_server.errors import ClientError, ConfigError
+from canal_server.errors import ClientError
 
 RED, BLUE = 1001, 1002
 ZOOKEEPER = "classpath:spring/default-instance.xml"
@@ -20,7 +20,9 @@ ZOOKEEPER = "classpath:spring/default-instance.xml"
 
 def position(pipeline, *arguments):
     """Run the command on a pipeline's conf folder; returns the status."""
-    return main(["position", arguments[0], "--conf", str(pipeline.conf), *arguments[1:]])
+    return main(
+        ["position", arguments[0], "--conf", str(pipeline.conf), *arguments[1:]]
+    )
 
 
 def seek(pipeline, to, *clients):
@@ -230,9 +232,7 @@ def test_a_place_inside_of_a_transaction(pipeline, ledger, capsys):
 
 def test_by_time_and_set(make_pipeline, source_server, database, rng, capsys):
     """In GTID mode clients are moved by sets and by time, and go on by the set."""
-    pipeline = make_pipeline(
-        source_server, database, {"canal.instance.gtidon": "true"}
-    )
+    pipeline = make_pipeline(source_server, database, {"canal.instance.gtidon": "true"})
     pipeline.start()
     writer = pipeline.writer(rng)
     checker = pipeline.checker(writer)
@@ -259,7 +259,7 @@ def test_by_time_and_set(make_pipeline, source_server, database, rng, capsys):
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_in_zookeeper(  # noqa: PLR0913  # fixtures
+def test_in_zookeeper(  # noqa: PLR0917  # fixtures
     make_pipeline, mysql_server, database, zookeeper_root, rng, running, capsys
 ):
     """Cursors in nodes are shown and moved like those in files."""

@@ -173,8 +173,8 @@ def _effects(
 ) -> Iterator[str]:
     if target.inside is not None:
         yield (
-            f"{target.inside} does not lie between two transactions: the place before"
-            " is taken"
+            f"{target.inside} is no end of a transaction: the last one before it is"
+            " taken"
         )
     for each in moved:
         yield f"client {each.identity.client_id}{_effect(view, target.place, each)}"

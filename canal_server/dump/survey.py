@@ -115,6 +115,6 @@ class _Count:
 def _behind(span: Span, index: int) -> EntryPosition:
     """Return the place behind a record of a span's block."""
     block = span[0]
-    file, offset, timestamp, server_id, _ = block.position(index)
+    file, offset, timestamp, server_id = block.position(index)[:4]
     offset += block.record(index)["event_length"]
     return EntryPosition(file, offset, timestamp, server_id, included=True)

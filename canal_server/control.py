@@ -7,10 +7,15 @@ JSON of at most `LINE_BYTES_MAX` bytes::
     {"command": "status"}
     {"ok": true, "pid": 4711, …}
 
+    {"command": "seek", "destination": "example", …}
+    {"ok": true, …}
+
     {"command": "nonsense"}
     {"ok": false, "error": "unknown command nonsense; known are status, stop"}
 
-The connection of a `stop` stays open until the server has ended: its end tells so.
+The connection of a `stop` stays open until the server has ended: its end tells so. What
+takes its time is done by a thread of its own, a few at a time, so that `status` and
+`stop` are answered meanwhile.
 Leaves out what the commands do (`canal_server.daemon`).
 """
 
@@ -24,13 +29,14 @@ import os
 import select
 import socket
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from canal_server.errors import CanalError
 from canal_server.lifecycle import Deadline, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -42,26 +48,43 @@ REQUEST_BYTES_MAX = 64 * 1024
 REQUEST_TIMEOUT_S = 5.0  # for a connection to say what it wants and take the reply
 ASK_TIMEOUT_S = 15.0  # for the reply, behind others that ask as well
 SHORTEST_WAIT_S = 0.001
+REQUESTS_MAX = 4  # that are carried out at a time
 WAITING_MAX = 16  # connections of `stop` that wait for the end
 OWNER_ONLY = 0o600
+
+
+# What a request says beside its command.
+Arguments = Mapping[str, Any]
 
 
 class ControlError(CanalError):
     """A running server cannot be asked, or another one runs already."""
 
 
+class NoServer(ControlError):  # noqa: N818  # it reads as what it says
+    """No server runs with a data folder."""
+
+
 class ControlServer:
     """A stage: holds the lock of a data folder and answers on its socket.
 
     `commands` are called on the stage's own thread, one at a time, and return what
-    the reply says beside `ok`; they neither block nor raise.
+    the reply says beside `ok`; they neither block nor raise. `requests` are those with
+    arguments: they are given what was sent, may take their time, and raise CanalError
+    to refuse.
     """
 
     def __init__(
-        self, data_dir: Path, commands: Mapping[str, Callable[[], Mapping[str, object]]]
+        self,
+        data_dir: Path,
+        commands: Mapping[str, Callable[[], Mapping[str, object]]],
+        requests: Mapping[str, Callable[[Arguments], Mapping[str, object]]]
+        | None = None,
     ) -> None:
         self._data_dir = data_dir
         self._commands = commands
+        self._requests = requests or {}
+        self._workers: list[threading.Thread] = []  # of requests
         self._stop = Stop()
         self._lock_fd = -1
         self._listener: socket.socket | None = None
@@ -98,9 +121,10 @@ class ControlServer:
         """Wait for the thread, then let the lock and the waiting clients go."""
         if self._thread is None:
             return True
-        self._thread.join(deadline.remaining_s())
-        if self._thread.is_alive():
-            return False
+        for thread in (self._thread, *self._workers):
+            thread.join(deadline.remaining_s())
+            if thread.is_alive():
+                return False
         self._release()
         for connection in self._waiting:
             connection.close()
@@ -143,18 +167,46 @@ class ControlServer:
         deadline = Deadline(REQUEST_TIMEOUT_S)
         keep = False
         try:
-            command, reply = self._reply(_receive_line(connection, deadline))
-            connection.settimeout(max(deadline.remaining_s() or 0.0, SHORTEST_WAIT_S))
-            connection.sendall(json.dumps(reply).encode() + b"\n")
+            line = _receive_line(connection, deadline)
+            if self._begin_request(connection, line):
+                keep = True
+                return
+            command, reply = self._reply(line)
+            _send_line(connection, deadline, reply)
             # Whoever asked for a stop sees the end of the server by this connection's.
-            keep = command == "stop" and len(self._waiting) < WAITING_MAX
+            if command == "stop" and len(self._waiting) < WAITING_MAX:
+                self._waiting.append(connection)
+                keep = True
         except OSError as error:
             log.debug("control connection broke: %s", error)
         finally:
-            if keep:
-                self._waiting.append(connection)
-            else:
+            if not keep:
                 connection.close()
+
+    def _begin_request(self, connection: socket.socket, line: bytes) -> bool:
+        """Have a command with arguments done, unless too many are.
+
+        Then the connection is its thread's to close.
+        """
+        self._workers = [each for each in self._workers if each.is_alive()]
+        if len(self._workers) >= REQUESTS_MAX:
+            return False
+        try:
+            arguments = json.loads(line)
+            request = self._requests.get(arguments["command"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return False
+        if request is None:
+            return False
+        worker = threading.Thread(
+            target=_carry_out,
+            args=(connection, request, arguments),
+            name="canal-control request",
+            daemon=True,
+        )
+        self._workers.append(worker)
+        worker.start()
+        return True
 
     def _reply(self, line: bytes) -> tuple[str, dict[str, object]]:
         """Return the command that was asked for and what to answer."""
@@ -163,19 +215,49 @@ class ControlServer:
             command = str(request["command"])
         except (ValueError, KeyError, TypeError, RecursionError):
             return "", _refusal('not a request; send {"command": "status"}')
+        if command in self._requests:
+            return "", _refusal(
+                f"{REQUESTS_MAX} requests are being carried out, the limit; ask for"
+                f" {command} again"
+            )
         action = self._commands.get(command)
         if action is None:
-            known = ", ".join(self._commands)
+            known = ", ".join((*self._commands, *self._requests))
             return "", _refusal(f"unknown command {command[:100]}; known are {known}")
         return command, {"ok": True, **action()}
 
 
-def ask(data_dir: Path, command: str) -> dict[str, Any]:
+def _carry_out(
+    connection: socket.socket,
+    request: Callable[[Arguments], Mapping[str, object]],
+    arguments: Arguments,
+) -> None:
+    """Do what a request says and answer it; the body of its thread."""
+    with connection:
+        try:
+            reply = {"ok": True, **request(arguments)}
+        except CanalError as error:
+            reply = _refusal(str(error))
+        except Exception as error:
+            log.exception("could not carry out %.100s", arguments["command"])
+            reply = _refusal(f"it failed, see the log: {error!r}")
+        try:
+            _send_line(connection, Deadline(REQUEST_TIMEOUT_S), reply)
+        except OSError as error:
+            log.debug("control connection broke: %s", error)
+
+
+def ask(
+    data_dir: Path,
+    command: str,
+    timeout_s: float = ASK_TIMEOUT_S,
+    **arguments: object,
+) -> dict[str, Any]:
     """Send a command to the server of a data folder and return its reply.
 
-    Raises ControlError when no server runs there or it refuses.
+    Raises NoServer when no server runs there, ControlError when it refuses.
     """
-    with _connected(data_dir, command) as (_, reply):
+    with _connected(data_dir, command, timeout_s, arguments) as (_, reply):
         return reply
 
 
@@ -203,23 +285,27 @@ def ask_to_stop(data_dir: Path, deadline: Deadline) -> bool:
 
 @contextlib.contextmanager
 def _connected(
-    data_dir: Path, command: str
+    data_dir: Path,
+    command: str,
+    timeout_s: float = ASK_TIMEOUT_S,
+    arguments: Mapping[str, object] | None = None,
 ) -> Iterator[tuple[socket.socket, dict[str, Any]]]:
     """Send a command; within the context its connection is open."""
-    deadline = Deadline(ASK_TIMEOUT_S)
+    deadline = Deadline(timeout_s)
+    request = {"command": command, **(arguments or {})}
     try:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with connection:
             connection.settimeout(deadline.remaining_s())
             with _short_path(data_dir) as path:
                 connection.connect(path)
-            connection.sendall(json.dumps({"command": command}).encode() + b"\n")
+            connection.sendall(json.dumps(request).encode() + b"\n")
             reply = json.loads(_receive_line(connection, deadline, LINE_BYTES_MAX))
             if not reply.get("ok"):
                 raise ControlError(f"the server refused: {reply.get('error')}")
             yield connection, reply
     except (FileNotFoundError, ConnectionRefusedError):
-        raise ControlError(f"no server runs with the data folder {data_dir}") from None
+        raise NoServer(f"no server runs with the data folder {data_dir}") from None
     except ValueError as error:
         raise ControlError(f"the server of {data_dir} gave no answer") from error
     except OSError as error:
@@ -245,6 +331,31 @@ def _receive_line(
             break
         received += part
     return bytes(received.partition(b"\n")[0])
+
+
+def _send_line(
+    connection: socket.socket, deadline: Deadline, reply: Mapping[str, object]
+) -> None:
+    connection.settimeout(max(deadline.remaining_s() or 0.0, SHORTEST_WAIT_S))
+    connection.sendall(json.dumps(reply).encode() + b"\n")
+
+
+@contextlib.contextmanager
+def locked(data_dir: Path) -> Iterator[None]:
+    """Keep servers from using a data folder within the context.
+
+    Raises ControlError when one does, or the folder cannot be written.
+    """
+    try:
+        fd = _locked(data_dir)
+    except OSError as error:
+        raise ControlError(
+            f"cannot lock the data folder {data_dir}: {error.strerror}"
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(fd)
 
 
 def _locked(data_dir: Path) -> int:

@@ -22,11 +22,13 @@ import time
 from typing import TYPE_CHECKING
 
 from canal_server import __version__
-from canal_server.control import ControlServer
+from canal_server.control import ControlError, ControlServer
 from canal_server.destinations import Destinations
 from canal_server.errors import CanalError
 from canal_server.ha.single import SingleNode
 from canal_server.lifecycle import Deadline, Stage, Stop
+from canal_server.model.cursors import cursors_to_json
+from canal_server.model.positions import log_position_from_json
 from canal_server.server.listener import Server
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig
+    from canal_server.control import Arguments
     from canal_server.destinations import Instance
 
 log = logging.getLogger(__name__)
@@ -61,7 +64,9 @@ class Daemon:
         )
         self._server = Server(config.server, self._destinations)
         self._control = ControlServer(
-            config.data_dir, {"status": self.status, "stop": self._stop_asked_for}
+            config.data_dir,
+            {"status": self.status, "stop": self._stop_asked_for},
+            {"positions": self._positions, "seek": self._seek},
         )
         self._started: list[tuple[str, Stage]] = []
 
@@ -134,6 +139,24 @@ class Daemon:
             "stopping": self.stop.requested(),
             "instances": self._destinations.status(),
         }
+
+    def _positions(self, arguments: Arguments) -> dict[str, object]:
+        """Tell where the clients of a destination stand, if it runs here."""
+        found = self._destinations.cursors(str(arguments.get("destination")))
+        if found is None:
+            return {"running": False}
+        return {"running": True, **cursors_to_json(found)}
+
+    def _seek(self, arguments: Arguments) -> dict[str, object]:
+        """Move clients of a destination to a place. Raises CanalError."""
+        try:
+            destination = str(arguments["destination"])
+            clients = [int(each) for each in arguments["clients"]]
+            position = log_position_from_json(arguments["position"])
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ControlError(f"not a seek: {error!r}") from error
+        self._destinations.seek(destination, clients, position)
+        return {}
 
     def _stop_asked_for(self) -> dict[str, object]:
         log.info("stop asked for on the control socket")

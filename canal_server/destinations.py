@@ -12,14 +12,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.config.schema import Wiring
-from canal_server.errors import CanalError, ConfigError
+from canal_server.errors import CanalError, ClientError, ConfigError
 from canal_server.lifecycle import Deadline, Stage, Stop
 from canal_server.ports import RunningInstance
+from canal_server.position.stored import move_stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from canal_server.config.schema import InstanceConfig
+    from canal_server.model.cursors import DestinationCursors
+    from canal_server.model.positions import LogPosition
     from canal_server.ports import Lease
 
 log = logging.getLogger(__name__)
@@ -40,6 +43,12 @@ class Instance(RunningInstance, Stage, Protocol):
 
     def status(self) -> dict[str, object]:
         """Return what a person wants to know, as values of JSON; never blocks."""
+
+    def cursors(self) -> DestinationCursors:
+        """Return where each client stands, and how far the source was read."""
+
+    def seek(self, clients: Collection[int], position: LogPosition) -> None:
+        """Move clients' cursors, and begin to read anew. Raises CanalError."""
 
 
 class State(StrEnum):
@@ -94,6 +103,7 @@ class DestinationLife:
         self._asked = not config.lazy  # somebody wants it to run, now
         self._instance: Instance | None = None  # from before its start to its end
         self._serving: Instance | None = None  # while it is RUNNING
+        self._kept = False  # from starting, as its stored cursors are moved
         self._error: CanalError | None = None  # with which the last instance ended
         self._retry_s = RETRY_MIN_S
         self._thread = threading.Thread(
@@ -150,6 +160,28 @@ class DestinationLife:
                 self._changed.notify_all()
             self._changed.wait_for(self._is_settled, START_WAIT_S)
         return self.running()
+
+    def seek(self, clients: Collection[int], position: LogPosition) -> None:
+        """Move clients' cursors, by the instance or where they are stored.
+
+        Raises CanalError; when an instance starts or ends just now as well.
+        """
+        instance = self.running()
+        if instance is not None:
+            instance.seek(clients, position)
+            return
+        with self._changed:
+            if self._instance is not None or self._kept:
+                raise CanalError(
+                    f"destination {self.destination} is {self._state}, try again"
+                )
+            self._kept = True
+        try:
+            move_stored(self.config, clients, position)
+        finally:
+            with self._changed:
+                self._kept = False
+                self._changed.notify_all()
 
     def settle(self) -> None:
         """Wait until it runs or cannot; at once for what may wait for others."""
@@ -254,6 +286,8 @@ class DestinationLife:
         instance, self._next = self._next, None
         instance = instance or self._make_instance(self.config)
         with self._changed:
+            # Stored cursors are being moved; that has its time limits.
+            self._changed.wait_for(lambda: not self._kept)
             self._instance = instance
             stopping = self._stop.requested()
         if stopping:  # it came before the instance could be told
@@ -358,6 +392,26 @@ class Destinations:
         """
         life = self._lives.get(destination)
         return None if life is None else life.want()
+
+    def cursors(self, destination: str) -> DestinationCursors | None:
+        """Return where the clients of a destination stand, None: it runs not here.
+
+        Raises ClientError when it is none of ours.
+        """
+        instance = self._life(destination).running()
+        return None if instance is None else instance.cursors()
+
+    def seek(
+        self, destination: str, clients: Collection[int], position: LogPosition
+    ) -> None:
+        """Move clients' cursors; blocks while it does. Raises CanalError."""
+        self._life(destination).seek(clients, position)
+
+    def _life(self, destination: str) -> DestinationLife:
+        life = self._lives.get(destination)
+        if life is None:
+            raise ClientError(f"can't find destination:{destination[:200]}")
+        return life
 
     def status(self) -> list[dict[str, object]]:
         """Return the state of each destination, in the order they are configured."""

@@ -20,7 +20,15 @@ from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
 from canal_server.dump.detecting import Detector
 from canal_server.dump.pump import Pump
-from canal_server.errors import ClientError, ConfigError, MetaStoreError
+from canal_server.errors import (
+    CanalError,
+    ClientError,
+    ConfigError,
+    MetaStoreError,
+    StoreError,
+)
+from canal_server.lifecycle import Deadline
+from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.positions import EntryPosition, LogPosition
 from canal_server.mysql.settings import (
     Access,
@@ -39,6 +47,7 @@ from canal_server.position.logposition import (
 from canal_server.position.memory import MemoryMetaManager
 from canal_server.position.mixed import MixedMetaManager
 from canal_server.position.nodes import MetaNodes
+from canal_server.position.stored import check_subscribed
 from canal_server.sink.columns import ColumnFilter
 from canal_server.sink.filters import (
     TableFilter,
@@ -53,13 +62,15 @@ from canal_server.tablemeta.tsdb import Retention, TableMetaTsdb
 from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+    from contextlib import AbstractContextManager
+
     from canal_server.config.schema import (
         HostConfig,
         HostPort,
         InstanceConfig,
         SourceConfig,
     )
-    from canal_server.lifecycle import Deadline
     from canal_server.model.identity import ClientIdentity
     from canal_server.ports import LogPositionManager, MetaManager, Span
 
@@ -80,18 +91,30 @@ class Instance:
         self.destination = config.destination
         self.meta: MetaManager = _meta_manager(config, zookeepers or ZooKeepers())
         self._log_positions = _log_position_manager(config, self.meta)
-        self._pool = BlockPool(spare_max=_SPARE_BYTES_MAX)
-        self._subjects = Subjects()
-        self.store = MemoryEventStore(
-            config.store, self._subjects, self._pool, destination=self.destination
-        )
-        self._sink = EntrySink(self.store, thin_markers=config.filter.transaction_entry)
         self._default = _default_filter(config)
         # Of each client: its expression and what became of it.
         self._filters: dict[int, tuple[str, TableFilter]] = {}
         self._filters_lock = threading.Lock()
         # Held while a client's place is judged and handed to the store.
         self._cursors_lock = threading.Lock()
+        # Held while clients' places change, and while the stages are replaced.
+        self._steady = threading.Lock()
+        self._moving = threading.Lock()  # one move of cursors at a time
+        self._stopping = False  # guarded by `_steady`
+        self._make_stages()
+        self.store = self._store  # as the server sees it
+
+    def _make_stages(self) -> None:
+        """Make what the entries pass, empty: at first, and when cursors were moved."""
+        config = self.config
+        self._pool = BlockPool(spare_max=_SPARE_BYTES_MAX)
+        self._subjects = Subjects()
+        self._store = MemoryEventStore(
+            config.store, self._subjects, self._pool, destination=self.destination
+        )
+        self._sink = EntrySink(
+            self._store, thin_markers=config.filter.transaction_entry
+        )
         self._buffer = TransactionBuffer(
             config.buffer.transaction_size,
             config.buffer.memory_bytes_max,
@@ -107,7 +130,7 @@ class Instance:
             wants=self._default.accepts,
             deliver=self._buffer.put,
             reset=self._reset,
-            idle=self.store.wake_getters,
+            idle=self._store.wake_getters,
             begun=self._begun,
             session=self._session_begins,
             history=_history(config),
@@ -128,16 +151,29 @@ class Instance:
         self.meta.start()
         try:
             self._log_positions.start()
-            stored = self._log_positions.latest(self.destination)
-            self._pump.begin_with(stored.identity if stored else None)
-            self._serve_stored_clients()
-            self._pump.start()
-            self._detector.start()
+            self._begin_stages()
         except BaseException:
             self._log_positions.stop()
             self.meta.stop()
             raise
         _log.info("destination %s started", self.destination)
+
+    def _begin_stages(self) -> None:
+        """Give each known client its cursor, and begin to read."""
+        stored = self._log_positions.latest(self.destination)
+        self._pump.begin_with(stored.identity if stored else None)
+        self._serve_stored_clients()
+        # Only now: who finds a store finds its cursor in it.
+        self.store = self._store
+        self._pump.start()
+        self._detector.start()
+
+    def _end_stages(self) -> None:
+        """Have nothing read any more; no other server takes over meanwhile."""
+        self._detector.request_stop()
+        self._pump.request_stop()
+        self._detector.join(Deadline(None))
+        self._pump.join(Deadline(None))
 
     def _serve_stored_clients(self) -> None:
         for identity in self.meta.subscriptions(self.destination):
@@ -156,9 +192,11 @@ class Instance:
         """Ask the pump to stop and end all waits."""
         self.meta.request_stop()
         self._log_positions.request_stop()
-        self._detector.request_stop()
-        self._pump.request_stop()
-        self.store.close()
+        with self._steady:  # stages that are being made are not started any more
+            self._stopping = True
+            self._detector.request_stop()
+            self._pump.request_stop()
+            self._store.close()
 
     def join(self, deadline: Deadline) -> bool:
         """Wait for the pump, then write what is left of the cursors.
@@ -181,7 +219,93 @@ class Instance:
             _log.info("destination %s stopped", self.destination)
         return ended
 
+    # --- what the operator uses -----------------------------------------------------
+
+    def cursors(self) -> DestinationCursors:
+        """Return where each client stands, and how far the source was read."""
+        found = []
+        for identity in self._subscriptions():
+            try:
+                before = self._store.resume_position(identity.client_id)
+            except StoreError:  # it came or went just now
+                before = None
+            found.append(
+                ClientCursor(
+                    identity,
+                    self.meta.cursor(identity),
+                    None if before is None else self.log_position(before),
+                    len(self.meta.batches(identity)),
+                )
+            )
+        # Before the first session it would be a client's.
+        begun = self._pump.began_at is not None
+        parsed = self._log_positions.latest(self.destination) if begun else None
+        return DestinationCursors(tuple(found), parsed)
+
+    def seek(self, clients: Collection[int], position: LogPosition) -> None:
+        """Move clients' cursors, and begin to read anew at the smallest one of all.
+
+        Blocks until the pump has ended. Batches that any client has open are void, and
+        what they held comes again to those that are not moved. Raises ClientError for
+        clients that are not subscribed, MetaStoreError when the cursors are moved but
+        could not be written, CanalError when the place is another source's, or the
+        instance stops meanwhile.
+        """
+        if not same_server(position.identity, self._pump.identity):
+            raise CanalError(
+                f"{position} is no place of the source that destination"
+                f" {self.destination} reads, {self._pump.identity.address}:"
+                f"{self._pump.identity.port}"
+            )
+        with self._moving:
+            check_subscribed(
+                self.destination,
+                clients,
+                [each.client_id for each in self._subscriptions()],
+            )
+            self._end_stages()
+            # From here on no batch is registered or acked until all is moved.
+            with self._steady:
+                if self._stopping:
+                    raise CanalError(f"destination {self.destination} is being stopped")
+                for client in self.cursors().clients:
+                    moved: LogPosition | None = position
+                    if client.identity.client_id not in clients:
+                        # What its filter rejected need not be read again.
+                        moved = client.furthest()
+                    if moved is not None:
+                        self.meta.update_cursor(client.identity, moved)
+                self._begin_anew(position)
+            _log.warning(
+                "destination %s: an operator moved client%s %s to %s",
+                self.destination,
+                "s" if len(clients) > 1 else "",
+                ", ".join(map(str, sorted(clients))),
+                position.position,
+            )
+            self.meta.flush()
+
+    def _subscriptions(self) -> list[ClientIdentity]:
+        return self.meta.subscriptions(self.destination)
+
+    def _begin_anew(self, moved_to: LogPosition) -> None:
+        """Replace the stages, and read from the smallest cursor on."""
+        assert self._steady.locked()
+        smallest = MetaLogPositionManager(self.meta).latest(self.destination)
+        self._log_positions.persist(self.destination, smallest or moved_to)
+        for identity in self._subscriptions():
+            self.meta.clear_batches(identity)
+        old = self.store
+        self._make_stages()
+        self._filters.clear()
+        self._begin_stages()
+        old.close()
+
     # --- what the server uses -------------------------------------------------------
+
+    def steady(self) -> AbstractContextManager[object]:
+        """Keep store and cursors as they are; nothing waits in this context."""
+        return self._steady
 
     def log_position(self, position: EntryPosition) -> LogPosition:
         """Return the position with this source's identity."""
@@ -200,7 +324,7 @@ class Instance:
                 self._change_wants()
         with self._cursors_lock:
             after = self._begins_after(identity)
-            self.store.subscribe(identity.client_id, wanted.accepts, after)
+            self._store.subscribe(identity.client_id, wanted.accepts, after)
 
     def _begins_after(self, identity: ClientIdentity) -> EntryPosition | None:
         """Return the place behind which the client's entries begin, None: all."""
@@ -226,11 +350,11 @@ class Instance:
         with self._cursors_lock:
             for identity in self.meta.subscriptions(self.destination):
                 if self._begins_after(identity) is None:
-                    self.store.forget_after(identity.client_id)
+                    self._store.forget_after(identity.client_id)
 
     def resume_position(self, client_id: int) -> EntryPosition | None:
         """Return what lies before all of a client's entries, None: not known yet."""
-        return self.store.resume_position(client_id) or self._pump.began_at
+        return self._store.resume_position(client_id) or self._pump.began_at
 
     def _begun(self, position: EntryPosition) -> None:
         """Let clients that have acked nothing begin here, also after a restart.
@@ -244,7 +368,7 @@ class Instance:
 
     def unsubscribed(self, identity: ClientIdentity) -> None:
         """Take the client's cursor and wishes back."""
-        self.store.unsubscribe(identity.client_id)
+        self._store.unsubscribe(identity.client_id)
         with self._filters_lock:
             self._filters.pop(identity.client_id, None)
             self._change_wants()
@@ -324,7 +448,7 @@ class Instance:
                 identity.client_id
                 for identity in self.meta.subscriptions(self.destination)
             ],
-            "waits_for": list(self.store.holders()),
+            "waits_for": list(self._store.holders()),
             "transactions": self._sink.counters.transactions,
             "rows": self._sink.counters.rows,
         }

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from canal_server.core.blocks import Block
     from canal_server.core.subjects import Names
     from canal_server.lifecycle import Stop
@@ -138,6 +140,9 @@ class MetaManager(Protocol):
         Raises MetaStoreError when it cannot be written.
         """
 
+    def flush(self) -> None:
+        """Write what is not written yet. Raises MetaStoreError."""
+
     def subscribe(self, identity: ClientIdentity) -> None:
         """Add the client or replace its filter."""
 
@@ -205,7 +210,14 @@ class RunningInstance(Protocol):
 
     @property
     def store(self) -> EventStore:
-        """Return the event store."""
+        """Return the event store; another one once cursors were moved by hand."""
+
+    def steady(self) -> AbstractContextManager[object]:
+        """Keep the store and the clients' places as they are within a context.
+
+        Whoever changes a client's place by what its store says does so in here.
+        Nothing waits in it.
+        """
 
     @property
     def meta(self) -> MetaManager:

@@ -18,6 +18,7 @@ import pytest
 
 import canal_server
 from canal_server.errors import CanalError, ConfigError
+from canal_server.model.cursors import DestinationCursors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,6 +50,7 @@ class FakeInstance:
         self.destination = config.destination
         self.config = config
         self.calls: list[str] = []
+        self.moved: list[tuple[list[int], object]] = []
         self.begun = threading.Event()
         self.may_start = threading.Event()
         self.may_start.set()
@@ -81,6 +83,14 @@ class FakeInstance:
     def status(self):
         """Return something that only this class says."""
         return {"state": "fake"}
+
+    def cursors(self):
+        """Have no clients."""
+        return DestinationCursors(())
+
+    def seek(self, clients, position) -> None:
+        """Take note."""
+        self.moved.append((clients, position))
 
 
 class Makes:

@@ -228,6 +228,11 @@ class FakeInstance:
         self.destination = destination
         self.store = FakeStore(memunit)
         self.meta = MemoryMetaManager()
+        self.moving = threading.Lock()
+
+    def steady(self) -> threading.Lock:
+        """Give what a move of cursors waits for."""
+        return self.moving
 
     def log_position(self, position: EntryPosition) -> LogPosition:
         """Name the source."""

@@ -14,6 +14,7 @@ import pytest
 
 from canal_server import control
 from canal_server.control import ControlError, ControlServer, ask, ask_to_stop
+from canal_server.errors import CanalError
 from canal_server.lifecycle import Deadline
 
 LONG = 60.0  # seconds; never waited for unless something hangs
@@ -175,3 +176,75 @@ def test_stop_waits_for_the_end(tmp_path):
         assert ends == []
     asker.join(LONG)
     assert ends == [True]
+
+
+def test_requests_have_arguments(tmp_path):
+    """A request is given what was sent, and may refuse."""
+
+    def seek(arguments):
+        if arguments["to"] == "nowhere":
+            raise CanalError("no such place")
+        return {"moved": arguments["to"]}
+
+    server = ControlServer(tmp_path, {"status": status}, {"seek": seek})
+    server.start()
+    try:
+        assert ask(tmp_path, "seek", to="here") == {"ok": True, "moved": "here"}
+        with pytest.raises(ControlError, match="refused: no such place"):
+            ask(tmp_path, "seek", to="nowhere")
+        with pytest.raises(ControlError, match="see the log: KeyError"):
+            ask(tmp_path, "seek")
+        with pytest.raises(ControlError, match="known are status, seek"):
+            ask(tmp_path, "nonsense")
+    finally:
+        server.request_stop()
+        assert server.join(Deadline(LONG))
+
+
+def test_slow_requests_keep_nobody_waiting(tmp_path, monkeypatch):
+    """While requests are carried out others are answered; too many are refused."""
+    monkeypatch.setattr(control, "REQUESTS_MAX", 2)
+    go_on, begun = threading.Event(), threading.Semaphore(0)
+
+    def slow(_):
+        begun.release()
+        assert go_on.wait(LONG)
+        return {"slow": True}
+
+    server = ControlServer(tmp_path, {"status": status}, {"slow": slow})
+    server.start()
+    answers = []
+    askers = [
+        threading.Thread(target=lambda: answers.append(ask(tmp_path, "slow")))
+        for _ in range(2)
+    ]
+    try:
+        for asker in askers:
+            asker.start()
+            assert begun.acquire(timeout=LONG)
+        assert ask(tmp_path, "status")["pid"] == 1
+        with pytest.raises(ControlError, match="2 requests are being carried out"):
+            ask(tmp_path, "slow")
+    finally:
+        go_on.set()
+        for asker in askers:
+            asker.join(LONG)
+        server.request_stop()
+        assert server.join(Deadline(LONG))
+    assert answers == [{"ok": True, "slow": True}] * 2
+
+
+def test_a_lock_keeps_servers_out(tmp_path):
+    """Within it no server starts; while one runs it cannot be had."""
+    with control.locked(tmp_path):
+        server = ControlServer(tmp_path, {})
+        with pytest.raises(ControlError, match="another server"):
+            server.start()
+    with (
+        serving(tmp_path),
+        pytest.raises(ControlError, match="another server"),
+        control.locked(tmp_path),
+    ):
+        pass
+    with pytest.raises(ControlError, match="cannot lock the data folder"):
+        control.locked(tmp_path / "nowhere").__enter__()

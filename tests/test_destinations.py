@@ -10,11 +10,16 @@ import pytest
 from fix_daemon import Makes
 from fix_store import eventually, in_thread
 
-from canal_server.config.schema import InstanceConfig
+from canal_server.config.schema import InstanceConfig, PositionConfig, Wiring
 from canal_server.destinations import Destinations
-from canal_server.errors import CanalError, ConfigError
+from canal_server.errors import CanalError, ClientError, ConfigError
 from canal_server.ha.single import SingleNode
 from canal_server.lifecycle import Deadline
+from canal_server.model.cursors import DestinationCursors
+from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.position.file import MetaFiles
+from canal_server.position.mixed import StoredClient
 
 LONG = 60.0  # seconds; never waited for unless something hangs
 
@@ -348,3 +353,81 @@ class TestSharedLease:
         lease.give(granted=False, owner="10.0.0.2:11111")
         assert second.result(LONG) is None
         assert destinations.status()[0]["runs_on"] == "10.0.0.2:11111"
+
+
+# --- cursors that an operator moves ---------------------------------------------------
+
+MOVED_TO = LogPosition(LogIdentity("db", 3306), EntryPosition("binlog.000001", 4))
+
+
+def stored_client(folder):
+    """Store a client of the destination `a`; return the settings of `a` and `b`."""
+    identity = ClientIdentity("a", 1001)
+    MetaFiles(folder).write("a", [StoredClient(identity, None)])
+    position = PositionConfig(wiring=Wiring.FILE, data_dir=folder)
+    return [
+        InstanceConfig(destination=name, lazy=True, position=position) for name in "ab"
+    ]
+
+
+def test_a_running_instance_moves_its_clients(destinations_of):
+    """The instance does it, and tells where they stand."""
+    makes = Makes()
+    destinations = destinations_of(configs("a"), makes)
+    destinations.start()
+    destinations.seek("a", [1001], MOVED_TO)
+    assert makes.made[0].moved == [([1001], MOVED_TO)]
+    assert destinations.cursors("a") == DestinationCursors(())
+    with pytest.raises(ClientError, match="can't find destination:z"):
+        destinations.seek("z", [1001], MOVED_TO)
+
+
+def test_clients_of_one_that_waits_are_moved_where_stored(destinations_of, tmp_path):
+    """A lazy one reads the new cursors when it starts."""
+    destinations = destinations_of(stored_client(tmp_path), Makes())
+    destinations.start()
+    assert destinations.cursors("a") is None
+    destinations.seek("a", [1001], MOVED_TO)
+    (client,) = MetaFiles(tmp_path).read("a")
+    assert client.cursor == MOVED_TO
+    assert destinations.start_lazy("a")
+
+
+def test_no_instance_starts_while_stored_cursors_are_moved(
+    destinations_of, tmp_path, monkeypatch
+):
+    """A first client that comes in between waits for the end of the move."""
+    makes = Makes()
+    destinations = destinations_of(stored_client(tmp_path), makes)
+    destinations.start()
+    moving, go_on = threading.Event(), threading.Event()
+
+    def slow(*_):
+        moving.set()
+        assert go_on.wait(LONG)
+
+    monkeypatch.setattr("canal_server.destinations.move_stored", slow)
+    seeking = in_thread(destinations.seek, "a", [1001], MOVED_TO)
+    assert moving.wait(LONG)
+    starting = in_thread(destinations.start_lazy, "a")
+    eventually(lambda: destinations.status()[0]["life"] == "starting")
+    assert makes.made[0].calls == []
+    with pytest.raises(CanalError, match="is starting, try again"):
+        destinations.seek("a", [1001], MOVED_TO)
+    go_on.set()
+    assert starting.result(LONG)
+    seeking.result(LONG)
+
+
+def test_while_it_starts_nobody_is_moved(destinations_of):
+    """Whoever asks amid a start is told to ask again."""
+    makes = Makes()
+    destinations = destinations_of(configs("a", lazy="a"), makes)
+    makes.made[0].may_start.clear()
+    destinations.start()
+    starting = in_thread(destinations.start_lazy, "a")
+    assert makes.made[0].begun.wait(LONG)
+    with pytest.raises(CanalError, match="destination a is starting, try again"):
+        destinations.seek("a", [1001], MOVED_TO)
+    makes.made[0].may_start.set()
+    assert starting.result(LONG)

@@ -26,6 +26,7 @@ COMMANDS = {
     "start": "run the server in the foreground",
     "stop": "end a running server",
     "status": "show what a running server does, as JSON",
+    "position": "show where clients stand, and move them",
     "tail": "print changes as they come, as a client of a server",
     "unsubscribe": "end the subscription of a client that is gone for good",
     "decode": "print what binlog files or a server's binlog hold",

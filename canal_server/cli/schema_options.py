@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from canal_server.cli.conf import add_conf_option
+from canal_server.cli.conf import add_conf_option, destination_of
 from canal_server.config.load import load
 from canal_server.dump.places import base_name
 from canal_server.errors import ConfigError, TableMetaError
@@ -155,7 +155,7 @@ def printable(text: str) -> str:
 def load_config(args: argparse.Namespace) -> tuple[DaemonConfig, InstanceConfig]:
     """Return the settings, and those of the destination. Raises ConfigError."""
     config = load(args.conf, os.environ)
-    instance = _destination(config, args.destination)
+    instance = destination_of(config, args.destination)
     if not instance.table_meta.enable:
         raise ConfigError(
             [
@@ -166,18 +166,6 @@ def load_config(args: argparse.Namespace) -> tuple[DaemonConfig, InstanceConfig]
             ]
         )
     return config, instance
-
-
-def _destination(config: DaemonConfig, name: str | None) -> InstanceConfig:
-    names = ", ".join(config.destinations) or "none"
-    if name is None:
-        if len(config.instances) == 1:
-            return config.instances[0]
-        raise ConfigError([f"name one destination with --destination: {names}"])
-    for instance in config.instances:
-        if instance.destination == name:
-            return instance
-    raise ConfigError([f"--destination {name}: not configured; known are: {names}"])
 
 
 @contextlib.contextmanager

@@ -27,12 +27,13 @@ _log = logging.getLogger(__name__)
 _SCANNER_REPLICA = 2
 
 
-class _BoundedReader(Reader):
+class BoundedReader(Reader):
     """A reader that ends at a place of the file it began in, or of a later one."""
 
     end: EntryPosition | None = None
 
     def start(self, file: str, position: int) -> None:
+        """Say where the source's bytes begin."""
         super().start(file, position)
         self._bound(file)
 
@@ -70,8 +71,8 @@ class DdlScanner:
             return []
         _log.info("looking for statements from %s to %s", start, stop)
         collector = StatementCollector()
-        reader = self._dump.reader(collector, _BoundedReader)
-        assert isinstance(reader, _BoundedReader)
+        reader = self._dump.reader(collector, BoundedReader)
+        assert isinstance(reader, BoundedReader)
         reader.end = stop
         place = FileStart(start.journal_name or "", start.position or 4)
         self._dump.run(reader, place)

@@ -85,16 +85,20 @@ class SideDump:
         *,
         gtids: GtidSet | MariaGtidSet | None = None,
         until: int | None = None,
+        whole: bool = False,
     ) -> Reader:
-        """Return a reader for `run`, which tells `collector` the statements."""
+        """Return a reader for `run`, which tells `collector` the statements.
+
+        Its spans are those of transactions' ends, `whole`: and of all statements.
+        """
         address = str(self._access.address)
         return kind(
             BlockPool(),
             Subjects(),
             collector,
-            wants=lambda _names: False,
+            wants=lambda _names: whole,
             columns=ColumnFilter("", ""),
-            filters=FilterConfig(),
+            filters=FilterConfig(rows=whole),
             gtids=gtids,
             error_of_packet=lambda body: error_of_packet(body, address=address),
             until=until,

@@ -32,6 +32,9 @@ class MemoryMetaManager:
     def stop(self) -> None:
         """Do nothing: there is nothing to write."""
 
+    def flush(self) -> None:
+        """Do nothing: there is nothing to write."""
+
     def restore(
         self, identity: ClientIdentity, cursor: LogPosition | None, last_batch_id: int
     ) -> None:

@@ -21,6 +21,10 @@ there, and why nothing is lost or confused:
   finds another count than before it asked puts the cursor back once more and asks
   again. That harms nothing, as after the rollback no batch is open (it forgets all),
   and none can have come since, as the turn was held.
+* An operator who moves cursors gives the instance another store. What changes places
+  is done while the instance is *steady*, with the store that the open batches mean:
+  an ack of a batch that the old store gave finds no such batch, a get that waited in
+  it finds nothing.
 """
 
 from __future__ import annotations
@@ -199,17 +203,18 @@ class Service:
         try:
             rollbacks = seat.rollbacks
             while True:
-                batch = instance.store.get(
+                batch = seat.store.get(
                     identity.client_id, size, deadline.remaining_s(), peer_fd
                 )
                 if batch is None:
                     return _EMPTY
-                with seat.lock:
-                    if self._seats[identity] is not seat:
+                with seat.lock, instance.steady():
+                    current = self._seats[identity] is seat
+                    if not current or instance.store is not seat.store:
                         return _EMPTY  # the batch went with the old store
                     if seat.rollbacks == rollbacks:
                         return _register(instance, identity, batch)
-                    instance.store.rollback(identity.client_id)
+                    seat.store.rollback(identity.client_id)
                     rollbacks = seat.rollbacks
         finally:
             seat.turn.release()
@@ -299,12 +304,19 @@ class Service:
     def _locked(
         self, identity: ClientIdentity, instance: RunningInstance
     ) -> Iterator[_Seat]:
-        """Hold the identity's lock; ClientError when the instance went meanwhile."""
-        seat = self._seat(identity, instance)
-        with seat.lock:
-            if self._seats[identity] is not seat:
-                raise _not_started(identity)
-            yield seat
+        """Hold the identity's lock and keep the instance steady.
+
+        Raises ClientError when the instance went meanwhile.
+        """
+        while True:
+            seat = self._seat(identity, instance)
+            with seat.lock, instance.steady():
+                if instance.store is not seat.store:
+                    continue  # cursors were moved since the seat was taken
+                if self._seats[identity] is not seat:
+                    raise _not_started(identity)
+                yield seat
+                return
 
 
 def _join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:

@@ -11,6 +11,7 @@ from fix_server import (
     DESTINATION,
     PATIENCE_S,
     FakeInstance,
+    FakeStore,
     Place,
     make_entry,
     offsets,
@@ -18,6 +19,7 @@ from fix_server import (
 
 from canal_server.errors import ClientError
 from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import EntryPosition
 from canal_server.protocol import session
 from canal_server.protocol.entries import EntryType
 from canal_server.protocol.framing import EMPTY_FRAME
@@ -495,3 +497,76 @@ def test_batch_too_large_for_a_frame(service, instance, monkeypatch):
     assert "ask for fewer entries" in text
     service.rollback(WHO, 0)
     assert get(service) == (2, [5])
+
+
+# --------------------------------------------------------------------------------
+# Cursors that an operator moves
+# --------------------------------------------------------------------------------
+
+
+def move(instance: FakeInstance, offset: int, *numbers: int) -> None:
+    """Move the client as an instance does: another store, which holds these."""
+    with instance.steady():
+        instance.meta.clear_batches(WHO)
+        place = EntryPosition("binlog.000001", offset)
+        instance.meta.update_cursor(WHO, instance.log_position(place))
+        old = instance.store
+        store = FakeStore()
+        store.append(*(make_entry(n, EntryType.TRANSACTIONEND) for n in numbers))
+        store.subscribe(WHO.client_id, None, None)
+        instance.store = store
+        old.close()
+
+
+def test_batches_of_before_a_move(service, instance):
+    """They are void: their ack moves nothing, and what comes has new ids."""
+    put_ends(instance, 8, 9)
+    service.subscribe(WHO)
+    assert get(service) == (1, [8, 9])
+    move(instance, 3, 4, 5)
+    with pytest.raises(ClientError, match="batchId:1 is not exist"):
+        service.ack(WHO, 1)
+    assert instance.meta.cursor(WHO).position.position == 3
+    assert get(service) == (2, [4, 5])
+    service.ack(WHO, 2)
+    assert instance.meta.cursor(WHO).position.position == 5
+
+
+def test_a_get_during_a_move(service, instance, pool):
+    """One that waits finds nothing, and the next one finds what comes from there."""
+    service.subscribe(WHO)
+    waiting = pool.submit(service.get, WHO, 100, PATIENCE_S)
+    instance.store.wait_for_getters(1)
+    old = instance.store
+    move(instance, 3, 4)
+    with old.lock:
+        old._wake()
+    assert waiting.result(PATIENCE_S) == (EMPTY_FRAME,)
+    assert get(service) == (1, [4])
+
+
+def test_a_batch_taken_during_a_move(service, instance, pool):
+    """What was taken from the old store is not handed out once the client was moved."""
+    put_ends(instance, 8)
+    service.subscribe(WHO)
+    instance.store.on_taken = lambda: move(instance, 3, 4)
+    assert service.get(WHO, 100, 0.0) == (EMPTY_FRAME,)
+    assert instance.meta.batches(WHO) == {}
+    assert get(service) == (1, [4])
+
+
+def test_an_ack_waits_for_a_move(service, instance, pool):
+    """An ack during a move is refused after it, and does not take it back."""
+    put_ends(instance, 8)
+    service.subscribe(WHO)
+    get(service)
+    with instance.steady():
+        acking = pool.submit(service.ack, WHO, 1)
+        instance.meta.clear_batches(WHO)
+        place = instance.log_position(EntryPosition("binlog.000001", 3))
+        instance.meta.update_cursor(WHO, place)
+        instance.store = FakeStore()
+        instance.store.subscribe(WHO.client_id, None, None)
+    with pytest.raises(ClientError, match="is not exist"):
+        acking.result(PATIENCE_S)
+    assert instance.meta.cursor(WHO) == place

@@ -1,0 +1,93 @@
+"""What the actions of `canal-server position` share: cursors found, places told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from canal_server.cli.schema_options import time_text
+from canal_server.control import NoServer, ask
+from canal_server.model.cursors import DestinationCursors, cursors_from_json
+from canal_server.position.stored import read_stored
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.dump.lag import Gone
+    from canal_server.model.positions import EntryPosition
+
+_KIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where the clients of a destination stand.
+
+    `running`: the server of this conf folder runs it and said so. `server_runs`: that
+    server runs at all. `owner`: who says in ZooKeeper that it runs it.
+    """
+
+    cursors: DestinationCursors
+    running: bool
+    server_runs: bool
+    owner: str = ""
+
+
+def find_cursors(config: InstanceConfig, data_dir: Path) -> Found:
+    """Ask the server, or look where cursors are stored.
+
+    Raises ControlError, MetaStoreError.
+    """
+    destination = config.destination
+    try:
+        reply = ask(data_dir, "positions", destination=destination)
+    except NoServer:
+        reply = None
+    if reply is not None and reply["running"]:
+        return Found(cursors_from_json(destination, reply), True, True)
+    stored = read_stored(config)
+    return Found(stored.cursors, False, reply is not None, stored.owner)
+
+
+def place_text(position: EntryPosition) -> str:
+    """Return a place and its time."""
+    when = time_text(position.timestamp)
+    return f"{position} ({when})" if when else str(position)
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes as people read it."""
+    if size < _KIB:
+        return f"{size} bytes"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB"):  # noqa: B007  # the last one is used
+        value /= _KIB
+        if value < _KIB:
+            break
+    return f"{value:.1f} {unit}"
+
+
+def amount_text(transactions: int | None, size: int | None) -> str:
+    """Return how much binlog something is, as far as that is known."""
+    parts = []
+    if transactions is not None:
+        parts.append(
+            "1 transaction" if transactions == 1 else f"{transactions} transactions"
+        )
+    if size is not None:
+        parts.append(size_text(size))
+    return ", ".join(parts) or "an unknown amount"
+
+
+def gone_text(gone: Gone) -> str:
+    """Return what is missing of the binlog, and since when."""
+    files = gone.first if gone.files == 1 else f"{gone.first} to {gone.last}"
+    number = "" if gone.files == 1 else f" ({gone.files} files)"
+    since, until = time_text(gone.since_ms), time_text(gone.until_ms)
+    lost = "" if gone.transactions is None else f", {gone.transactions} transactions"
+    return (
+        f"{files}{number} purged: what was written"
+        f"{f' from {since}' if since else ''}{f' to {until}' if until else ''}"
+        f"{lost} is not in the binlog any more"
+    )

@@ -1,0 +1,213 @@
+"""`canal-server position seek`: move clients to another place of the binlog."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.cli.conf import add_conf_option, destination_of
+from canal_server.cli.position_found import (
+    Found,
+    amount_text,
+    find_cursors,
+    gone_text,
+    place_text,
+)
+from canal_server.cli.schema_options import printable, time_text
+from canal_server.config.load import load
+from canal_server.control import ask, locked
+from canal_server.dump.lag import SourceView
+from canal_server.dump.target import Target, TargetFinder, Wanted, parse_target
+from canal_server.errors import CanalError, ConfigError, PositionError
+from canal_server.instance import access_of
+from canal_server.model.positions import (
+    EntryPosition,
+    LogPosition,
+    log_position_to_json,
+)
+from canal_server.position.logposition import same_server
+from canal_server.position.stored import check_subscribed, move_stored
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.model.cursors import ClientCursor
+
+SEEK_TIMEOUT_S: Final = 60.0  # for the server to stop reading and to begin anew
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the options of this action."""
+    parser = subparsers.add_parser(
+        "seek",
+        help="move clients to another place",
+        description="Move clients to another place of the source's binlog. What comes "
+        "again or is skipped is printed before. A running server goes on from there at "
+        "once, and its clients stay connected; batches that they have open are void.",
+    )
+    add_conf_option(parser)
+    add = parser.add_argument
+    add("--destination", metavar="NAME", help="whose clients; needed when several "
+        "destinations are configured")  # fmt: skip
+    add("--to", required=True, type=_target, metavar="TARGET",
+        help="FILE:POSITION, a GTID set, a time with its zone "
+        "(2026-11-21T10:00:00+00:00) or in milliseconds since 1970, oldest, "
+        "latest")  # fmt: skip
+    add("--client", type=int, action="append", metavar="ID",
+        help="this client only; may be given again (default: all)")  # fmt: skip
+    add("--dry-run", action="store_true", help="print what would happen, no more")
+    add("--yes", action="store_true", help="do it without asking")
+
+
+def _target(text: str) -> Wanted:
+    try:
+        return parse_target(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None  # says no more
+
+
+def run(args: argparse.Namespace) -> int:
+    """Move the clients. Raises CanalError."""
+    config = load(args.conf, os.environ)
+    instance = destination_of(config, args.destination)
+    found = find_cursors(instance, config.data_dir)
+    moved = _chosen(instance, found, args.client)
+    access = access_of(instance.source, instance.destination)
+    with SourceView(instance, access) as view:
+        target = TargetFinder(view).find(args.to)
+        others = [each for each in found.cursors.clients if each not in moved]
+        _check_others(view, others)
+        print(f"destination {instance.destination}: to {place_text(target.place)}")
+        for line in _effects(view, target, moved, others=bool(others)):
+            print(f"  {printable(line)}")
+        position = LogPosition(view.identity, target.place)
+    if args.dry_run:
+        print("nothing was changed")
+        return 0
+    if not args.yes and not _agreed():
+        print("nothing was changed", file=sys.stderr)
+        return 1
+    _move(instance, config.data_dir, moved, position)
+    print("done")
+    return 0
+
+
+def _chosen(
+    config: InstanceConfig, found: Found, wanted: Collection[int] | None
+) -> list[ClientCursor]:
+    """Return the clients to move. Raises CanalError when there are none."""
+    clients = found.cursors.clients
+    if not found.running and found.owner:
+        raise CanalError(
+            f"destination {config.destination} is run by {found.owner}: run this"
+            " command where that server runs, or stop it"
+        )
+    if not clients:
+        raise CanalError(
+            f"destination {config.destination} has no clients: nothing is stored that"
+            " could be moved; where it begins is configured"
+            " (canal.instance.master.journal.name and .position)"
+        )
+    if wanted is None:
+        return list(clients)
+    check_subscribed(
+        config.destination, wanted, [each.identity.client_id for each in clients]
+    )
+    return [each for each in clients if each.identity.client_id in wanted]
+
+
+def _check_others(view: SourceView, others: list[ClientCursor]) -> None:
+    """Refuse when a client that stays would lose what only the server still has."""
+    for each in others:
+        furthest = each.furthest()
+        if furthest is None or not same_server(furthest.identity, view.identity):
+            continue
+        gone = view.gone(furthest.position)
+        if gone is not None:
+            raise PositionError(
+                f"client {each.identity.client_id} stands at {furthest.position}:"
+                f" {gone_text(gone)}. What it has not acked would have to be read"
+                " again; move it as well, or let it ack first"
+            )
+
+
+def _move(
+    config: InstanceConfig,
+    data_dir: Path,
+    clients: list[ClientCursor],
+    position: LogPosition,
+) -> None:
+    """Have the server do it, or do it where the cursors are stored."""
+    ids = [each.identity.client_id for each in clients]
+    found = find_cursors(config, data_dir)
+    if found.server_runs:
+        ask(
+            data_dir,
+            "seek",
+            SEEK_TIMEOUT_S,
+            destination=config.destination,
+            clients=ids,
+            position=log_position_to_json(position),
+        )
+        return
+    with locked(data_dir):
+        move_stored(config, ids, position)
+
+
+def _agreed() -> bool:
+    """Ask the person at the terminal. Raises ConfigError when there is none."""
+    if not sys.stdin.isatty():
+        raise ConfigError(["say --yes to do it, nobody is here to be asked"])
+    return input("move them? [y/N] ").strip().lower() in ("y", "yes")
+
+
+# --- what it would do -----------------------------------------------------------------
+
+
+def _effects(
+    view: SourceView, target: Target, moved: list[ClientCursor], *, others: bool
+) -> Iterator[str]:
+    if target.inside is not None:
+        yield (
+            f"{target.inside} is no end of a transaction: the last one before it is"
+            " taken"
+        )
+    for each in moved:
+        yield f"client {each.identity.client_id}{_effect(view, target.place, each)}"
+    if others:
+        yield (
+            "the other clients stay where they are; what they have got and not acked"
+            " comes again"
+        )
+
+
+def _effect(view: SourceView, place: EntryPosition, client: ClientCursor) -> str:
+    furthest = client.furthest()
+    if furthest is None:
+        return ", which has acked nothing, begins there"
+    before = furthest.position
+    text = f", from {place_text(before)}: "
+    if not same_server(furthest.identity, view.identity):
+        return (
+            f"{text}of {furthest.identity.address}:{furthest.identity.port}, so what"
+            " comes again or is skipped cannot be told"
+        )
+    gone = view.gone(before)
+    if gone is not None:
+        return f"{text}{gone_text(gone)}; all before the new place is skipped"
+    if not view.files.had(before.journal_name, before.position):
+        return f"{text}no place of this binlog, which was begun anew"
+    if before.order() <= place.order():
+        distance, verb = view.between(before, place), "skipped"
+    else:
+        distance, verb = view.between(place, before), "repeated"
+    if distance.transactions == 0:
+        return f"{text}nothing is skipped or repeated"
+    amount = amount_text(distance.transactions, distance.bytes)
+    first, last = distance.first_ms, max(before.timestamp or 0, place.timestamp or 0)
+    span = f", from {time_text(first)} to {time_text(last)}" if first and last else ""
+    return f"{text}{amount} {verb}{span}"

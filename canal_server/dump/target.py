@@ -1,0 +1,263 @@
+"""Where `position seek` is to go: what a person writes becomes a place to begin at.
+
+The place lies between two transactions of a source that is looked at. Leaves out who is
+moved there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.config.schema import HostConfig
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
+from canal_server.dump.ddl_scan import DdlScanner
+from canal_server.dump.places import base_name
+from canal_server.dump.start import Place, StartFinder
+from canal_server.errors import PositionError
+from canal_server.lifecycle import Stop
+from canal_server.model.positions import EntryPosition, binlog_file_number
+from canal_server.mysql.replication import FIRST_EVENT
+
+if TYPE_CHECKING:
+    from canal_server.dump.lag import SourceView
+
+_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_GTIDS: Final = re.compile(rf"\s*(?:{_UUID}\s*:|\d+-\d+-\d+\s*(?:,|$)).*", re.DOTALL)
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ].*")
+_PLACE: Final = re.compile(r"(?P<file>[^\s:]+):(?P<offset>\d+)")
+_EARLIEST_MS: Final = 10**11  # 1973; a smaller number is in seconds
+_SHOWN: Final = 200  # characters of a GTID set in an error
+
+
+class Kind(Enum):
+    """How a target is told."""
+
+    PLACE = "place"
+    GTIDS = "GTID set"
+    TIME = "time"
+    OLDEST = "oldest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A target as it was written."""
+
+    kind: Kind
+    text: str
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place between two transactions; `inside` is the one asked for, if it is not."""
+
+    place: EntryPosition
+    inside: EntryPosition | None = None
+
+
+def parse_target(text: str) -> Wanted:
+    """Read a target. Raises ValueError, which says what may be written."""
+    text = text.strip()
+    for kind in (Kind.OLDEST, Kind.LATEST):
+        if text.lower() == kind.value:
+            return Wanted(kind, text)
+    if text.isascii() and text.isdecimal():
+        if int(text) < _EARLIEST_MS:
+            raise ValueError(
+                f"{text}: a number is a time in milliseconds since 1970, and this one"
+                " is too small"
+            )
+        return Wanted(Kind.TIME, text, int(text))
+    if _TIME.fullmatch(text):
+        return Wanted(Kind.TIME, text, _time_ms(text))
+    if _GTIDS.fullmatch(text):
+        return Wanted(Kind.GTIDS, text)
+    if _PLACE.fullmatch(text):
+        return Wanted(Kind.PLACE, text)
+    raise ValueError(
+        f"{text[:_SHOWN]}: not a target; write FILE:POSITION as binlog.000003:4711, a"
+        " GTID set, a time as 2026-11-21T10:00:00+00:00 or in milliseconds since 1970,"
+        " oldest or latest"
+    )
+
+
+def _time_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text}: not a time; write it as 2026-11-21T10:00:00+00:00"
+        ) from None  # says no more
+    if moment.tzinfo is None:
+        raise ValueError(f"{text}: a time without its zone; write {text}+00:00 or so")
+    return int(moment.timestamp() * 1000)
+
+
+class TargetFinder:
+    """Finds targets in one source's binlog."""
+
+    def __init__(self, view: SourceView) -> None:
+        self._view = view
+        self._gtid_on = view.config.source.gtid_on
+
+    def find(self, wanted: Wanted) -> Target:
+        """Return the place that is meant. Raises PositionError, SourceError."""
+        if not self._view.files.files:
+            raise PositionError(f"{self._view.access.address} lists no binlog files")
+        match wanted.kind:
+            case Kind.PLACE:
+                return self._at_place(wanted.text)
+            case Kind.GTIDS:
+                return Target(self._behind_set(wanted.text))
+            case Kind.TIME:
+                return Target(self._at_time(wanted))
+            case Kind.OLDEST:
+                return Target(self._oldest())
+            case Kind.LATEST:
+                return Target(self._view.end_place)
+
+    # --- each kind --------------------------------------------------------------------
+
+    def _at_place(self, text: str) -> Target:
+        found = _PLACE.fullmatch(text)
+        assert found is not None, "parse_target has read it"
+        file, offset = found["file"], max(FIRST_EVENT, int(found["offset"]))
+        self._check_file(file)
+        size = self._size(file)
+        if offset > size:
+            raise PositionError(
+                f"{file}:{offset} does not exist: {file} ends at {size}"
+            )
+        asked = EntryPosition(file, offset)
+        place = self._view.surveyor.boundary_before(asked)
+        if place.timestamp is None:
+            place = self._at_beginning(file)
+        inside = asked if place.position != offset else None
+        return Target(self._with_gtids(place), inside)
+
+    def _check_file(self, file: str) -> None:
+        """Raise PositionError for a file that the source does not have."""
+        names = [each.name for each in self._view.files.files]
+        if file in names:
+            return
+        left = f"the source has {names[0]} to {names[-1]}"
+        if base_name(file) != base_name(names[0]):
+            raise PositionError(f"no binlog file is called {file}: {left}")
+        if binlog_file_number(file) < binlog_file_number(names[0]):
+            raise PositionError(
+                f"{file} was purged: {left}; `--to oldest` begins with what is left"
+            )
+        raise PositionError(f"{file} is not written yet: {left}")
+
+    def _size(self, file: str) -> int:
+        end = self._view.end
+        if file == end.file:
+            return end.position
+        return next(each.size for each in self._view.files.files if each.name == file)
+
+    def _oldest(self) -> EntryPosition:
+        return self._with_gtids(self._at_beginning(self._view.files.files[0].name))
+
+    def _at_beginning(self, file: str) -> EntryPosition:
+        return EntryPosition(
+            file,
+            FIRST_EVENT,
+            self._view.scanner.first_event_ms(file),
+            self._view.info.server_id,
+            included=True,
+        )
+
+    def _at_time(self, wanted: Wanted) -> EntryPosition:
+        view = self._view
+        if wanted.time_ms > view.now_ms:
+            raise PositionError(
+                f"{wanted.text} is in the future by the clock of"
+                f" {view.access.address}; `--to latest` skips all that is there"
+            )
+        oldest = view.files.files[0].name
+        if view.scanner.first_event_ms(oldest) > wanted.time_ms:
+            raise PositionError(
+                f"{wanted.text} is before the oldest binlog file, {oldest};"
+                " `--to oldest` begins with what is left"
+            )
+        place = self._start(HostConfig(timestamp_ms=wanted.time_ms))
+        return EntryPosition(
+            place.file,
+            place.position,
+            wanted.time_ms,
+            view.info.server_id,
+            None if place.gtids is None else str(place.gtids),
+            included=True,
+        )
+
+    def _start(self, configured: HostConfig) -> Place:
+        view = self._view
+        return StartFinder(
+            connection=view.connection,
+            info=view.info,
+            identity=view.identity,
+            configured=configured,
+            gtid_on=self._gtid_on,
+            fallback_interval_s=0,
+            first_event_ms=view.scanner.first_event_ms,
+            boundary_before=view.scanner.boundary_before,
+            scan_gtids=self._gtids_at,
+        ).find(None)
+
+    def _behind_set(self, text: str) -> EntryPosition:
+        view = self._view
+        if not view.has_gtids:
+            raise PositionError(f"{view.access.address} has no GTIDs: gtid_mode is off")
+        gtids = self._executed_set(text)
+        start = Place("", FIRST_EVENT, gtids, by_gtid=True).dump_start()
+        first = DdlScanner(view.config, view.access, Stop()).first_position(start)
+        if first is None:
+            place = view.end_place
+        else:
+            place = view.surveyor.boundary_before(first)
+            if place.timestamp is None:
+                place = self._at_beginning(first.journal_name or "")
+        return replace(place, gtid=str(gtids) if self._gtid_on else None)
+
+    def _executed_set(self, text: str) -> GtidSet | MariaGtidSet:
+        """Read a set that the source has executed, and has not purged a part behind."""
+        view = self._view
+        shown = text[:_SHOWN]
+        kind: Any = MariaGtidSet if view.info.is_mariadb else GtidSet
+        try:
+            gtids: GtidSet | MariaGtidSet = kind.parse(text)
+        except ValueError as error:
+            raise PositionError(f"GTID set {shown}: {error}") from error
+        executed = kind.parse(view.end.gtids)
+        lacking = gtids.subtract(executed)
+        if lacking:
+            raise PositionError(
+                f"GTID set {shown} was not all executed by {view.access.address}, it"
+                f" lacks {str(lacking)[:_SHOWN]}"
+            )
+        lost = str(kind.parse(view.purged).subtract(gtids))[:_SHOWN]
+        if lost:
+            raise PositionError(
+                f"behind GTID set {shown} transactions were purged: {lost};"
+                " `--to oldest` begins with what is left"
+            )
+        return gtids
+
+    # --- GTID mode --------------------------------------------------------------------
+
+    def _with_gtids(self, place: EntryPosition) -> EntryPosition:
+        if not self._gtid_on:
+            return place
+        gtids = self._gtids_at(place.journal_name or "", place.position or FIRST_EVENT)
+        return replace(place, gtid=str(gtids))
+
+    def _gtids_at(self, file: str, offset: int) -> GtidSet | MariaGtidSet:
+        return self._view.scanner.gtids_at(
+            file, offset, mariadb=self._view.info.is_mariadb
+        )

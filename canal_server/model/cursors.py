@@ -1,0 +1,89 @@
+"""Where the clients of a destination stand, as a running server tells it.
+
+Leaves out what a place is (`canal_server.model.positions`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import log_position_from_json, log_position_to_json
+
+if TYPE_CHECKING:
+    from canal_server.model.positions import LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCursor:
+    """A client, and what it has acked.
+
+    `before`: all that it has not acked lies behind this place, which may be further
+    than the cursor, as what its filter rejects is not acked. Known while it is served.
+    """
+
+    identity: ClientIdentity
+    cursor: LogPosition | None
+    before: LogPosition | None = None
+    open_batches: int = 0
+
+    def furthest(self) -> LogPosition | None:
+        """Return the place behind which lies all that it has not acked."""
+        cursor, before = self.cursor, self.before
+        if cursor is None or before is None or cursor.identity != before.identity:
+            return cursor or before
+        later = before.position.order() > cursor.position.order()
+        return before if later else cursor
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationCursors:
+    """A destination's clients, by client id, and how far its source was read.
+
+    `parsed` is the last place that was handed on; known while it is served.
+    """
+
+    clients: tuple[ClientCursor, ...]
+    parsed: LogPosition | None = None
+
+
+def cursors_to_json(cursors: DestinationCursors) -> dict[str, Any]:
+    """Return the JSON object with which a server tells them."""
+    return {
+        "parsed": _to_json(cursors.parsed),
+        "clients": [
+            {
+                "client": each.identity.client_id,
+                "filter": each.identity.filter,
+                "cursor": _to_json(each.cursor),
+                "before": _to_json(each.before),
+                "open": each.open_batches,
+            }
+            for each in cursors.clients
+        ],
+    }
+
+
+def cursors_from_json(destination: str, value: dict[str, Any]) -> DestinationCursors:
+    """Read what `cursors_to_json` wrote."""
+    return DestinationCursors(
+        tuple(
+            ClientCursor(
+                ClientIdentity(destination, each["client"], each["filter"]),
+                _from_json(each["cursor"]),
+                _from_json(each["before"]),
+                each["open"],
+            )
+            for each in value["clients"]
+        ),
+        _from_json(value["parsed"]),
+    )
+
+
+def _to_json(position: LogPosition | None) -> dict[str, Any] | None:
+    return None if position is None else log_position_to_json(position)
+
+
+def _from_json(value: dict[str, Any] | None) -> LogPosition | None:
+    return None if value is None else log_position_from_json(value)

@@ -1,0 +1,196 @@
+"""Cursors where they are stored, of a destination that no instance runs here.
+
+They are read and moved for an operator. A file is its server's: whoever moves cursors
+in it keeps servers out (`canal_server.control.locked`). In ZooKeeper they are moved
+under the node with which servers agree on who runs a destination. Leaves out the form
+of what is stored (`file`, `nodes`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from canal_server.config.schema import Wiring
+from canal_server.errors import (
+    ClientError,
+    MetaStoreError,
+    NodeExists,
+    ZooKeeperError,
+    ZooKeeperUnavailable,
+)
+from canal_server.lifecycle import Stop
+from canal_server.model.cursors import ClientCursor, DestinationCursors
+from canal_server.position import nodejson
+from canal_server.position.file import MetaFiles
+from canal_server.position.mixed import StoredClient
+from canal_server.position.nodes import MetaNodes
+from canal_server.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.model.positions import LogPosition
+    from canal_server.position.mixed import MetaPlace
+
+logger = logging.getLogger(__name__)
+
+CONNECT_S: Final = 10.0  # for ZooKeeper to answer; an operator waits
+# Says who has a destination while its cursors are moved. It is no address: clients,
+# which look there for a server, find none.
+MOVER: Final = b'{"active":false,"address":"an operator who moves cursors"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is stored of a destination, and who says that it runs it ("": nobody)."""
+
+    cursors: DestinationCursors
+    owner: str = ""
+
+
+def read_stored(config: InstanceConfig) -> Stored:
+    """Return what is stored of a destination. Raises MetaStoreError."""
+    destination = config.destination
+    if config.position.wiring is Wiring.ZOOKEEPER:
+        with _connected(config.position.zookeeper_servers) as zookeeper:
+            clients = MetaNodes(zookeeper).read(destination)
+            return Stored(_cursors(clients), _owner(zookeeper, destination))
+    if config.position.wiring is Wiring.FILE:
+        return Stored(_cursors(MetaFiles(config.position.data_dir).read(destination)))
+    return Stored(DestinationCursors(()))
+
+
+def move_stored(
+    config: InstanceConfig, clients: Collection[int], position: LogPosition
+) -> None:
+    """Move the cursors of some clients; their open batches are void.
+
+    Raises ClientError for clients that are not subscribed, MetaStoreError when a
+    server runs the destination, or they cannot be moved.
+    """
+    destination = config.destination
+    if config.position.wiring is Wiring.MEMORY:
+        raise MetaStoreError(
+            f"destination {destination} keeps its cursors in memory: there is nothing"
+            " to move while it does not run"
+        )
+    if config.position.wiring is Wiring.FILE:
+        _move(MetaFiles(config.position.data_dir), destination, clients, position)
+    else:
+        with (
+            _connected(config.position.zookeeper_servers) as zookeeper,
+            _kept_from_servers(zookeeper, destination),
+        ):
+            _move(MetaNodes(zookeeper), destination, clients, position)
+    logger.warning(
+        "destination %s: an operator moved client%s %s to %s",
+        destination,
+        "s" if len(clients) > 1 else "",
+        ", ".join(map(str, sorted(clients))),
+        position.position,
+    )
+
+
+def check_subscribed(
+    destination: str, clients: Collection[int], known: Collection[int]
+) -> None:
+    """Raise ClientError when some of the clients are not known ones."""
+    unknown = sorted(set(clients) - set(known))
+    if unknown:
+        raise ClientError(
+            f"client {', '.join(map(str, unknown))} is not subscribed to {destination};"
+            f" known are {', '.join(map(str, sorted(known))) or 'none'}"
+        )
+
+
+def _move(
+    place: MetaPlace,
+    destination: str,
+    clients: Collection[int],
+    position: LogPosition,
+) -> None:
+    stored = place.read(destination)
+    check_subscribed(destination, clients, [each.identity.client_id for each in stored])
+    place.write(
+        destination,
+        [
+            StoredClient(
+                each.identity,
+                position if each.identity.client_id in clients else each.cursor,
+            )
+            for each in stored
+        ],
+    )
+
+
+def _cursors(clients: list[StoredClient]) -> DestinationCursors:
+    return DestinationCursors(
+        tuple(ClientCursor(each.identity, each.cursor) for each in clients)
+    )
+
+
+# --- ZooKeeper ------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _connected(servers: str) -> Iterator[ZooKeeper]:
+    """Give a session of its own. Raises MetaStoreError without one in time."""
+    stop = Stop()
+    timer = threading.Timer(CONNECT_S, stop.request)
+    zookeeper = ZooKeeper(servers)
+    zookeeper.start()
+    try:
+        timer.start()
+        try:
+            zookeeper.wait_until_connected(stop)
+        except ZooKeeperUnavailable:
+            raise MetaStoreError(
+                f"ZooKeeper at {servers} did not answer in {CONNECT_S:g} s"
+            ) from None  # it tells of the stop
+        finally:
+            timer.cancel()
+        yield zookeeper
+    except ZooKeeperError as error:
+        raise MetaStoreError(str(error)) from error
+    finally:
+        zookeeper.close()
+
+
+@contextlib.contextmanager
+def _kept_from_servers(zookeeper: ZooKeeper, destination: str) -> Iterator[None]:
+    """Have the destination within the context, so that no server starts it.
+
+    Raises MetaStoreError when one runs it.
+    """
+    path = _running_path(destination)
+    try:
+        zookeeper.create(path, MOVER, ephemeral=True)
+    except NodeExists:
+        raise MetaStoreError(
+            f"destination {destination} is run by {_owner(zookeeper, destination)}:"
+            " move its cursors there, or stop that server"
+        ) from None  # it is what the text says
+    try:
+        yield
+    finally:
+        zookeeper.delete(path)
+
+
+def _owner(zookeeper: ZooKeeper, destination: str) -> str:
+    node = zookeeper.read(_running_path(destination))
+    if node is None:
+        return ""
+    try:
+        return str(json.loads(node.data or b"{}")["address"])
+    except (ValueError, LookupError, TypeError):
+        return "a server that does not say its name"
+
+
+def _running_path(destination: str) -> str:
+    return f"{nodejson.destination_path(destination)}/running"

@@ -1,0 +1,125 @@
+"""`canal-server position` without a source or a server: options, texts, refusals."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from canal_server import cli
+from canal_server.cli.position_found import amount_text, gone_text, size_text
+from canal_server.dump.lag import Gone
+from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.position.file import MetaFiles
+from canal_server.position.mixed import StoredClient
+
+NOWHERE = "canal.instance.master.address = 127.0.0.1:1\n"
+
+
+@pytest.fixture
+def conf(make_conf):
+    """Give a conf folder with two destinations, the first of which has a client."""
+    conf = make_conf("canal.destinations = one,two", one=NOWHERE, two=NOWHERE)
+    cursor = LogPosition(
+        LogIdentity("127.0.0.1", 1),
+        EntryPosition("binlog.000001", 4711, 1763719200000, 1),
+    )
+    client = StoredClient(ClientIdentity("one", 1001, "a\\.b"), cursor)
+    MetaFiles(conf).write("one", [client])
+    return conf
+
+
+def run(*arguments):
+    """Run the command."""
+    return cli.main(["position", *map(str, arguments)])
+
+
+def test_help_lists_the_actions(capsys):
+    """The help of the command names its actions, that of an action its options."""
+    for arguments, word in (
+        (["--help"], "seek"),
+        (["show", "--help"], "--json"),
+        (["seek", "--help"], "--dry-run"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            run(*arguments)
+        assert caught.value.code == 0
+        assert word in capsys.readouterr().out
+
+
+def test_what_is_stored_is_shown_without_the_source(conf, capsys):
+    """The source cannot be reached: places are told, not how far they are behind."""
+    assert run("show", "--conf", conf) == 0
+    told = capsys.readouterr().out
+    assert "destination one: not running; as stored" in told
+    assert "how far behind is not known: cannot connect" in told
+    assert "client 1001 at binlog.000001:4711 (2025-11-21T1" in told
+    assert "destination two" in told
+    assert "no client is subscribed" in told
+    assert run("show", "--conf", conf, "--destination", "one", "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)["destinations"]
+    assert told["clients"][0]["filter"] == "a\\.b"
+    assert told["clients"][0]["behind"] == {
+        "bytes": None,
+        "seconds": None,
+        "transactions": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--to", "oldest"], 2, "name one destination with --destination"),
+        (["--to", "oldest", "--destination", "three"], 2, "not configured"),
+        (["--to", "oldest", "--destination", "two"], 1, "has no clients: nothing is"),
+        (
+            ["--to", "oldest", "--destination", "one", "--client", "7"],
+            1,
+            "client 7 is not subscribed to one; known are 1001",
+        ),
+        (["--to", "oldest", "--destination", "one"], 1, "cannot connect"),
+    ],
+)
+def test_who_cannot_be_moved(conf, capsys, arguments, status, words):
+    """What is missing is told, and nothing is changed."""
+    before = (conf / "one" / "meta.dat").read_bytes()
+    assert run("seek", "--conf", conf, "--yes", *arguments) == status
+    assert words in capsys.readouterr().err
+    assert (conf / "one" / "meta.dat").read_bytes() == before
+
+
+def test_a_target_that_is_none(capsys):
+    """It is an error of usage that tells what may be written."""
+    with pytest.raises(SystemExit) as caught:
+        run("seek", "--to", "yesterday")
+    assert caught.value.code == 2
+    assert "write FILE:POSITION" in capsys.readouterr().err
+
+
+def test_sizes():
+    """Bytes are told in units that people read."""
+    assert [size_text(n) for n in (0, 1023, 1024, 1536, 5 << 20, 3 << 40)] == [
+        "0 bytes",
+        "1023 bytes",
+        "1.0 KiB",
+        "1.5 KiB",
+        "5.0 MiB",
+        "3072.0 GiB",
+    ]
+    assert amount_text(1, 1024) == "1 transaction, 1.0 KiB"
+    assert amount_text(2, None) == "2 transactions"
+    assert amount_text(None, None) == "an unknown amount"
+
+
+def test_what_is_gone():
+    """The missing files are named, and the time in which they were written."""
+    gone = Gone("binlog.000003", "binlog.000005", 3, 1763719200000, 1763722800000, 12)
+    told = gone_text(gone)
+    assert "binlog.000003 to binlog.000005 (3 files) purged" in told
+    assert "from 2025-11-21T" in told
+    assert ", 12 transactions is not in the binlog any more" in told
+    told = gone_text(Gone("binlog.000003", "binlog.000003", 1, None, None))
+    assert (
+        told == "binlog.000003 purged: what was written is not in the binlog any more"
+    )

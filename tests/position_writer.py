@@ -49,10 +49,12 @@ class DyingDisk(Disk):
 class DyingZooKeeper(ZooKeeper):
     """Kills the process instead of writing a node of the original's."""
 
-    def write(self, path: str, data: bytes | None, version: int) -> int:
+    def write(
+        self, path: str, data: bytes | None, version: int, *, fence: str | None = None
+    ) -> int:
         """Write what is ours."""
         _die_at(path.rpartition("/")[2])
-        return super().write(path, data, version)
+        return super().write(path, data, version, fence=fence)
 
 
 def _die_at(name: str) -> None:

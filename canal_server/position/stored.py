@@ -25,7 +25,7 @@ from canal_server.errors import (
 )
 from canal_server.lifecycle import Stop
 from canal_server.model.cursors import ClientCursor, DestinationCursors
-from canal_server.position import nodejson
+from canal_server.model.znodes import destination_path
 from canal_server.position.file import MetaFiles
 from canal_server.position.mixed import StoredClient
 from canal_server.position.nodes import MetaNodes
@@ -193,4 +193,4 @@ def _owner(zookeeper: ZooKeeper, destination: str) -> str:
 
 
 def _running_path(destination: str) -> str:
-    return f"{nodejson.destination_path(destination)}/running"
+    return f"{destination_path(destination)}/running"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_source_access import PATIENCE_S, access_of
@@ -154,7 +154,7 @@ def test_a_statement_that_fails(source_server: Server) -> None:
     ],
 )
 def test_an_alarm_is_all(
-    settings: dict[str, object], why: str, caplog: pytest.LogCaptureFixture
+    settings: dict[str, Any], why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without a standby, or without leave to switch, a failing source is told once."""
     standby = UNREACHABLE if settings else None

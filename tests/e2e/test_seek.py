@@ -225,7 +225,10 @@ def test_a_place_inside_of_a_transaction(pipeline, ledger, capsys):
         pipeline.receive(client, checker)
         file, _, offset = places.begins[1][0].partition(":")
         seek(pipeline, f"{file}:{int(offset) + 100}")
-        assert "is no end of a transaction: the last one before it" in capsys.readouterr().out
+        assert (
+            "is no end of a transaction: the last one before it"
+            in capsys.readouterr().out
+        )
         checker.resume(2, 2)
         pipeline.receive(client, checker)
 

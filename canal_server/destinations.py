@@ -207,7 +207,7 @@ class DestinationLife:
         if self._asked:
             return False  # the thread has not taken note yet
         if self._state is State.COMPETING:
-            return self._lease.owner is not None
+            return self._lease.owner is not None and not self._lease.held()
         return self._state in (State.RUNNING, State.PAUSED)
 
     # --- the thread -----------------------------------------------------------------

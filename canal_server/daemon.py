@@ -25,9 +25,10 @@ from canal_server import __version__
 from canal_server.control import ControlServer
 from canal_server.destinations import Destinations
 from canal_server.errors import CanalError
-from canal_server.ha.single import SingleNode
+from canal_server.ha.leases import Leases
 from canal_server.lifecycle import Deadline, Stage, Stop
 from canal_server.server.listener import Server
+from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,14 +52,17 @@ class Daemon:
         self,
         config: DaemonConfig,
         make_instance: Callable[[InstanceConfig], Instance],
+        zookeepers: ZooKeepers | None = None,
     ) -> None:
-        """Build without starting. Raises ConfigError."""
+        """Build without starting; `zookeepers` are those of the instances.
+
+        Raises ConfigError.
+        """
         self._config = config
         self._born_s = time.monotonic()
         self.stop = Stop()  # what the control socket and `run` wait on
-        self._destinations = Destinations(
-            config.instances, make_instance, lambda _: SingleNode()
-        )
+        leases = Leases(zookeepers or ZooKeepers(), config.server, lambda: self.port)
+        self._destinations = Destinations(config.instances, make_instance, leases.of)
         self._server = Server(config.server, self._destinations)
         self._control = ControlServer(
             config.data_dir, {"status": self.status, "stop": self._stop_asked_for}
@@ -77,19 +81,17 @@ class Daemon:
         """
         for line in self._config.warnings:
             log.warning("%s", line)
-        stages: list[tuple[str, Stage]] = [
-            ("control socket", self._control),
-            ("instances", self._destinations),
-        ]
-        if self._config.server.listen:
-            stages.append(("server", self._server))
         try:
-            for name, stage in stages:
-                stage.start()
-                self._started.append((name, stage))
+            self._start("control socket", self._control)
+            if self._config.server.listen:
+                self._server.bind()  # others may be told of the port from now on
+            self._start("instances", self._destinations)
+            if self._config.server.listen:
+                self._start("server", self._server)
         except BaseException:
             self.request_stop()
             self.join(Deadline(STOP_TIMEOUT_S))
+            self._server.unbind()
             raise
         log.info(
             "canal-server %s started with %s, data in %s",
@@ -97,6 +99,10 @@ class Daemon:
             self._config.conf_dir,
             self._config.data_dir,
         )
+
+    def _start(self, name: str, stage: Stage) -> None:
+        stage.start()
+        self._started.append((name, stage))
 
     def request_stop(self) -> None:
         """Ask all stages to stop, but for the control socket, which ends last."""
@@ -142,7 +148,9 @@ class Daemon:
 
 
 def run(
-    config: DaemonConfig, make_instance: Callable[[InstanceConfig], Instance]
+    config: DaemonConfig,
+    make_instance: Callable[[InstanceConfig], Instance],
+    zookeepers: ZooKeepers | None = None,
 ) -> bool:
     """Run until a signal or the control socket ends it; main thread only.
 
@@ -150,7 +158,7 @@ def run(
     or did not end well.
     Raises CanalError when the start fails.
     """
-    daemon = Daemon(config, make_instance)
+    daemon = Daemon(config, make_instance, zookeepers)
     with _signals() as wait:
         daemon.start()
         name = wait(daemon.stop)

@@ -11,7 +11,6 @@ import threading
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from canal_server.config.schema import Wiring
 from canal_server.errors import CanalError, ConfigError
 from canal_server.lifecycle import Deadline, Stage, Stop
 from canal_server.ports import RunningInstance
@@ -56,8 +55,8 @@ class State(StrEnum):
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     State.IDLE: frozenset({State.COMPETING, State.ENDED}),
-    State.COMPETING: frozenset({State.STARTING, State.ENDED}),
-    State.STARTING: frozenset({State.RUNNING, State.PAUSED}),
+    State.COMPETING: frozenset({State.COMPETING, State.STARTING, State.ENDED}),
+    State.STARTING: frozenset({State.RUNNING, State.PAUSED, State.COMPETING}),
     State.RUNNING: frozenset({State.STOPPING}),
     State.STOPPING: frozenset({State.COMPETING, State.ENDED}),
     State.PAUSED: frozenset({State.COMPETING, State.ENDED}),
@@ -153,8 +152,7 @@ class DestinationLife:
 
     def settle(self) -> None:
         """Wait until it runs or cannot; at once for what may wait for others."""
-        waits = self.config.position.wiring is Wiring.ZOOKEEPER
-        if waits or self._lease.shared or self.config.lazy:
+        if self._lease.shared or self.config.lazy:
             return
         with self._changed:
             self._changed.wait_for(self._is_settled)
@@ -177,7 +175,7 @@ class DestinationLife:
         if self._asked:
             return False  # the thread has not taken note yet
         if self._state is State.COMPETING:
-            return self._lease.owner is not None
+            return self._lease.owner is not None and not self._lease.held()
         return self._state in (State.RUNNING, State.PAUSED)
 
     # --- the thread -----------------------------------------------------------------
@@ -230,9 +228,11 @@ class DestinationLife:
             instance = self._started()
         except CanalError as error:
             log.error("destination %s cannot start: %s", self.destination, error)  # noqa: TRY400  # told in words
+            # Without the lease there is nothing to give to others: it is wanted again.
+            lost = not self._lease.held()
             with self._changed:
                 self._instance = None
-                self._become(State.PAUSED)
+                self._become(State.COMPETING if lost else State.PAUSED)
             return
         self._retry_s = RETRY_MIN_S
         with self._changed:
@@ -241,12 +241,12 @@ class DestinationLife:
             self._become(State.RUNNING)
         try:
             reason = self._lease.wait_until_lost(self._stop)
+            if reason:
+                log.warning("destination %s is given up: %s", self.destination, reason)
         finally:
             self._serving = None
             self._become(State.STOPPING)
-        if reason:
-            log.warning("destination %s is given up: %s", self.destination, reason)
-        self._end(instance)
+            self._end(instance)
 
     def _started(self) -> Instance:
         """Make an instance and start it. Raises CanalError."""

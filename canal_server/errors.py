@@ -19,6 +19,7 @@
     │   ├── ZooKeeperUnavailable  it is out of reach; a write may have happened or not
     │   ├── NodeExists            a node to be created is there
     │   ├── NodeMissing           a node to be written or deleted is not there
+    │   ├── NodeNotEmpty          a node to be deleted has others below it
     │   └── VersionConflict       a node was changed by somebody else
     ├── LeaseLost                 the right to run an instance may be gone
     ├── ProtocolError             bytes of the other side that break the wire protocol
@@ -120,6 +121,10 @@ class NodeExists(ZooKeeperError):  # noqa: N818
 
 class NodeMissing(ZooKeeperError):  # noqa: N818
     """A node that was to be written, or the parent of one, is not there."""
+
+
+class NodeNotEmpty(ZooKeeperError):  # noqa: N818
+    """A node that was to be deleted has others below it."""
 
 
 class VersionConflict(ZooKeeperError):  # noqa: N818

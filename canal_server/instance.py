@@ -344,7 +344,13 @@ def _meta_manager(config: InstanceConfig, zookeepers: ZooKeepers) -> MetaManager
     destinations = (config.destination,)
     if position.wiring is Wiring.ZOOKEEPER:
         return MixedMetaManager(
-            MetaNodes(zookeepers.of(position.zookeeper_servers)),
+            MetaNodes(
+                zookeepers.of(
+                    position.zookeeper_servers,
+                    position.zookeeper_session_timeout_ms / 1000,
+                ),
+                leased=True,
+            ),
             destinations=destinations,
             flush_period_s=position.zookeeper_flush_period_ms / 1000,
         )

@@ -17,11 +17,21 @@ from typing import TYPE_CHECKING, Any, Final
 from kazoo import exceptions
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.serialization import (
+    CheckVersion,
+    Connect,
+    Create,
+    Delete,
+    SetData,
+)
 from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from canal_server.errors import (
+    LeaseLost,
     NodeExists,
     NodeMissing,
+    NodeNotEmpty,
     VersionConflict,
     ZooKeeperError,
     ZooKeeperUnavailable,
@@ -47,6 +57,9 @@ RETRY_DELAY_MAX_S: Final = 5.0
 CLOSE_TIMEOUT_S: Final = 2.0
 PATIENCE_S: Final = 1.0  # after which waiting is worth a line in the log
 
+_EPHEMERAL: Final = 1  # flag of a node to be created
+_ANY: Final = -1  # instead of a version
+
 _OUT_OF_REACH: Final = (
     exceptions.ConnectionLoss,
     exceptions.SessionExpiredError,  # also that of a session that was closed
@@ -71,6 +84,7 @@ class Node:
 
     data: bytes | None
     version: int  # grows by 1 with each write
+    owner: int = 0  # the session that it goes away with; 0: it stays
 
 
 class ZooKeeper:
@@ -91,6 +105,7 @@ class ZooKeeper:
         self.servers = servers
         self._request_timeout_s = request_timeout_s
         self._client = _client_for(servers, session_timeout_s)
+        self._granted = _Granted(self._client, session_timeout_s)
         self._client.add_listener(self._state_changed)
         self._lock = threading.Lock()  # guards the users
         self._users = 0
@@ -98,6 +113,7 @@ class ZooKeeper:
         # waits for that thread.
         self._listeners: tuple[Callable[[SessionState], None], ...] = ()
         self._live = threading.Event()  # set while there is a connection
+        self._session: int | None = None
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
@@ -133,10 +149,27 @@ class ZooKeeper:
         """Return what is known of the session."""
         return SessionState(str(self._client.state).lower())
 
+    @property
+    def session(self) -> int | None:
+        """Return the session that lives, as far as known; None: there is none."""
+        return self._session
+
+    @property
+    def session_timeout_s(self) -> float:
+        """Return for how long a silent session lives; servers grant what they like."""
+        return self._granted.timeout_s
+
     def listen(self, listener: Callable[[SessionState], None]) -> None:
         """Have each change of the state told, by a thread that must not wait."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
+
+    def unlisten(self, listener: Callable[[SessionState], None]) -> None:
+        """Tell a listener nothing more."""
+        with self._lock:
+            self._listeners = tuple(
+                each for each in self._listeners if each != listener
+            )
 
     def wait_until_connected(self, stop: Stop) -> None:
         """Wait for the first connection, and say so.
@@ -170,7 +203,35 @@ class ZooKeeper:
                 data, stat = self._ask(self._client.get_async, path)
             except exceptions.NoNodeError:
                 return None
-            return Node(data, int(stat.version))
+            return Node(data, int(stat.version), int(stat.ephemeralOwner))
+
+    def watch(self, path: str, changed: Callable[[object], None]) -> Node | None:
+        """Read a node, and have it told once when it is no longer so.
+
+        `changed` is called, maybe without reason, when the node comes, goes or
+        changes, or when the connection does; by a thread that must not wait. It may be
+        given for several nodes, and again.
+        """
+        with self._translated("watch", path):
+            # Only this watches also a node that is not there.
+            self._ask(self._client.exists_async, path, changed)
+        return self.read(path)
+
+    def touch(self, timeout_s: float) -> int:
+        """Have the leader answer, and return the session in which it did.
+
+        It knows then that the session lived when this was called. Raises
+        ZooKeeperUnavailable.
+        """
+        session = self._session
+        with self._translated("sync", "/"):
+            # A read would be answered by a server that the others have given up.
+            self._ask(self._client.sync_async, "/", timeout_s=timeout_s)
+        if session is None or session != self._session:
+            raise ZooKeeperUnavailable(
+                f"the session with ZooKeeper at {self.servers} has ended"
+            )
+        return session
 
     def children(self, path: str) -> list[str]:
         """Return the names of a node's children, none when there is no such node."""
@@ -181,20 +242,29 @@ class ZooKeeper:
                 return []
 
     def create(
-        self, path: str, data: bytes | None = None, *, ephemeral: bool = False
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        ephemeral: bool = False,
+        fence: str | None = None,
     ) -> None:
         """Make a node, and those above it where they do not exist.
 
-        An ephemeral one goes away with the session. Raises NodeExists.
+        An ephemeral one goes away with the session. Raises NodeExists. For `fence`
+        see `write`.
         """
+        request = Create(
+            self._full(path), data, OPEN_ACL_UNSAFE, _EPHEMERAL if ephemeral else 0
+        )
         try:
-            self._create(path, data, ephemeral=ephemeral)
+            self._request("create", path, request, fence)
         except NodeMissing:
             parent = path.rpartition("/")[0]
             if not parent:
                 raise
             self.ensure(parent)
-            self._create(path, data, ephemeral=ephemeral)
+            self._request("create", path, request, fence)
 
     def ensure(self, path: str) -> None:
         """Make a node without content, unless it is there."""
@@ -203,40 +273,73 @@ class ZooKeeper:
         except NodeExists:
             return
 
-    def write(self, path: str, data: bytes | None, version: int) -> int:
+    def write(
+        self, path: str, data: bytes | None, version: int, *, fence: str | None = None
+    ) -> int:
         """Replace the content of a node of this version; returns the next version.
 
-        Raises VersionConflict and NodeMissing.
+        Raises VersionConflict and NodeMissing. Nothing is written unless the node
+        `fence` exists at that moment; LeaseLost when it does not.
         """
-        with self._translated("write", path):
-            stat = self._ask(self._client.set_async, path, data, version)
-            return int(stat.version)
+        request = SetData(self._full(path), data, version)
+        return int(self._request("write", path, request, fence).version)
 
-    def delete(self, path: str) -> None:
-        """Remove a node and all below it; nothing happens when it is not there."""
+    def delete(self, path: str, *, fence: str | None = None) -> None:
+        """Remove a node and all below it; nothing happens when it is not there.
+
+        For `fence` see `write`.
+        """
         for name in self.children(path):
-            self.delete(f"{path}/{name}")
-        with self._translated("delete", path):
-            try:
-                self._ask(self._client.delete_async, path)
-            except exceptions.NoNodeError:
-                return
-            except exceptions.NotEmptyError:
-                pass
-            else:
-                return
-        # Somebody created one below it meanwhile.
-        self.delete(path)
+            self.delete(f"{path}/{name}", fence=fence)
+        try:
+            self._request("delete", path, Delete(self._full(path), _ANY), fence)
+        except NodeMissing:
+            return
+        except NodeNotEmpty:
+            # Somebody created one below it meanwhile.
+            self.delete(path, fence=fence)
 
-    def _create(self, path: str, data: bytes | None, *, ephemeral: bool) -> None:
-        with self._translated("create", path):
-            self._ask(self._client.create_async, path, data, None, ephemeral)
+    def delete_version(self, path: str, version: int) -> None:
+        """Remove a node of this version. Raises VersionConflict and NodeMissing."""
+        self._request("delete", path, Delete(self._full(path), version), None)
 
-    def _ask(self, request: Callable[..., Any], *arguments: Any) -> Any:
+    def _request(self, verb: str, path: str, request: Any, fence: str | None) -> Any:
+        """Have a node changed, if another one exists at that moment."""
+        requests = [request]
+        if fence is not None:
+            requests.insert(0, CheckVersion(self._full(fence), _ANY))
+        with self._translated(verb, path):
+            results = self._ask(self._transaction, requests)
+            if fence is not None and isinstance(results[0], exceptions.NoNodeError):
+                raise LeaseLost(
+                    f"cannot {verb} {path} in ZooKeeper at {self.servers}: this server"
+                    " may no longer run the destination"
+                )
+            if isinstance(results[-1], Exception):
+                raise results[-1]
+            return results[-1]
+
+    def _transaction(self, requests: list[Any]) -> Any:
+        transaction = self._client.transaction()
+        transaction.operations += requests
+        return transaction.commit_async()
+
+    def _full(self, path: str) -> str:
+        """Return a path below the chroot as it is sent."""
+        return f"{self._client.chroot}{path}"
+
+    def _ask(
+        self,
+        request: Callable[..., Any],
+        *arguments: Any,
+        timeout_s: float | None = None,
+    ) -> Any:
         if not self._client.connected:
             # kazoo would keep the request until there is a connection again.
             raise exceptions.ConnectionLoss
-        return request(*arguments).get(timeout=self._request_timeout_s)
+        if timeout_s is None:
+            timeout_s = self._request_timeout_s
+        return request(*arguments).get(timeout=timeout_s)
 
     @contextmanager
     def _translated(self, verb: str, path: str) -> Iterator[None]:
@@ -252,6 +355,8 @@ class ZooKeeper:
             raise NodeMissing(f"{what}: it, or what it is in, is not there") from error
         except exceptions.BadVersionError as error:
             raise VersionConflict(f"{what}: somebody else wrote it") from error
+        except exceptions.NotEmptyError as error:
+            raise NodeNotEmpty(f"{what}: there are nodes below it") from error
         except exceptions.NoAuthError as error:
             raise ZooKeeperError(f"{what}: its ACL does not allow that") from error
         except exceptions.KazooException as error:
@@ -261,6 +366,11 @@ class ZooKeeper:
 
     def _state_changed(self, told: str) -> None:
         state = SessionState(told.lower())
+        if state is SessionState.CONNECTED:
+            # Before any request is sent in it.
+            self._session = int(self._client.client_id[0])
+        elif state is SessionState.LOST:
+            self._session = None
         if state is SessionState.CONNECTED:
             logger.info("connected to ZooKeeper at %s", self.servers)
         elif self._users:
@@ -273,13 +383,18 @@ class ZooKeepers:
     """The sessions of this process: one for each list of servers."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, ZooKeeper] = {}
+        self._sessions: dict[tuple[str, float], ZooKeeper] = {}
 
-    def of(self, servers: str) -> ZooKeeper:
+    def of(
+        self, servers: str, session_timeout_s: float = SESSION_TIMEOUT_S
+    ) -> ZooKeeper:
         """Return the session with these servers; not started by this call."""
-        if servers not in self._sessions:
-            self._sessions[servers] = ZooKeeper(servers)
-        return self._sessions[servers]
+        key = servers, session_timeout_s
+        if key not in self._sessions:
+            self._sessions[key] = ZooKeeper(
+                servers, session_timeout_s=session_timeout_s
+            )
+        return self._sessions[key]
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
@@ -291,9 +406,30 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is un
         return super().create_connection(*args, **kwargs)
 
 
+class _Granted:
+    """What a server grants of the time that a session may be silent.
+
+    kazoo does not tell it, so its answer to the first request is looked at.
+    """
+
+    def __init__(self, client: KazooClient, asked_s: float) -> None:
+        self.timeout_s = asked_s
+        self._invoke = client._connection._invoke  # noqa: SLF001  # see above
+        client._connection._invoke = self._look  # noqa: SLF001
+
+    def _look(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        result = self._invoke(timeout, request, xid)
+        if isinstance(request, Connect) and result[0].time_out > 0:
+            self.timeout_s = result[0].time_out / 1000
+        return result
+
+
 def _client_for(servers: str, session_timeout_s: float) -> KazooClient:
     retry = KazooRetry(
-        max_tries=-1, delay=RETRY_DELAY_S, backoff=2, max_delay=RETRY_DELAY_MAX_S
+        max_tries=-1,
+        delay=RETRY_DELAY_S,
+        backoff=2,
+        max_delay=min(RETRY_DELAY_MAX_S, session_timeout_s / 20),
     )
     hosts, slash, chroot = servers.partition("/")
     # kazoo gives each server its part of the session's time to answer, but all of it

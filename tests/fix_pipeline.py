@@ -221,20 +221,28 @@ class Pipeline:
         return Checker(writer, begins=self.has_begins)
 
     @contextlib.contextmanager
-    def client(self, client_id: int = 1001, filter_: str = "") -> Iterator[CanalClient]:
+    def client(
+        self,
+        client_id: int = 1001,
+        filter_: str = "",
+        *,
+        timeout_s: float = 3 * UNIT_S,
+    ) -> Iterator[CanalClient]:
         """Give a client that is connected and subscribed."""
-        with self.unsubscribed_client(client_id) as client:
+        with self.unsubscribed_client(client_id, timeout_s=timeout_s) as client:
             client.subscribe(filter_)
             yield client
 
-    def unsubscribed_client(self, client_id: int = 1001) -> CanalClient:
+    def unsubscribed_client(
+        self, client_id: int = 1001, *, timeout_s: float = 3 * UNIT_S
+    ) -> CanalClient:
         """Return a client, not connected."""
         return CanalClient(
             "127.0.0.1",
             self.server_port,
             DESTINATION,
             client_id=client_id,
-            timeout_s=3 * UNIT_S,
+            timeout_s=timeout_s,
         )
 
     def receive(

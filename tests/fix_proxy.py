@@ -6,7 +6,8 @@
         ...   # the dump is cut after 4096 bytes, the next one after 100
 
 The faults concern dump streams, told by the command that asks for them; other
-connections pass untouched, but for `refuse`, which concerns new ones of all kinds.
+connections pass untouched, but for `silence`, which concerns all, and `refuse`, which
+concerns new ones of all kinds. With these two it is of use before other servers, too.
 Leaves out TLS: what is encrypted is no dump to it.
 """
 
@@ -77,6 +78,7 @@ class Connection:
 
     def _upstream(self) -> None:
         while piece := self.client.recv(PIECE_BYTES):
+            self.proxy.passing.wait()
             # A command is the first packet of its conversation, hence number 0.
             if len(piece) > 4 and piece[3] == 0 and piece[4] in DUMP_COMMANDS:
                 self.is_dump = True
@@ -84,6 +86,7 @@ class Connection:
 
     def _downstream(self) -> None:
         while piece := self.server.recv(PIECE_BYTES):
+            self.proxy.passing.wait()
             allowed, reset = len(piece), None
             if self.is_dump:
                 self.proxy.flowing.wait()
@@ -101,6 +104,8 @@ class Proxy:
         self.target = (host, port)
         self.flowing = threading.Event()
         self.flowing.set()
+        self.passing = threading.Event()
+        self.passing.set()
         self.dump_bytes = 0  # passed to the client since the start
         self.cuts_done = 0
         self._cuts: list[tuple[int, bool]] = []  # bytes before it, with a reset
@@ -131,6 +136,15 @@ class Proxy:
             yield
         finally:
             self.flowing.set()
+
+    @contextlib.contextmanager
+    def silence(self) -> Iterator[None]:
+        """Hold back everything, both ways, as a network that lost its middle."""
+        self.passing.clear()
+        try:
+            yield
+        finally:
+            self.passing.set()
 
     @contextlib.contextmanager
     def refuse(self) -> Iterator[None]:
@@ -178,6 +192,7 @@ class Proxy:
         self._thread.join()
         self._listener.close()
         self.flowing.set()
+        self.passing.set()
         self.end_all()
         for connection in self._connections:
             connection.join()

@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the server to its end; the log goes to standard error."""
     config = load(args.conf, os.environ)
     log_to_stderr(args.log_level)
-    if daemon.run(config, partial(Instance, zookeepers=ZooKeepers())):
+    zookeepers = ZooKeepers()
+    if daemon.run(config, partial(Instance, zookeepers=zookeepers), zookeepers):
         return 0
     # Threads that do not end would keep the interpreter from leaving.
     logging.shutdown()

@@ -39,6 +39,7 @@ class Key:
 SERVER_KEYS = (
     Key("canal.ip", "ip", values.text),
     Key("canal.port", "port", values.integer(0, PORT_MAX)),
+    Key("canal.register.ip", "register_ip", values.text),
     Key("canal.withoutNetty", "listen", values.opposite),
     Key("canal.user", "user", values.text),
     Key("canal.passwd", "passwd", values.password_hash, secret=True),
@@ -245,6 +246,18 @@ POSITION_KEYS = (
         "canal.zookeeper.flush.period",
         "position.zookeeper_flush_period_ms",
         values.integer(1, INT32_MAX, "milliseconds"),
+    ),
+    Key(
+        "canal.zookeeper.session.timeout.ms",
+        "position.zookeeper_session_timeout_ms",
+        values.integer(200, INT32_MAX, "milliseconds"),
+        ours=True,
+    ),
+    Key(
+        "canal.zookeeper.takeover.delay.ms",
+        "position.zookeeper_takeover_delay_ms",
+        values.integer(0, INT32_MAX, "milliseconds"),
+        ours=True,
     ),
 )
 

@@ -31,7 +31,6 @@ from canal_server.config.schema import (
     SourceConfig,
     StoreConfig,
     TableMetaConfig,
-    Wiring,
 )
 from canal_server.config.unserved import (
     set_without_effect,
@@ -151,11 +150,6 @@ class _Loading:
         modes.refuse_instance_modes(server_lookup, lookup, destination, problems)
         wiring = modes.wiring_of(server_lookup, destination, problems)
         modes.check_zookeeper(lookup, destination, wiring, main.origin, problems)
-        if wiring is Wiring.ZOOKEEPER:
-            self._hints.append(
-                f"destination {destination}: its cursors are in ZooKeeper, but nothing"
-                " keeps a second server from running it too: start it on one only"
-            )
         lazy = modes.is_lazy(server_lookup, destination, problems)
         read = read_all(INSTANCE_KEYS, lookup, problems)
         for field, value in read.items():

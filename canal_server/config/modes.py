@@ -100,13 +100,15 @@ def check_zookeeper(
             " (default-instance.xml); write host:2181",
         )
     elif wiring is not Wiring.ZOOKEEPER and found is not None:
-        # In the original this has servers share their destinations.
+        # In the original this has servers share their destinations. Which server
+        # takes over would then begin where its own files say, or at the end.
         _refuse(
             problems,
             key,
             found,
-            f"clusters are not served yet; leave it empty for {destination}, or"
-            " have its cursors there by classpath:spring/default-instance.xml",
+            f"servers would share {destination}, but not its cursors: a take-over would"
+            " lose changes; have them there by"
+            " classpath:spring/default-instance.xml, or leave it empty",
         )
 
 

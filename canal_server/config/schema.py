@@ -60,6 +60,7 @@ class ServerConfig:
 
     ip: str = ""  # address to bind; empty: all
     port: int = 11111  # 0: any free one
+    register_ip: str = ""  # told to clients by ZooKeeper; empty: `ip`, else the host's
     listen: bool = True  # false: no port is opened
     user: str = ""  # empty: everybody may log in
     passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(password)))
@@ -174,6 +175,10 @@ class PositionConfig:
     flush_period_ms: int = 1000  # of files
     zookeeper_servers: str = ""  # host:port,host:port/chroot
     zookeeper_flush_period_ms: int = 1000
+    zookeeper_session_timeout_ms: int = (
+        90_000  # asked for; servers grant what they like
+    )
+    zookeeper_takeover_delay_ms: int = 5000  # before another server's place is taken
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,6 @@ class Unserved:
 INERT = (
     "canal.id",
     "canal.auto.scan.interval",
-    "canal.register.ip",
     "canal.socketChannel",
     "canal.instance.pwdPublicKey",
     "canal.instance.network.sendBufferSize",

@@ -15,8 +15,8 @@ from canal_server.model.positions import (
     PositionRange,
     log_position_to_json,
 )
+from canal_server.model.znodes import destination_path
 
-ROOT: Final = "/otter/canal/destinations"
 CLIENT_ID_MAX: Final = 2**15 - 1
 BATCH_ID_DIGITS: Final = 10
 
@@ -27,14 +27,9 @@ _LOG_POSITION: Final = {"@type": f"{_CLASSES}LogPosition"}
 _POSITION_RANGE: Final = {"@type": f"{_CLASSES}PositionRange"}
 
 
-def destination_path(destination: str) -> str:
-    """Return the node of a destination."""
-    return f"{ROOT}/{destination}"
-
-
 def client_path(destination: str, client_id: int) -> str:
     """Return the node whose existence is a client's subscription."""
-    return f"{ROOT}/{destination}/{client_id}"
+    return f"{destination_path(destination)}/{client_id}"
 
 
 def client_id_of(name: str) -> int | None:

@@ -10,24 +10,28 @@
             cursor
             mark/<batch id>
 
-A node that somebody else wrote since it was read here is never overwritten. Leaves out
-the contents (`nodejson`, `metafile`), how a node is written (`nodewriter`), and when
-(`mixed`, `kept`).
+A node that somebody else wrote since it was read here is never overwritten, and nothing
+is written or taken for read by a server that lost its lease meanwhile. Leaves out the
+lease (`canal_server.ha`), the contents (`nodejson`, `metafile`), how a node is written
+(`nodewriter`), and when (`mixed`, `kept`).
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from canal_server.errors import (
     CanalError,
+    LeaseLost,
     MetaStoreError,
+    NodeExists,
     ZooKeeperError,
     ZooKeeperUnavailable,
 )
 from canal_server.lifecycle import Stop
+from canal_server.model import znodes
 from canal_server.model.identity import ClientIdentity
 from canal_server.position import metafile, nodejson
 from canal_server.position.mixed import StoredClient
@@ -41,16 +45,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ASK_AGAIN_S: Final = 1.0  # whether another server still runs a destination
+ASK_AGAIN_S: Final = 1.0  # after ZooKeeper did not answer
 
 _Answer = TypeVar("_Answer")
 
 
 class MetaNodes:
-    """Clients in nodes; a `mixed.MetaPlace`."""
+    """Clients in nodes; a `mixed.MetaPlace`.
 
-    def __init__(self, zookeeper: ZooKeeper) -> None:
+    With `leased`, the session in which it is opened is one that holds the leases of the
+    destinations, and it works in no other one.
+    """
+
+    def __init__(self, zookeeper: ZooKeeper, *, leased: bool = False) -> None:
         self._zookeeper = zookeeper
+        self._leased = leased
+        self._session: int | None = None  # in which the leases are held
         self._nodes = NodeWriter(zookeeper)
         self._clients: dict[str, set[int]] = {}  # whose nodes may be there
         self._marks: dict[str, set[int]] = {}  # of a client's path: batches in nodes
@@ -58,13 +68,14 @@ class MetaNodes:
         self._stop = Stop()  # until `open` gives another
 
     def open(self, destinations: Sequence[str], stop: Stop) -> None:
-        """Wait for ZooKeeper, and for other servers that run a destination."""
+        """Wait for ZooKeeper."""
+        del destinations
+        self._session = self._zookeeper.session
         self._zookeeper.start()
         self._opened = True
         self._stop = stop
         try:
-            for destination in destinations:
-                self._patiently(self._wait_for_others, destination)
+            self._zookeeper.wait_until_connected(stop)
         except ZooKeeperError as error:
             self.close()
             raise MetaStoreError(str(error)) from error
@@ -89,7 +100,8 @@ class MetaNodes:
         """Return the clients that have a node, by client id."""
         try:
             clients = self._patiently(self._read_clients, destination)
-        except ZooKeeperError as error:
+            self._check_lease(destination)
+        except (ZooKeeperError, LeaseLost) as error:
             raise MetaStoreError(f"cannot read the cursors: {error}") from error
         self._clients[destination] = {each.identity.client_id for each in clients}
         return clients
@@ -101,20 +113,21 @@ class MetaNodes:
         the first error is raised.
         """
         known = self._clients.setdefault(destination, set())
+        fence = self._fence(destination)
         first_error: CanalError | None = None
         for gone in sorted(known - {each.identity.client_id for each in clients}):
             path = nodejson.client_path(destination, gone)
             try:
-                self._nodes.remove(path)
+                self._nodes.remove(path, fence=fence)
                 self._marks.pop(path, None)
                 known.discard(gone)
-            except ZooKeeperError as error:
+            except (ZooKeeperError, LeaseLost) as error:
                 first_error = first_error or error
         for client in clients:
             known.add(client.identity.client_id)
             try:
-                self._write_client(client)
-            except ZooKeeperError as error:
+                self._write_client(client, fence)
+            except (ZooKeeperError, LeaseLost) as error:
                 first_error = first_error or error
         if first_error is not None:
             raise MetaStoreError(
@@ -126,14 +139,27 @@ class MetaNodes:
         while True:
             try:
                 self._zookeeper.wait_until_connected(self._stop)
+                self._check_lease(destination)
                 return ask(destination)
             except ZooKeeperUnavailable as error:
                 if self._stop.wait(ASK_AGAIN_S):
                     raise
                 logger.warning("%s, asking again", error)
 
+    def _fence(self, destination: str) -> str | None:
+        """Return the node without which this server must not write."""
+        if not self._leased:
+            return None
+        # Without a session there was no lease, and there is no such node.
+        return znodes.lease_path(destination, self._session or 0)
+
+    def _check_lease(self, destination: str) -> None:
+        fence = self._fence(destination)
+        if fence is not None and self._zookeeper.read(fence) is None:
+            raise LeaseLost(f"this server may no longer run destination {destination}")
+
     def _read_clients(self, destination: str) -> list[StoredClient]:
-        names = self._zookeeper.children(nodejson.destination_path(destination))
+        names = self._zookeeper.children(znodes.destination_path(destination))
         ids = sorted(
             client_id
             for name in names
@@ -158,50 +184,39 @@ class MetaNodes:
             last_batch_id=max(marks, default=0),
         )
 
-    def _write_client(self, client: StoredClient) -> None:
+    def _write_client(self, client: StoredClient, fence: str | None) -> None:
         path = nodejson.client_path(
             client.identity.destination, client.identity.client_id
         )
         expression = client.identity.filter
         if expression:
-            self._nodes.put(f"{path}/filter", expression.encode())
+            self._nodes.put(f"{path}/filter", expression.encode(), fence=fence)
         else:
-            self._zookeeper.ensure(path)
+            self._ensure(path, fence)
             if self._nodes.knows(f"{path}/filter"):
-                self._nodes.remove(f"{path}/filter")
+                self._nodes.remove(f"{path}/filter", fence=fence)
         if client.cursor is not None:
-            self._nodes.put(f"{path}/cursor", nodejson.encode_cursor(client.cursor))
-        self._write_marks(path, client)
+            self._nodes.put(
+                f"{path}/cursor", nodejson.encode_cursor(client.cursor), fence=fence
+            )
+        self._write_marks(path, client, fence)
 
-    def _write_marks(self, path: str, client: StoredClient) -> None:
+    def _ensure(self, path: str, fence: str | None) -> None:
+        with contextlib.suppress(NodeExists):
+            self._zookeeper.create(path, fence=fence)
+
+    def _write_marks(self, path: str, client: StoredClient, fence: str | None) -> None:
         marks = self._marks.setdefault(path, set())
         for gone in sorted(marks - client.batches.keys()):
-            self._nodes.remove(f"{path}/mark/{nodejson.mark_name(gone)}")
+            self._nodes.remove(f"{path}/mark/{nodejson.mark_name(gone)}", fence=fence)
             marks.discard(gone)
         for batch_id in sorted(client.batches.keys() - marks):
             self._nodes.put(
                 f"{path}/mark/{nodejson.mark_name(batch_id)}",
                 nodejson.encode_mark(client.batches[batch_id]),
+                fence=fence,
             )
             marks.add(batch_id)
-
-    def _wait_for_others(self, destination: str) -> None:
-        """Wait until no other server says that it runs a destination."""
-        path = f"{nodejson.destination_path(destination)}/running"
-        told = ""
-        while (node := self._zookeeper.read(path)) is not None:
-            owner = _owner(node.data)
-            if owner != told:
-                logger.warning(
-                    "destination %s is run by %s, waiting for its end",
-                    destination,
-                    owner,
-                )
-                told = owner
-            if self._stop.wait(ASK_AGAIN_S):
-                raise ZooKeeperError(
-                    f"stopped while {owner} runs destination {destination}"
-                )
 
 
 class PositionNodes:
@@ -235,7 +250,7 @@ class PositionNodes:
 
     def read(self, destination: str) -> LogPosition | None:
         """Return what is stored, None when nothing is."""
-        path = f"{nodejson.destination_path(destination)}/parse"
+        path = f"{znodes.destination_path(destination)}/parse"
         try:
             return _position(path, self._nodes.read(path))
         except ZooKeeperError as error:
@@ -243,7 +258,7 @@ class PositionNodes:
 
     def write(self, destination: str, position: LogPosition) -> None:
         """Store a position."""
-        path = f"{nodejson.destination_path(destination)}/parse"
+        path = f"{znodes.destination_path(destination)}/parse"
         try:
             if not self._nodes.knows(path):
                 self._nodes.read(path)  # it takes the place of what is there
@@ -263,11 +278,3 @@ def _position(path: str, data: bytes | None) -> LogPosition | None:
         raise MetaStoreError(
             f"{path} in ZooKeeper is damaged ({error}), put it right or remove it"
         ) from error
-
-
-def _owner(data: bytes | None) -> str:
-    """Return who a `running` node names; a server that is about to write it is none."""
-    try:
-        return str(json.loads(data or b"{}")["address"])
-    except (ValueError, LookupError, TypeError):
-        return "a server that does not say its name"

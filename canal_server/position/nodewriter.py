@@ -34,6 +34,8 @@ class NodeWriter:
 
     A write whose answer got lost may have happened or not: what it wrote counts as
     ours when it is found later. Used by one thread at a time.
+
+    `fence` is the node without which nothing is written; LeaseLost when it is gone.
     """
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
@@ -50,7 +52,7 @@ class NodeWriter:
         self._known[path] = _Known(node.data, node.version)
         return node.data
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: bytes, *, fence: str | None = None) -> None:
         """Make a node have this content.
 
         Raises ZooKeeperError; VersionConflict when somebody else changed it.
@@ -59,15 +61,15 @@ class NodeWriter:
         if known is not None and known.data == data and path not in self._uncertain:
             return
         try:
-            self._put(path, data, known)
+            self._put(path, data, known, fence)
         except ZooKeeperUnavailable:
             self._uncertain.setdefault(path, deque(maxlen=UNCERTAIN_MAX)).append(data)
             raise
         self._uncertain.pop(path, None)
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, *, fence: str | None = None) -> None:
         """Remove a node and all below it."""
-        self._zookeeper.delete(path)
+        self._zookeeper.delete(path, fence=fence)
         for table in (self._known, self._uncertain):
             for each in [key for key in table if f"{key}/".startswith(f"{path}/")]:
                 del table[each]
@@ -76,15 +78,19 @@ class NodeWriter:
         """Tell whether there may be a node that was read or put here."""
         return path in self._known or path in self._uncertain
 
-    def _put(self, path: str, data: bytes, known: _Known | None) -> None:
+    def _put(
+        self, path: str, data: bytes, known: _Known | None, fence: str | None
+    ) -> None:
         # Again, as a write of ours whose answer got lost makes the first try fail.
         for last in (False, True):
             try:
                 if known is None:
-                    self._zookeeper.create(path, data)
+                    self._zookeeper.create(path, data, fence=fence)
                     self._known[path] = _Known(data, 0)
                 else:
-                    version = self._zookeeper.write(path, data, known.version)
+                    version = self._zookeeper.write(
+                        path, data, known.version, fence=fence
+                    )
                     self._known[path] = _Known(data, version)
             except NodeMissing:
                 if last:

@@ -53,14 +53,28 @@ class Server:
         # forgotten when the next client comes.
         self._threads: list[threading.Thread] = []
         self._refusing = False  # whether the last client was one too many
-        self.port = config.port  # the real one once started
+        self.port = config.port  # the real one once bound
 
-    def start(self) -> None:
-        """Listen. Raises ConfigError when the address cannot be had."""
+    def bind(self) -> None:
+        """Take the port, and have clients wait until the start.
+
+        Raises ConfigError when the address cannot be had.
+        """
         assert self._listener is None, "a server starts once"
         self._listener = _listen(self._config.ip, self._config.port)
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
+
+    def unbind(self) -> None:
+        """Let the port go that was bound, if `start` never came."""
+        if self._acceptor is None and self._listener is not None:
+            self._listener.close()
+
+    def start(self) -> None:
+        """Serve clients. Raises ConfigError when the address cannot be had."""
+        if self._listener is None:
+            self.bind()
+        assert self._listener is not None
         self._acceptor = threading.Thread(
             target=self._accept_all, name="canal-accept", daemon=True
         )

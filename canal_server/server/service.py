@@ -202,6 +202,8 @@ class Service:
                 batch = instance.store.get(
                     identity.client_id, size, deadline.remaining_s(), peer_fd
                 )
+                if self._instances.running(identity.destination) is not instance:
+                    raise _not_started(identity)  # it went while the get waited
                 if batch is None:
                     return _EMPTY
                 with seat.lock:

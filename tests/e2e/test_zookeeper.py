@@ -40,12 +40,20 @@ def stored_cursor(servers):
         return node and json.loads(node.data or b"null")
 
 
+def runs(status):
+    """Tell whether the destination runs."""
+    return status["running"]
+
+
 @pytest.mark.parametrize(
     "kills", [pytest.param(2, id="few"), pytest.param(7, marks=pytest.mark.slow)]
 )
 def test_server_killed(stopped, own_zookeeper, rng, kills):
     """Killed under load at any moment, the server goes on at the stored cursor."""
+    # The next process waits for the end of the session of the one before.
+    stopped.configure({"canal.zookeeper.session.timeout.ms": 2000}, wiring=WIRING)
     stopped.start()
+    stopped.wait_for_status(runs)
     writer = stopped.writer(rng)
     checker = stopped.checker(writer)
     with Load(writer):
@@ -57,6 +65,7 @@ def test_server_killed(stopped, own_zookeeper, rng, kills):
             print(f"killed with {checker.done} done")
             allow_from(stored_cursor(own_zookeeper.servers), checker)
             stopped.start()
+            stopped.wait_for_status(runs)
     with stopped.client() as client:
         stopped.receive(client, checker)
     assert checker.done == len(writer.transactions)

@@ -18,6 +18,7 @@ from canal_server.model.positions import (
     LogPosition,
     PositionRange,
 )
+from canal_server.model.znodes import lease_path
 from canal_server.position.kept import KeptLogPositionManager
 from canal_server.position.mixed import MixedMetaManager, Writing
 from canal_server.position.nodes import MetaNodes, PositionNodes
@@ -253,30 +254,9 @@ def test_node_without_content(zookeeper_root, zookeeper, data):
     assert b'"position":4,' in zookeeper.read(CURSOR).data
 
 
-def test_waits_for_another_server(zookeeper_root, zookeeper, caplog):
-    """While a server says that it runs the destination, nothing is read of it."""
-    running = b'{"active":true,"address":"127.0.0.1:21111"}'  # as recorded
-    zookeeper.create(f"{D}/running", running, ephemeral=True)
-    meta = manager(zookeeper_root)
-    started = in_thread(meta.start)
-    eventually(lambda: "example is run by 127.0.0.1:21111" in caplog.text)
-    zookeeper.create(f"{D}/1001")  # by the other server, before it ends
-    zookeeper.delete(f"{D}/running")
-    started.result(30)
-    assert meta.subscriptions("example") == [CLIENT]
-    meta.stop()
-
-
-@pytest.mark.parametrize("down", [True, False], ids=["down", "run by another"])
-def test_a_stop_ends_the_wait(own_zookeeper, caplog, down):
+def test_a_stop_ends_the_wait(own_zookeeper, caplog):
     """A manager that waits in its start can be stopped."""
-    if down:
-        own_zookeeper.kill()
-    else:
-        other = ZooKeeper(own_zookeeper.servers)
-        other.start()
-        other.wait_until_connected(Stop())
-        other.create(f"{D}/running", b"not JSON", ephemeral=True)
+    own_zookeeper.kill()
     meta = manager(own_zookeeper.servers)
     started = in_thread(meta.start)
     eventually(lambda: "waiting for" in caplog.text)
@@ -284,8 +264,64 @@ def test_a_stop_ends_the_wait(own_zookeeper, caplog, down):
     with pytest.raises(MetaStoreError, match="stopped while"):
         started.result(30)
     meta.stop()
-    if not down:
-        other.close()
+
+
+class TestLeased:
+    """Nodes that this server may write only as long as it has the lease."""
+
+    @pytest.fixture
+    def session(self, zookeeper_root):
+        """Give a session that has the lease."""
+        session = ZooKeeper(zookeeper_root)
+        session.start()
+        session.wait_until_connected(Stop())
+        assert session.session is not None
+        session.create(lease_path("example", session.session), ephemeral=True)
+        yield session
+        session.close()
+
+    @pytest.fixture
+    def leased(self, session):
+        """Give a manager on that session, not started, that writes at once."""
+        return MixedMetaManager(
+            MetaNodes(session, leased=True),
+            destinations=["example"],
+            writing=Writing.AT_ONCE,
+        )
+
+    def test_with_the_lease(self, leased, zookeeper):
+        """All is written as without leases."""
+        leased.start()
+        leased.subscribe(CLIENT)
+        leased.update_cursor(CLIENT, position(4))
+        leased.add_batch(CLIENT, PositionRange(position(4), position(4), None, 0))
+        leased.stop()
+        assert b'"position":4,' in zookeeper.read(CURSOR).data
+        assert zookeeper.read(f"{D}/1001/filter").data == CLIENT.filter.encode()
+        assert zookeeper.children(f"{D}/1001/mark") == ["0000000001"]
+
+    def test_without_the_lease(self, leased, session, zookeeper):
+        """Once the lease is gone nothing is written, whatever nobody else wrote."""
+        leased.start()
+        leased.subscribe(CLIENT)
+        leased.update_cursor(CLIENT, position(4))
+        zookeeper.delete(lease_path("example", session.session))
+        for late in (
+            lambda: leased.update_cursor(CLIENT, position(5)),
+            lambda: leased.subscribe(TWO),
+            lambda: leased.unsubscribe(CLIENT),
+            leased.stop,
+        ):
+            with pytest.raises(MetaStoreError, match="may no longer run"):
+                late()
+        assert b'"position":4,' in zookeeper.read(CURSOR).data
+        assert "1002" not in zookeeper.children(D)
+
+    def test_read_without_the_lease(self, leased, session, zookeeper):
+        """What was read counts for nothing when the lease went meanwhile."""
+        zookeeper.delete(lease_path("example", session.session))
+        with pytest.raises(MetaStoreError, match="may no longer run"):
+            leased.start()
 
 
 def test_killed_amid_writes(own_zookeeper, caplog):

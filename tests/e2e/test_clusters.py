@@ -1,0 +1,86 @@
+"""Two servers share a destination: each ends in every way, the other one takes over.
+
+Forbidden in all of it: a change that is lost or out of order, an ack that is accepted
+by a server that has lost the lease.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+
+from fix_cluster import SESSION_S
+
+from canal_server.lifecycle import Stop
+from canal_server.model.znodes import running_path
+
+RUNNING = running_path("example")
+
+
+@contextlib.contextmanager
+def taking_over(seen, server, what):
+    """Expect a server to take over, and print how long that took."""
+    seen.wait_for_acks(3)
+    began_s = time.monotonic()
+    yield
+    took_s = seen.wait_for_run(server) - began_s
+    seen.wait_for_acks(3)
+    print(f"{what}: taken over after {took_s:.1f} s; the session has {SESSION_S} s")
+
+
+def test_paused_and_killed(cluster):
+    """One is paused for longer than its session, and goes on then; the other is killed.
+
+    Forbidden: the paused one accepts an ack after the other one did.
+    """
+    one, two = cluster.one, cluster.two
+    with cluster.following() as seen:
+        seen.wait_for_run(one)
+        with taking_over(seen, two, "paused"):
+            one.process.send(signal.SIGSTOP)
+        one.process.send(signal.SIGCONT)
+        one.process.wait_for_log("destination example is given up")
+        one.process.wait_for_log(f"is run by {cluster.address(two)}")
+        with taking_over(seen, one, "killed"):
+            two.kill()
+    assert seen.servers() == ["conf0", "conf1", "conf0"]
+
+
+def test_cut_off_and_asked_and_stopped(cluster):
+    """A server without a way to ZooKeeper gives up before its session can end.
+
+    Then it takes over again when an operator asks the other one to give up, and then it
+    is stopped, with all its cursors written.
+    """
+    one, two = cluster.one, cluster.two
+    with cluster.following() as seen:
+        seen.wait_for_run(one)
+        with cluster.way(one).silence(), taking_over(seen, two, "cut off"):
+            one.process.wait_for_log("is given up: no contact with ZooKeeper")
+            # The node is there as long as the session is.
+            assert cluster.running().address == cluster.address(one)
+            assert not one.status()["running"]
+        with taking_over(seen, one, "asked for"):
+            node = cluster.zookeeper.read(RUNNING)
+            asked_for = node.data.replace(b"true", b"false")
+            cluster.zookeeper.write(RUNNING, asked_for, node.version)
+        with taking_over(seen, two, "stopped"):
+            one.stop()
+    assert seen.servers() == ["conf0", "conf1", "conf0", "conf1"]
+
+
+def test_zookeeper_goes_and_comes(make_cluster, own_zookeeper):
+    """ZooKeeper ends and comes back before the session is at risk: nothing happens."""
+    cluster = make_cluster(60.0)
+    with cluster.following() as seen:
+        seen.wait_for_run(cluster.one)
+        own_zookeeper.kill()
+        seen.wait_for_acks(3)
+        own_zookeeper.restart()
+        cluster.one.process.wait_for_log("cursors of example written again")
+        seen.wait_for_acks(3)
+        cluster.zookeeper.wait_until_connected(Stop())
+        assert cluster.running().address == cluster.address(cluster.one)
+    assert len(seen.runs) == 1  # the connection of the client outlived it, too
+    assert not any("given up" in line for line in cluster.one.process.log)

@@ -1,0 +1,279 @@
+"""Two servers that share a destination by ZooKeeper, and what their clients see.
+
+::
+
+    def test_x(cluster):
+        with cluster.following() as seen:
+            cluster.one.kill()
+            seen.wait_for_run(cluster.two)
+
+Each server has a client of its own that asks nobody else, all under one client id, and
+all the time. So a server that delivers when it must not is found out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+import pytest
+from fix_pipeline import DESTINATION, UNIT_S
+from fix_proxy import Proxy
+from load import Load
+
+from canal_server.errors import ClientError
+from canal_server.ha.running import Running, decode
+from canal_server.lifecycle import Stop
+from canal_server.model.znodes import running_path
+from canal_server.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fix_pipeline import Pipeline
+    from ledger import Checker
+    from servers import Server
+    from zookeepers import PrivateZooKeeper
+
+    from canal_server.client import CanalClient, Message
+
+WIRING = "classpath:spring/default-instance.xml"
+SESSION_S = 3.0
+DELAY_S = 0.3
+AGAIN_S = 0.02  # between two tries of a client that is refused
+
+
+@dataclass
+class Run:
+    """What a server delivered on one connection, before there was another one."""
+
+    server: Pipeline
+    client: CanalClient
+    began_s: float
+    acks: int = 1  # accepted ones
+
+
+@dataclass
+class Seen:
+    """What the clients were given, checked as it comes.
+
+    The first batch of a connection counts when its ack was accepted: then its server
+    runs the destination, as far as it knows. An answer that was under way when its
+    server lost the lease counts for nothing, as its ack does.
+    """
+
+    checker: Checker
+    runs: list[Run] = field(default_factory=list)
+    error: BaseException | None = None
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def took(self, client: CanalClient, message: Message) -> bool:
+        """Take a batch; false when it counts only with its ack."""
+        with self._changed:
+            if not self.runs or self.runs[-1].client is not client:
+                return False
+            self.checker.take(message.entries)
+            return True
+
+    def accepted(
+        self, server: Pipeline, client: CanalClient, late: Message | None
+    ) -> None:
+        """Take note of an accepted ack, of this batch if that was not taken."""
+        with self._changed:
+            if late is None and self.runs[-1].client is client:
+                self.runs[-1].acks += 1
+            else:
+                if self.runs:
+                    self.checker.resume()
+                self.runs.append(Run(server, client, time.monotonic()))
+                if late is not None:
+                    self.checker.take(late.entries)
+            self._changed.notify_all()
+
+    def failed(self, error: BaseException) -> None:
+        """Keep what went wrong in a client's thread."""
+        with self._changed:
+            self.error = self.error or error
+            self._changed.notify_all()
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until something was seen."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.error or condition(), 6 * UNIT_S)
+            if self.error:
+                raise self.error
+            assert condition(), f"{what} never came; seen: {self.runs}"
+
+    def wait_for_run(self, server: Pipeline) -> float:
+        """Wait until a server delivers; return when it began to."""
+        self.wait_for(
+            lambda: bool(self.runs) and self.runs[-1].server is server,
+            f"a run of {server.conf.name}",
+        )
+        return self.runs[-1].began_s
+
+    def wait_for_acks(self, count: int) -> None:
+        """Wait until the server that delivers now accepted so many more acks."""
+        wanted = self.acks() + count
+        self.wait_for(lambda: self.acks() >= wanted, f"{count} acks")
+
+    def acks(self) -> int:
+        """Return how many acks were accepted by the last server and those before."""
+        return sum(run.acks for run in self.runs)
+
+    def servers(self) -> list[str]:
+        """Return who delivered, in this order."""
+        names = [run.server.conf.name for run in self.runs]
+        return [name for name, _ in itertools.groupby(names)]
+
+
+class Follower:
+    """A client that asks one server only, again and again, until it is told to end."""
+
+    def __init__(self, server: Pipeline, seen: Seen, seed: int) -> None:
+        self._server = server
+        self._seen = seen
+        self._rng = random.Random(seed)
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._end.wait(AGAIN_S):
+                # Elsewhere, starting, killed or paused: it is asked again.
+                with (
+                    contextlib.suppress(OSError, ClientError),
+                    self._server.client(timeout_s=UNIT_S) as client,
+                ):
+                    self._follow(client)
+        except BaseException as error:  # noqa: BLE001  # shown by the test's own thread
+            self._seen.failed(error)
+
+    def _follow(self, client: CanalClient) -> None:
+        late: Message | None = None
+        acked = False
+        while not self._end.is_set():
+            message = client.get(self._rng.randint(1, 200), 0.1)
+            if acked:  # else an error had come instead
+                self._seen.accepted(self._server, client, late)
+            acked, late = bool(message), None
+            if message:
+                if not self._seen.took(client, message):
+                    late = message
+                client.ack(message.id)
+
+
+class Cluster:
+    """Two servers, each with a way of its own to ZooKeeper."""
+
+    def __init__(
+        self,
+        servers: list[Pipeline],
+        ways: list[Proxy],
+        zookeeper: ZooKeeper,
+        rng: random.Random,
+    ) -> None:
+        self.one, self.two = self.servers = servers
+        self._ways = ways
+        self.zookeeper = zookeeper
+        self._rng = rng
+
+    def way(self, server: Pipeline) -> Proxy:
+        """Return the way of a server to ZooKeeper."""
+        return self._ways[self.servers.index(server)]
+
+    def other(self, server: Pipeline) -> Pipeline:
+        """Return the other server."""
+        return self.two if server is self.one else self.one
+
+    def address(self, server: Pipeline) -> str:
+        """Return how a server is called in ZooKeeper."""
+        return f"127.0.0.1:{server.server_port}"
+
+    def running(self) -> Running | None:
+        """Return what the node of the destination says."""
+        node = self.zookeeper.read(running_path(DESTINATION))
+        return decode(node.data) if node else None
+
+    @contextlib.contextmanager
+    def following(self) -> Iterator[Seen]:
+        """Write transactions and follow them at both servers; then check it all."""
+        writer = self.one.writer(self._rng)
+        seen = Seen(self.one.checker(writer))
+        with contextlib.ExitStack() as running:
+            for server in self.servers:
+                running.enter_context(Follower(server, seen, self._rng.getrandbits(32)))
+            with Load(writer):
+                yield seen
+            everything = len(writer.transactions)
+            seen.wait_for(lambda: seen.checker.has(everything), "the last transaction")
+        assert seen.error is None
+        print(f"{everything} transactions, {seen.checker.repeated} changes came again")
+
+
+@pytest.fixture
+def make_cluster(
+    make_pipeline: Callable[..., Pipeline],
+    mysql_server: Server,
+    database: str,
+    own_zookeeper: PrivateZooKeeper,
+    rng: random.Random,
+) -> Iterator[Callable[[float], Cluster]]:
+    """Give `make(session_s)`: two servers on a ZooKeeper of their own.
+
+    They have started, and `one` runs the destination.
+    """
+    with contextlib.ExitStack() as opened:
+
+        def way() -> Proxy:
+            way = Proxy(own_zookeeper.host, own_zookeeper.port)
+            opened.callback(way.close)
+            return way
+
+        def server(way: Proxy, session_s: float) -> Pipeline:
+            server = make_pipeline(mysql_server, database)
+            server.configure(
+                {
+                    "canal.zkServers": f"127.0.0.1:{way.port}",
+                    "canal.zookeeper.flush.period": 20,
+                    "canal.zookeeper.session.timeout.ms": int(session_s * 1000),
+                    "canal.zookeeper.takeover.delay.ms": int(DELAY_S * 1000),
+                },
+                wiring=WIRING,
+            )
+            # Before its way ends: it is not to wait for it.
+            opened.callback(server.close)
+            return server
+
+        def make(session_s: float) -> Cluster:
+            observer = ZooKeeper(own_zookeeper.servers)
+            observer.start()
+            opened.callback(observer.close)
+            observer.wait_until_connected(Stop())
+            ways = [way(), way()]
+            servers = [server(each, session_s) for each in ways]
+            servers[0].start()
+            servers[0].process.wait_for_log("is run by this server")
+            servers[1].start()
+            return Cluster(servers, ways, observer, rng)
+
+        yield make
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[[float], Cluster]) -> Cluster:
+    """Give two servers whose sessions end soon."""
+    return make_cluster(SESSION_S)

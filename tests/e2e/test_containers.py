@@ -49,8 +49,9 @@ def test_rows_and_statements(container_pipeline):
     assert rows[2]["c"] == "[1]"
 
 
-@pytest.mark.parametrize("gtid", [False, True], ids=["file", "gtid"])
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize(
+    ("how", "gtid"), [("stop", False), ("kill", True)], ids=["stop", "kill"]
+)
 def test_container_restarted(make_container_pipeline, rng, how, gtid):
     """While the container is stopped and started, nothing is lost and nothing doubled.
 

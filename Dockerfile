@@ -3,7 +3,10 @@
 # The conf folder of the project is its default; mount another one on
 # /etc/canal-server, or set single keys as variables (CANAL_INSTANCE_MASTER_ADDRESS=…).
 
-FROM python:3.11-slim-bookworm AS build
+# Any Debian with Python 3.11 or later.
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends build-essential \
     && rm -rf /var/lib/apt/lists/*
@@ -13,7 +16,7 @@ COPY canal_server canal_server
 RUN python -m venv /opt/canal-server && /opt/canal-server/bin/pip install --no-cache-dir .
 
 # The compiler stays behind; the environment keeps its path.
-FROM python:3.11-slim-bookworm
+FROM ${PYTHON_IMAGE}
 COPY --from=build /opt/canal-server /opt/canal-server
 COPY conf /etc/canal-server
 RUN useradd --system canal \

@@ -1,10 +1,10 @@
-"""Servers in containers, through `testcontainers`: the official way to run them.
+"""Servers in containers where a Docker daemon answers, private processes otherwise.
 
-CANAL_MYSQL_IMAGE and CANAL_MARIADB_IMAGE name images, several with commas between
-them for several versions. Without, it is the official image that is at hand, else one
-that `tools/container_image.py` made, else the official one is pulled. Tests are marked
-`containers`, and skipped with the reason where no daemon answers or no image can be
-had.
+Containers run through `testcontainers`. CANAL_MYSQL_IMAGE, CANAL_MARIADB_IMAGE and
+CANAL_ZOOKEEPER_IMAGE name images, of the first two several with commas between them for
+several versions; then there is no other way. Without, it is the official image that is
+at hand, else one that `tools/container_image.py` made, else the official one is pulled.
+Tests are marked `containers`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from servers import Unavailable
+from servers import PrivateServer, Unavailable
+from zookeepers import PrivateZooKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from container_server import ContainerServer
+    from container_server import ContainerServer, ContainerZooKeeper
     from fix_pipeline import Pipeline, Settings
 
 FLAVOURS = ("mysql", "mariadb")
@@ -59,32 +60,73 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
 
 
+def _in_container(
+    request: pytest.FixtureRequest, name: str, image: str, make: Callable[..., Any]
+) -> Any:
+    """Return `make(module, image)`, started; None: private processes are to do.
+
+    Skips when an image is named and cannot be run.
+    """
+    try:
+        module = pytest.importorskip("container_server")
+        daemon = request.getfixturevalue("docker_daemon")
+        image = image or module.default_image(daemon, name)
+        module.provide(daemon, image)
+        return make(module, image).start()
+    except (Unavailable, pytest.skip.Exception) as error:
+        if images_of(name):
+            pytest.skip(f"no {name} in a container: {error}")
+        print(f"{name} is a process, not a container: {error}")
+        return None
+
+
 @pytest.fixture(scope="session")
 def container_server(
-    request: pytest.FixtureRequest, docker_daemon: Any
-) -> Iterator[ContainerServer]:
-    """Give a running server in a container, of each image in turn."""
-    from container_server import (  # noqa: PLC0415  # only where there is a daemon
-        ContainerServer,
-        default_image,
-        provide,
-    )
-
+    request: pytest.FixtureRequest,
+) -> Iterator[ContainerServer | PrivateServer]:
+    """Give a running server, of each image in turn."""
     flavour, image = request.param
-    image = image or default_image(docker_daemon, flavour)
+    server = _in_container(
+        request,
+        flavour,
+        image,
+        lambda module, image: module.ContainerServer(flavour, image),
+    )
     with ExitStack() as running:
-        try:
-            provide(docker_daemon, image)
-            server = ContainerServer(flavour, image)
-            running.callback(server.stop)
-            server.start()
-        except Unavailable as error:
-            pytest.skip(f"no {flavour} in a container: {error}")
+        if server is None:
+            try:
+                server = PrivateServer(flavour).start()
+            except Unavailable as error:
+                pytest.skip(f"no {flavour}: {error}")
+        running.callback(server.stop)
         yield server
 
 
 @pytest.fixture
-def container_schema(container_server: ContainerServer) -> Iterator[str]:
+def container_zookeeper(
+    request: pytest.FixtureRequest,
+) -> Iterator[ContainerZooKeeper | PrivateZooKeeper]:
+    """Give a running ZooKeeper of the test's own."""
+    (image,) = images_of("zookeeper") or [""]
+    server = _in_container(
+        request,
+        "zookeeper",
+        image,
+        lambda module, image: module.ContainerZooKeeper(image),
+    )
+    if server is None:
+        try:
+            server = PrivateZooKeeper().start()
+        except Unavailable as error:
+            pytest.skip(f"no ZooKeeper: {error}")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def container_schema(
+    container_server: ContainerServer | PrivateServer,
+) -> Iterator[str]:
     """Give the name of a fresh schema on the server in the container."""
     name = f"c{uuid.uuid4().hex[:12]}"
     container_server.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
@@ -95,7 +137,7 @@ def container_schema(container_server: ContainerServer) -> Iterator[str]:
 @pytest.fixture
 def make_container_pipeline(
     make_pipeline: Callable[..., Pipeline],
-    container_server: ContainerServer,
+    container_server: ContainerServer | PrivateServer,
     container_schema: str,
 ) -> Callable[..., Pipeline]:
     """Give `make(settings)`: a running pipeline from the server in the container."""

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Starts the server of an image that `container_image.py` made, as the official images
-# of MySQL and MariaDB do: MYSQL_ROOT_PASSWORD is root's from everywhere, the arguments
-# are options of the server.
+# of MySQL and MariaDB do: MYSQL_ROOT_PASSWORD is root's from everywhere, MYSQL_DATABASE
+# is made, /docker-entrypoint-initdb.d/*.sql are run, the arguments are options of the
+# server.
 set -eu
 
 data=/var/lib/mysql
@@ -33,6 +34,12 @@ CREATE USER 'root'@'%' IDENTIFIED BY '$MYSQL_ROOT_PASSWORD';
 GRANT ALL ON *.* TO 'root'@'localhost' WITH GRANT OPTION;
 GRANT ALL ON *.* TO 'root'@'%' WITH GRANT OPTION;
 SQL
+    if [ -n "${MYSQL_DATABASE:-}" ]; then
+        echo "CREATE DATABASE \`$MYSQL_DATABASE\`;" >>/tmp/first.sql
+    fi
+    for script in /docker-entrypoint-initdb.d/*.sql; do
+        [ ! -e "$script" ] || cat "$script" >>/tmp/first.sql
+    done
     chmod 600 /tmp/first.sql
     set -- --init-file=/tmp/first.sql "$@"
 fi

@@ -1,78 +1,129 @@
-"""Container images of MySQL and MariaDB from Debian's packages, for tests.
+"""Container images from Debian's packages, for tests and for the trial with Compose.
 
-For machines that cannot pull the official images: `container_image.py mysql mariadb`
-makes `canal-debian/mysql` and `canal-debian/mariadb`, which the tests marked
-`containers` then use. They understand as much of the official images' ways as the
-tests need (`container_entrypoint.sh`). Leaves out running them.
+For machines that cannot pull the official images: `container_image.py mysql mariadb
+zookeeper` makes `canal-debian/mysql` and so on, which the tests in containers then use.
+They understand as much of the official images' ways as the tests need. `python` is a
+base for our Dockerfile; it takes root and debootstrap. Leaves out running them.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import docker
 import docker.errors
 from server_folders import Unavailable
-from server_packages import suite_of, unpack_packages
+from server_packages import host_mirror, host_suite, run, suite_of, unpack_packages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 REPOSITORY = "canal-debian"
-ENTRYPOINT = Path(__file__).with_name("container_entrypoint.sh")
-# What the entry point calls, and the folders that all programs expect.
+TOOLS = Path(__file__).parent
+# What the entry points call, and the folders that all programs expect.
 SYSTEM_PACKAGES = ("base-files", "dash", "coreutils")
-CHANGES = (
-    'ENTRYPOINT ["/entrypoint.sh"]',
+CERTIFICATES = Path("etc/ssl/certs/ca-certificates.crt")
+IMPORT_SECONDS_MAX = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is in an image, and what the daemon is told of it."""
+
+    packages: tuple[str, ...]
+    entrypoint: str  # a script beside this one
+    changes: tuple[str, ...]
+
+
+_DATABASE = (
     "ENV LD_LIBRARY_PATH=/usr/lib/mysql/private",
     "EXPOSE 3306",
     "VOLUME /var/lib/mysql",
 )
-IMPORT_SECONDS_MAX = 600
+RECIPES = {
+    "mysql": Recipe(
+        ("mysql-server-core", "mysql-client-core"), "container_entrypoint.sh", _DATABASE
+    ),
+    "mariadb": Recipe(
+        ("mariadb-server-core", "mariadb-client-core"),
+        "container_entrypoint.sh",
+        _DATABASE,
+    ),
+    "zookeeper": Recipe(
+        ("libzookeeper-java", "default-jre-headless"),
+        "container_zookeeper.sh",
+        ("EXPOSE 2181", "VOLUME /data"),
+    ),
+}
 
 
-def make_image(flavour: str, suite: str | None = None) -> str:
-    """Make the image of a flavour from a Debian release; returns its name.
+def make_image(name: str, suite: str | None = None) -> str:
+    """Make an image from a Debian release; returns its name.
 
     Without a release it is the one of the private servers, and tagged `latest`.
     Raises Unavailable.
     """
     tag = suite or "latest"
-    repository = f"{REPOSITORY}/{flavour}"
+    repository = f"{REPOSITORY}/{name}"
     tree = Path(tempfile.mkdtemp(prefix="canal-image-"))
     try:
-        unpack_packages(
-            [f"{flavour}-server-core", *SYSTEM_PACKAGES],
-            suite or suite_of(flavour),
-            tree,
-        )
-        _complete(tree)
-        _import(tree, repository, tag)
+        if name == "python":
+            changes = _fill_with_python(tree, suite or host_suite())
+        else:
+            changes = _fill_by_recipe(tree, RECIPES[name], suite or suite_of(name))
+        _import(tree, repository, tag, changes)
     finally:
         shutil.rmtree(tree, ignore_errors=True)
     return f"{repository}:{tag}"
 
 
-def _complete(tree: Path) -> None:
-    """Add what scripts of the packages would have made."""
+def _fill_by_recipe(tree: Path, recipe: Recipe, suite: str) -> tuple[str, ...]:
+    unpack_packages([*recipe.packages, *SYSTEM_PACKAGES], suite, tree)
+    # What scripts of the packages would have made.
     for folder in ("tmp", "run", "etc", "var/lib/mysql"):
         (tree / folder).mkdir(parents=True, exist_ok=True)
     (tree / "tmp").chmod(0o1777)
     (tree / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     (tree / "etc/group").write_text("root:x:0:\n")
-    shutil.copy(ENTRYPOINT, tree / "entrypoint.sh")
+    shutil.copy(TOOLS / recipe.entrypoint, tree / "entrypoint.sh")
     shell = tree / "usr/bin/sh"
     if not shell.exists() and not (tree / "bin/sh").exists():
         shell.symlink_to("dash")  # an alternative, in some releases
+    return ('ENTRYPOINT ["/entrypoint.sh"]', *recipe.changes)
 
 
-def _import(tree: Path, repository: str, tag: str) -> None:
+def _fill_with_python(tree: Path, suite: str) -> tuple[str, ...]:
+    """Make a small Debian with Python; it trusts whom this machine trusts."""
+    if os.getuid() != 0:
+        raise Unavailable("debootstrap, which makes the image, must be run by root")
+    packages = "python3,python3-dev,python3-venv,ca-certificates"
+    run(
+        [
+            "debootstrap",
+            "--variant=minbase",
+            f"--include={packages}",
+            suite,
+            str(tree),
+            os.environ.get("CANAL_DEBIAN_MIRROR") or host_mirror(),
+        ],
+        f"making a Debian {suite}",
+    )
+    (tree / "usr/local/bin/python").symlink_to("/usr/bin/python3")
+    ours = Path("/") / CERTIFICATES
+    if ours.exists():  # a company's own may be among them
+        shutil.copy(ours, tree / CERTIFICATES)
+    return (f"ENV PIP_CERT=/{CERTIFICATES}", 'CMD ["python"]')
+
+
+def _import(tree: Path, repository: str, tag: str, changes: Sequence[str]) -> None:
     """Hand a folder to the daemon as an image. Raises Unavailable."""
     archive = subprocess.Popen(
         ["tar", "--create", "--owner=0", "--group=0", "--directory", str(tree), "."],
@@ -82,7 +133,7 @@ def _import(tree: Path, repository: str, tag: str) -> None:
         client = docker.APIClient(timeout=IMPORT_SECONDS_MAX, **_environment())
         with client:
             client.import_image_from_stream(
-                archive.stdout, repository=repository, tag=tag, changes=list(CHANGES)
+                archive.stdout, repository=repository, tag=tag, changes=list(changes)
             )
     except (docker.errors.DockerException, OSError) as error:
         raise Unavailable(f"the daemon does not take the image: {error}") from error
@@ -104,13 +155,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--suite", help="Debian release, which becomes the tag")
-    parser.add_argument("flavours", nargs="+", choices=["mysql", "mariadb"])
+    parser.add_argument("images", nargs="+", choices=[*RECIPES, "python"])
     wanted = parser.parse_args(arguments)
-    for flavour in wanted.flavours:
+    for image in wanted.images:
         try:
-            print(make_image(flavour, wanted.suite), flush=True)
+            print(make_image(image, wanted.suite), flush=True)
         except Unavailable as error:
-            print(f"{flavour}: unavailable: {error}", file=sys.stderr)
+            print(f"{image}: unavailable: {error}", file=sys.stderr)
             return 1
     return 0
 

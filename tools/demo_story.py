@@ -15,6 +15,7 @@ import tempfile
 import time
 import uuid
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ from canal_server import __version__
 from canal_server.errors import CanalError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from canal_server.client import Entry
 
@@ -156,8 +157,13 @@ class Demo:
     def _play(self, step: Step, *, ack: bool = True) -> None:
         """Write a step and show how it arrives."""
         self._show(step)
-        self._shop.begin(step)
+        self._begin(partial(self._shop.begin, step))
         self._follow(step.changes, ack=ack)
+
+    def _begin(self, write: Callable[[], None]) -> None:
+        """Let the shop write; a thread that did not quite start cannot be joined."""
+        with self._interrupts.held():
+            write()
 
     def _show(self, step: Step) -> None:
         self._screen.statement(self._prompt, f"{'; '.join(step.sql)};")
@@ -187,7 +193,7 @@ class Demo:
         self._screen.event("canal-server is killed before the client acknowledges that")
         self._screen.pause()
         self._show(WHILE_IT_IS_AWAY)
-        self._shop.begin(WHILE_IT_IS_AWAY)
+        self._begin(partial(self._shop.begin, WHILE_IT_IS_AWAY))
         self._shop.wait()
         self._screen.pause()
         begun = time.monotonic()
@@ -206,7 +212,7 @@ class Demo:
         be with the client before the writer knows that it is committed.
         """
         arrivals: list[float] = []
-        self._shop.begin_pace()
+        self._begin(self._shop.begin_pace)
         for entry, arrived, _ in self._follower.take(PACE_SALES):
             self._copy.apply(entry)
             arrivals += [arrived] * rows_of(entry)
@@ -229,7 +235,7 @@ class Demo:
         """Note how fast many rows go through while they are written."""
         rows, came_at = 0, 0.0
         begun = time.monotonic()
-        self._shop.begin_burst()
+        self._begin(self._shop.begin_burst)
         for entry, arrived, _ in self._follower.take(BURST_SALES):
             self._burst.append(entry)  # looked into afterwards: only the way counts
             rows, came_at = rows + rows_of(entry), arrived

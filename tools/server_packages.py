@@ -163,7 +163,7 @@ def unpack_packages(packages: Sequence[str], suite: str, tree: Path) -> None:
     for folder in ("state/lists/partial", "cache/archives/partial"):
         (apt / folder).mkdir(parents=True)
     (apt / "state/status").touch()  # nothing counts as installed
-    mirror = os.environ.get("CANAL_DEBIAN_MIRROR") or _host_mirror()
+    mirror = os.environ.get("CANAL_DEBIAN_MIRROR") or host_mirror()
     (apt / "sources.list").write_text(
         f"deb [signed-by={KEYRING}] {mirror} {suite} main\n"
     )
@@ -186,7 +186,7 @@ def suite_of(flavour: str) -> str:
     return "sid" if flavour == "mysql" else host_suite()
 
 
-def _host_mirror() -> str:
+def host_mirror() -> str:
     """Return the Debian mirror that the host's apt uses. Raises Unavailable."""
     told = run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)"],

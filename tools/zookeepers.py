@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import contextlib
 import os
 import shutil
 import signal
@@ -133,22 +132,13 @@ class PrivateZooKeeper:
         log = self._folder / "server.log"
         self._process = SPAWNER.spawn([*command, str(settings)], self._folder, log)
         give_up_at = time.monotonic() + START_SECONDS_MAX
-        while not self._serves():
+        while not serves(self.host, self.port):
             ended = self._process.poll() is not None
             if ended or time.monotonic() > give_up_at:
                 self.kill()
                 tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
                 raise Unavailable(f"the ZooKeeper did not come up:\n{tail}")
             time.sleep(POLL_SECONDS)
-
-    def _serves(self) -> bool:
-        """Ask as an operator does; a server that still loads refuses to answer."""
-        with contextlib.suppress(OSError):
-            address = ("127.0.0.1", self.port)
-            with socket.create_connection(address, STOP_SECONDS_MAX) as asked:
-                asked.sendall(b"srvr")
-                return asked.recv(4096).startswith(b"Zookeeper version")
-        return False
 
     def __enter__(self) -> Self:
         return self.start()
@@ -160,6 +150,16 @@ class PrivateZooKeeper:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def serves(host: str, port: int) -> bool:
+    """Ask as an operator does; a server that still loads refuses to answer."""
+    try:
+        with socket.create_connection((host, port), STOP_SECONDS_MAX) as asked:
+            asked.sendall(b"srvr")
+            return asked.recv(4096).startswith(b"Zookeeper version")
+    except OSError:
+        return False
 
 
 def _command() -> list[str]:

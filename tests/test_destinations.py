@@ -357,7 +357,9 @@ class TestSharedLease:
 
 # --- cursors that an operator moves ---------------------------------------------------
 
-MOVED_TO = LogPosition(LogIdentity("db", 3306), EntryPosition("binlog.000001", 4, gtid=""))
+MOVED_TO = LogPosition(
+    LogIdentity("db", 3306), EntryPosition("binlog.000001", 4, gtid="")
+)
 
 
 def stored_client(folder):

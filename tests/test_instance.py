@@ -246,7 +246,7 @@ def test_stored_clients_are_served_again(
     subscribe(first, identity(r"a\..*", 1))
     subscribe(first, identity(r"b\..*", 2))
     stored = LogPosition(
-        LogIdentity("127.0.0.1", 1), EntryPosition("f.000001", 4, 5, 6)
+        LogIdentity("127.0.0.1", 1), EntryPosition("f.000001", 4, 5, 6, "")
     )
     first.meta.update_cursor(identity(client_id=2), stored)
     first.request_stop()

@@ -29,7 +29,7 @@ from canal_server.errors import (
 )
 from canal_server.lifecycle import Deadline
 from canal_server.model.cursors import ClientCursor, DestinationCursors
-from canal_server.model.positions import EntryPosition, LogPosition
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.settings import (
     Access,
     Address,
@@ -151,17 +151,16 @@ class Instance:
         self.meta.start()
         try:
             self._log_positions.start()
-            self._begin_stages()
+            self._begin_stages(self._last_read())
         except BaseException:
             self._log_positions.stop()
             self.meta.stop()
             raise
         _log.info("destination %s started", self.destination)
 
-    def _begin_stages(self) -> None:
-        """Give each known client its cursor, and begin to read."""
-        stored = self._log_positions.latest(self.destination)
-        self._pump.begin_with(stored.identity if stored else None)
+    def _begin_stages(self, server: LogIdentity | None) -> None:
+        """Give each known client its cursor, and begin to read, first this server."""
+        self._pump.begin_with(server)
         self._serve_stored_clients()
         # Only now: who finds a store finds its cursor in it.
         self.store = self._store
@@ -174,6 +173,21 @@ class Instance:
         self._pump.request_stop()
         self._detector.join(Deadline(None))
         self._pump.join(Deadline(None))
+
+    def _last_read(self) -> LogIdentity | None:
+        """Return the server that the newest cursor names, None without any.
+
+        Not the oldest: that of a client which stays away may name a server which was
+        left long ago.
+        """
+        cursors = [
+            cursor
+            for identity in self.meta.subscriptions(self.destination)
+            if (cursor := self.meta.cursor(identity)) is not None
+        ]
+        if not cursors:
+            return None
+        return max(cursors, key=lambda each: each.position.timestamp or 0).identity
 
     def _serve_stored_clients(self) -> None:
         for identity in self.meta.subscriptions(self.destination):
@@ -298,7 +312,7 @@ class Instance:
         old = self.store
         self._make_stages()
         self._filters.clear()
-        self._begin_stages()
+        self._begin_stages(moved_to.identity)
         old.close()
 
     # --- what the server uses -------------------------------------------------------

@@ -327,6 +327,27 @@ def test_access_to_a_standby() -> None:
     assert standby_access_of(SourceConfig()) is None
 
 
+def test_a_restart_begins_where_was_read_last(
+    tmp_path: Path, running: Callable[..., Instance]
+) -> None:
+    """It begins with the server of the newest cursor, not of one left long ago."""
+    standby = HostConfig(address=HostPort("127.0.0.1", 2))
+    config = config_for(data_dir=tmp_path)
+    config = replace(config, source=replace(config.source, standby=standby))
+    first = running(config)
+    for client_id, port, time_ms in ((1, 1, 1000), (2, 2, 2000), (3, 1, 1500)):
+        subscribe(first, identity(client_id=client_id))
+        place = EntryPosition("f.000001", 4, time_ms, 6)
+        first.meta.update_cursor(
+            identity(client_id=client_id),
+            LogPosition(LogIdentity("127.0.0.1", port), place),
+        )
+    first.request_stop()
+    assert first.join(Deadline(PATIENCE_S))
+    second = running(config)
+    assert second.status()["reads"] == "standby 127.0.0.1:2"
+
+
 def test_a_place_of_another_server() -> None:
     """A position keeps the server that it was read from; others are the current's."""
     instance = Instance(config_for())

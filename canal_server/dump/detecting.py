@@ -84,6 +84,7 @@ class Detector:
         self._stored = stored
         self._stop = Stop()
         self._watched: Source | None = None
+        self._switching_to: Source | None = None  # until the pump reads it
         self._control: ControlConnection | None = None
         self._is_mariadb: bool | None = None
         self._look_at_s = 0.0  # when to look at the other server next
@@ -154,7 +155,7 @@ class Detector:
     def _watch(self, source: Source) -> None:
         """Turn to the server that is read now; what the other one did is over."""
         self._close()
-        self._watched = source
+        self._watched, self._switching_to = source, None
         self._state.failures, self._state.error = 0, ""
         self._state.other_fit, self._state.other_refusal = None, ""
         other = self._pump.sources.other
@@ -182,9 +183,11 @@ class Detector:
         state = self._state
         state.failures, state.error = state.failures + 1, str(error)
         self._warn(f"checking {source} failed: {type(error).__name__}: {error}")
+        other = self._pump.sources.other
         if state.failures <= state.threshold:
             return
-        other = self._pump.sources.other
+        if other is not None and other is self._switching_to:
+            return  # the pump hands on what it has, for which it may wait
         if not self._settings.switch_to_standby:
             self._warn(
                 f"{source} failed more than {state.threshold} times: nothing is"
@@ -208,6 +211,7 @@ class Detector:
                 error,
             )
             self._logged.forget()
+            self._switching_to = other
             self._pump.switch_to(other)
 
     def _other_is_fit(self) -> bool:
@@ -243,9 +247,11 @@ class Detector:
 
     def _examined(self, other: Source) -> Verdict:
         source, stored = self._source, self._stored()
+        # While all is well a replica may be behind: it is not needed at this moment.
+        needed = self._state.failures > 0 and stored is not None
         wanted = Wanted(
             gtid_on=source.gtid_on,
-            gtids=(stored.position.gtid or "") if stored is not None else "",
+            gtids=(stored.position.gtid or "") if stored and needed else "",
             is_mariadb=self._is_mariadb,
             lag_max_s=source.standby_lag_max_s,
             formats=source.binlog_formats,

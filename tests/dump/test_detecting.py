@@ -38,10 +38,14 @@ class Switched:
             Source(MASTER, master, begins),
             Source(STANDBY, standby, HostConfig()) if standby else None,
         )
+        self.wishes = 0
+        self.is_held_up = False
 
     def switch_to(self, source: Source) -> None:
-        """Read the other one from now on."""
-        self.sources.switch_to(source)
+        """Read the other one from now on, unless it is kept from that."""
+        self.wishes += 1
+        if not self.is_held_up:
+            self.sources.switch_to(source)
 
 
 def watch(
@@ -104,6 +108,15 @@ def test_switches_with_the_failure_after_the_last_that_is_borne(
     assert found["other_fit"] is False
     assert any("goes to standby" in line for line in told_by(caplog))
     detector._close()
+
+
+def test_a_switch_is_wished_once(source_server: Server) -> None:
+    """While the pump still hands on what it has, the wish is not repeated."""
+    detector, pump = watch(UNREACHABLE, access_of(source_server))
+    pump.is_held_up = True
+    for _ in range(4):
+        detector._beat()
+    assert (pump.wishes, pump.sources.current.role) == (1, MASTER)
 
 
 @pytest.mark.parametrize("sql", ["", "select 1", "  SHOW DATABASES"])

@@ -38,6 +38,7 @@ from canal_server.position.nodes import MetaNodes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from fix_proxy import Proxy
     from servers import Server
 
     from canal_server.protocol.entries import Entry
@@ -218,6 +219,37 @@ def test_restart_goes_on_behind_the_cursor(
     (entry,) = rows_of(second, 1)
     (row,) = entry.row_change().row_datas
     assert row.after_columns[0].value == "2"
+
+
+def test_switches_while_it_reads(
+    source_server: Server,
+    database: str,
+    running: Callable[..., Instance],
+    make_proxy: Callable[[Server], Proxy],
+) -> None:
+    """Switched again and again, also amid a start, it gives each row once, in order.
+
+    Both addresses are those of one server, so that nothing but the switch is tried.
+    """
+    source_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
+    standby = HostConfig(address=HostPort("127.0.0.1", make_proxy(source_server).port))
+    source = replace(source_of(source_server), standby=standby, gtid_on=True)
+    instance = running(config_for(source))
+    subscribe(instance, identity(rf"{database}\..*"))
+    eventually(lambda: reading(instance))
+    pump = instance._pump
+    with source_server.connect() as connection, connection.cursor() as cursor:
+        for number in range(24):
+            cursor.execute(f"INSERT INTO {database}.t VALUES ({number})")
+            if number % 4 == 0:
+                assert pump.sources.other is not None
+                pump.switch_to(pump.sources.other)
+            if number % 12 == 0:
+                eventually(lambda: reading(instance))
+    rows = rows_of(instance, 24)
+    values = [entry.row_change().row_datas[0].after["a"] for entry in rows]
+    assert values == [str(number) for number in range(24)]
+    assert pump.sources.switches > 1
 
 
 # --- without a source ---------------------------------------------------------------

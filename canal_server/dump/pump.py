@@ -200,14 +200,16 @@ class Pump:
         The session ends as by a stop: what it has handed on stays, and the rest is
         forgotten and read of the other server.
         """
-        with self._turn_lock:
-            self._next = source
-        self._end_turn()
+        self._end_turn(source)
 
-    def _end_turn(self) -> None:
+    def _end_turn(self, source: Source | None = None) -> None:
+        """End the session, and cut the connections that it may wait on."""
         with self._turn_lock:
+            self._next = source or self._next
             self._turn.request()
-        for connection in (self._stream, self._control):
+            # Those of the next session are none of ours.
+            connections = (self._stream, self._control)
+        for connection in connections:
             if isinstance(connection, DumpStream):
                 connection.close()
             elif connection is not None:
@@ -290,6 +292,7 @@ class Pump:
             chosen, self._next = self._next, None
             if chosen is None or self._stop.requested():
                 return False
+            # Whoever wishes from here on finds this turn, and a lock before it.
             self._turn = Stop()
             self.sources.switch_to(chosen)
         self._scanner = Scanner(self._config, self._access, self._turn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from fix_source_access import PATIENCE_S, access_of
@@ -157,21 +157,20 @@ def test_a_statement_that_fails(source_server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "why"),
+    ("may_switch", "why"),
     [
-        ({}, "canal.instance.standby.address is not set"),
-        (
-            {"switch_to_standby": False},
-            "canal.instance.detecting.heartbeatHaEnable is not true",
-        ),
+        (True, "canal.instance.standby.address is not set"),
+        (False, "canal.instance.detecting.heartbeatHaEnable is not true"),
     ],
 )
 def test_an_alarm_is_all(
-    settings: dict[str, Any], why: str, caplog: pytest.LogCaptureFixture
+    may_switch: bool,
+    why: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Without a standby, or without leave to switch, a failing source is told once."""
-    standby = UNREACHABLE if settings else None
-    detector, pump = watch(UNREACHABLE, standby, **settings)
+    standby = None if may_switch else UNREACHABLE
+    detector, pump = watch(UNREACHABLE, standby, switch_to_standby=may_switch)
     for _ in range(4):
         detector._beat()
     assert pump.sources.current.role == MASTER

@@ -108,6 +108,13 @@ class Scene:
         self.replicas.take_over()
         self.writer.go_to(self.replicas.source)
 
+    def read_ahead(self) -> None:
+        """Write what the pipeline reads and nobody acks, and some that it may not."""
+        self.writer.write(10)
+        rows = sum(map(len, self.writer.transactions))
+        self.pipeline.wait_for_status(lambda status: status["rows"] >= rows)
+        self.writer.write(10)
+
     def wait_until_reads(self, role: str) -> dict[str, Any]:
         """Wait until the pipeline reads a server; return its status."""
         self.pipeline.wait_for_status(
@@ -182,6 +189,7 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
     with pipeline.client() as client:
         with Load(scene.writer):
             scene.receive(client, some=10)
+        scene.read_ahead()
         scene.die()
         scene.wait_until_reads("standby")
         # What was read of the first server is acked with the first server's name.

@@ -9,9 +9,11 @@
     │   ├── BinlogPurged          the wanted position is gone; needs a person
     │   └── SourceRefused         rights, settings or a kind of server; needs a person
     ├── DecodeError               an event that cannot be read; stops the instance
+    │   └── InsideTransaction     the place to start from lies inside of a transaction
     ├── TableMetaError            a table's columns cannot be known; stops the instance
     │   └── TableMetaStoreError   the table history cannot be read or written
     ├── PositionError             no place to start from can be found
+    ├── BoundaryIndexError        the index of boundaries cannot be used; never told
     ├── MetaStoreError            stored cursors cannot be read or written
     ├── StoreError                the event store refuses a request
     │   └── EntryTooLarge         one row does not fit in a frame
@@ -80,6 +82,10 @@ class DecodeError(CanalError):
         self.position = position
 
 
+class InsideTransaction(DecodeError):  # noqa: N818
+    """Rows of a transaction that began before the place to start from."""
+
+
 class TableMetaError(CanalError):
     """The columns that a table had at a position cannot be told for certain."""
 
@@ -90,6 +96,13 @@ class TableMetaStoreError(TableMetaError):
 
 class PositionError(CanalError):
     """No place in the binlog can be found to start from."""
+
+
+class BoundaryIndexError(CanalError):
+    """The index of transaction boundaries cannot be read or written.
+
+    It goes no further than the index: what it does not know is read from the source.
+    """
 
 
 class MetaStoreError(CanalError):

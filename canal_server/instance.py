@@ -19,6 +19,7 @@ from canal_server.config.schema import SslMode, Wiring
 from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
 from canal_server.dump.detecting import Detector
+from canal_server.dump.index import FILE_NAME, BoundaryIndex
 from canal_server.dump.pump import Pump
 from canal_server.errors import (
     CanalError,
@@ -133,8 +134,10 @@ class Instance:
             idle=self._store.wake_getters,
             begun=self._begun,
             session=self._session_begins,
+            cursors=self._cursors,
             history=_history(config),
             standby=standby_access_of(config.source),
+            index=_boundary_index(config),
         )
         self._detector = Detector(
             config, self._pump, lambda: self._log_positions.latest(self.destination)
@@ -366,6 +369,15 @@ class Instance:
                 if self._begins_after(identity) is None:
                     self._store.forget_after(identity.client_id)
 
+    def _cursors(self) -> list[EntryPosition]:
+        """Return the places of clients in the binlog of this source."""
+        found = map(self.meta.cursor, self.meta.subscriptions(self.destination))
+        return [
+            cursor.position
+            for cursor in found
+            if cursor and same_server(cursor.identity, self._pump.identity)
+        ]
+
     def resume_position(self, client_id: int) -> EntryPosition | None:
         """Return what lies before all of a client's entries, None: not known yet."""
         return self._store.resume_position(client_id) or self._pump.began_at
@@ -497,6 +509,14 @@ def _history(config: InstanceConfig) -> TableMetaTsdb | None:
             expire_s=wanted.snapshot_expire_h * 3600,
         ),
     )
+
+
+def _boundary_index(config: InstanceConfig) -> BoundaryIndex | None:
+    """Return the index of transaction boundaries; None where nothing is kept."""
+    position = config.position
+    if position.wiring is Wiring.MEMORY:
+        return None
+    return BoundaryIndex(position.data_dir / config.destination / FILE_NAME)
 
 
 def _meta_manager(config: InstanceConfig, zookeepers: ZooKeepers) -> MetaManager:

@@ -88,6 +88,7 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._is_open = False
         self._is_doubtful = False  # the connection, since an error
+        self.is_damaged = False  # an error said that the file is
         self._lock_fd = -1
         # Which file the connection is to: its name may be given to another one.
         self._opened_file: tuple[int, int] | None = None
@@ -96,6 +97,7 @@ class Database:
         """Open the file and check it, writing to it too; does nothing when open."""
         if self._is_open:
             return
+        self.is_damaged = False
         try:
             with self._told("open"):
                 if not self._read_only:
@@ -165,6 +167,7 @@ class Database:
 
     def damaged(self, found: str) -> CanalError:
         """Return the error for content that is not what was written."""
+        self.is_damaged = True
         return self._form.error(
             f"{self._file} is damaged ({found}); {self._remedy_of_damage}"
         )
@@ -402,6 +405,7 @@ class Database:
         except sqlite3.Error as error:
             kind = _kind(error)
             self._is_doubtful |= kind not in _BUSY
+            self.is_damaged |= kind in _DAMAGED
             raise self._form.error(
                 f"cannot {doing} {self._file}: {error}; {self._remedy(kind)}"
             ) from error

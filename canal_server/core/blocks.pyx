@@ -80,6 +80,16 @@ cdef class Block:
                 return <int64_t>i
         return -1
 
+    def first_boundary(self, uint32_t first, uint32_t stop):
+        """Return the first such record first <= i < stop, -1 when there is none."""
+        cdef uint32_t i
+        for i in range(first, min(stop, self.count)):
+            if self.records[i].kind == KIND_END or (
+                    self.records[i].kind == KIND_OTHER
+                    and not self.records[i].flags & FLAG_OPEN):
+                return <int64_t>i
+        return -1
+
     def first_behind(self, uint32_t first, uint32_t stop, uint64_t offset,
                      uint32_t ordinal):
         """Return the first record first <= i < stop behind a place in the file.
@@ -93,6 +103,36 @@ cdef class Block:
                     and self.records[i].ordinal > ordinal)):
                 return i
         return stop
+
+    def first_since(self, uint32_t first, uint32_t stop, int64_t time):
+        """Return the first record first <= i < stop of this time (s) or younger.
+
+        `stop` when there is none.
+        """
+        cdef uint32_t i
+        for i in range(first, min(stop, self.count)):
+            if self.records[i].time >= time:
+                return i
+        return stop
+
+    def totals(self, uint32_t first, uint32_t stop):
+        """Return what records first <= i < stop sum up to.
+
+        That are transactions (ends, and statements that are one by themselves), rows,
+        and the time (s) of the youngest, 0 without any.
+        """
+        cdef uint32_t i
+        cdef uint32_t transactions = 0
+        cdef uint64_t rows = 0
+        cdef uint32_t youngest = 0
+        cdef Record* r
+        for i in range(first, min(stop, self.count)):
+            r = &self.records[i]
+            transactions += r.kind == KIND_END or (
+                r.kind == KIND_OTHER and not r.flags & FLAG_OPEN)
+            rows += r.rows
+            youngest = max(youngest, r.time)
+        return transactions, rows, youngest
 
     def position(self, uint32_t i):
         """Return (file, offset, timestamp in ms, server id, gtid, source) of record i.

@@ -32,6 +32,9 @@ class Decoder:
         skip_unknown: bool = ...,
         source: LogIdentity | None = ...,
     ) -> None: ...
+    refuses_inside: bool
+    @property
+    def began_s(self) -> dict[str, int]: ...
     @property
     def feed(self) -> Feed: ...
     @property

@@ -54,6 +54,7 @@ cdef enum:
     ENTRY_BYTES_MAX = 0x7FFFFFFF - 64
     PAUSE_BYTES = 512 * 1024  # written between two returns to Python
     GTID_BYTES_KEPT = 256     # what is read of a GTID's event ends before
+    FILES_KEPT = 16           # of those whose beginning was seen
 
 
 cdef class Decoder(EventStream):
@@ -63,6 +64,8 @@ cdef class Decoder(EventStream):
     the first format description carry one. `gtids`: the executed set to go on from
     (GtidSet or MariaGtidSet) in GTID mode, else None. `skip_inserts`, … `skip_rows`:
     kinds of row events that are left out; `skip_unknown`: so are unknown events.
+    `refuses_inside`: halts with HALT_NO_TABLE_MAP, too, at a table map whose
+    transaction began before the stream did.
     """
 
     cdef RecordWriter writer
@@ -70,6 +73,9 @@ cdef class Decoder(EventStream):
     cdef TableCache tables
     cdef GtidHeaders gtids
     cdef bint in_group                        # behind a begin, before its end
+    cdef bint grouped                         # a transaction has begun since the start
+    cdef public bint refuses_inside           # rows of one that began before it
+    cdef readonly dict began_s                # by file: when it was begun, newest last
     cdef uint8_t gtid_type                    # event of the transaction's GTID, 0: none
     cdef uint32_t gtid_server                 # and what is in front of its body
     cdef uint32_t gtid_n
@@ -98,6 +104,7 @@ cdef class Decoder(EventStream):
         self.skip_rows = skip_rows
         self.skip_unknown = skip_unknown
         self.server_version = ""
+        self.began_s = {}
 
     def __dealloc__(self):
         free_context(&self.rows)
@@ -268,6 +275,9 @@ cdef class Decoder(EventStream):
         self.server_version = body[2:52].split(b"\0")[0].decode("utf-8", "replace")
         # The time of its making is told in the first file behind a start only.
         self.server_starts += body[52:56] > b"\0\0\0\0"
+        self.began_s[self.file] = self.event.time
+        if len(self.began_s) > FILES_KEPT:
+            del self.began_s[next(iter(self.began_s))]
 
     cdef void envelope(self, Envelope* e) noexcept nogil:
         """Fill what all entries of the current event share."""
@@ -322,6 +332,7 @@ cdef class Decoder(EventStream):
     cdef int put_begin(self, uint64_t thread_id) noexcept nogil:
         cdef uint8_t[16] store
         self.in_group = True
+        self.grouped = True
         return self.put_marker(KIND_BEGIN, 1, 0, store, put_begin_value(store, thread_id))
 
     cdef int put_end(self, uint64_t xid) noexcept nogil:
@@ -345,6 +356,7 @@ cdef class Decoder(EventStream):
             return self.fail("an XA statement of %d bytes that are no text", n)
         end = put_xa_value(store, kind, sql, n, thread_id)
         self.in_group = kind == ST_XA_START
+        self.grouped |= self.in_group
         if kind == ST_XA_START:
             return self.put_marker(KIND_BEGIN, 1, 0, store, end)
         if kind == ST_XA_END:
@@ -373,6 +385,7 @@ cdef class Decoder(EventStream):
         self.gtids.clear()
         self.keep_gtid()
         self.in_group = False
+        self.grouped = True
         if self.event.type == EV_GTID:
             status = self.gtids.enter(&self.event)
         elif self.event.type == EV_GTID_TAGGED:
@@ -390,6 +403,7 @@ cdef class Decoder(EventStream):
         self.keep_gtid()
         # It stands for BEGIN, too, unless a single statement follows.
         self.in_group = self.event.body[12] & 1 == 0
+        self.grouped = True
         return RUNNING if self.gtids.enter_maria(&self.event) == 0 else NO_MEMORY
 
     cdef void keep_gtid(self) noexcept nogil:
@@ -405,6 +419,8 @@ cdef class Decoder(EventStream):
         """TABLE_MAP: 6 table id, …"""
         if self.event.body_n < 8:
             return self.fail("a body of %d bytes", self.event.body_n)
+        if self.refuses_inside and not self.grouped:
+            return NO_TABLE_MAP
         self.tables.expect_rows()
         if self.skip_rows or self.tables.knows(self.event.body, self.event.body_n):
             return RUNNING

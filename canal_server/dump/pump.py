@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from canal_server.dump.beginning import Beginning
 from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.history import HistoryImages
+from canal_server.dump.index_writer import IndexWriter
 from canal_server.dump.overlap import Overlap, overlap_of
-from canal_server.dump.places import SourceFiles, base_name
 from canal_server.dump.reader import Reader
 from canal_server.dump.repeats import Repeats
 from canal_server.dump.replicated import reachable
-from canal_server.dump.scan import Scanner
+from canal_server.dump.source_traits import source_of
 from canal_server.dump.sources import MASTER, STANDBY, Source, Sources, standby_start
-from canal_server.dump.start import Place, StartFinder
 from canal_server.errors import (
     BinlogPurged,
     CanalError,
@@ -37,7 +37,6 @@ from canal_server.errors import (
 from canal_server.lifecycle import Deadline, Stop
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.backoff import Backoff
-from canal_server.mysql.binlogs import binary_logs, current_end, server_time_s
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.dump import DumpOptions, DumpStream
@@ -49,7 +48,6 @@ from canal_server.mysql.flavour import (
     read_server_info,
 )
 from canal_server.mysql.replication import replica_id
-from canal_server.position.logposition import same_server
 from canal_server.tablemeta.storage_open import warn_of_java_history
 
 if TYPE_CHECKING:
@@ -58,6 +56,8 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.blocks import BlockPool
     from canal_server.core.subjects import Subjects
+    from canal_server.dump.index import BoundaryIndex
+    from canal_server.dump.start import Place
     from canal_server.mysql.settings import Access
     from canal_server.ports import Accepts, LogPositionManager, Span, TableImages
     from canal_server.sink.columns import ColumnFilter
@@ -69,6 +69,8 @@ _log = logging.getLogger(__name__)
 _STUBBORN = (BinlogPurged, SourceRefused, DecodeError, TableMetaError, PositionError)
 _STUBBORN_DELAY_S = 30.0
 _CLOSE_S = 5.0
+# What a dump may begin with before its place is looked for: names and descriptions.
+_OPENING_EVENTS = 4
 
 
 class PumpState(Enum):
@@ -100,8 +102,9 @@ class Pump:
     tells the last span that left it for the store, `reset` forgets what it holds (true:
     what follows goes on behind the last span), `idle` is told when the source has
     nothing more at hand, `begun` where the first session begins, `session` that a
-    session begins: `skips` may answer otherwise then. All are called on the pump's
-    thread, and so is the table history, None for columns as the server has them now.
+    session begins: `skips` may answer otherwise then, `cursors` tells the clients'
+    places. All are called on the pump's thread, and so is the table history, None for
+    columns as the server has them now. `index` is told the boundaries that are read.
     """
 
     def __init__(
@@ -119,8 +122,10 @@ class Pump:
         idle: Callable[[], None],
         begun: Callable[[EntryPosition], None],
         session: Callable[[], None] = lambda: None,
+        cursors: Callable[[], list[EntryPosition]] = list,
         history: TableMetaTsdb | None = None,
         standby: Access | None = None,
+        index: BoundaryIndex | None = None,
     ) -> None:
         self.status = PumpStatus()
         self.sources = Sources(
@@ -144,6 +149,7 @@ class Pump:
         self._idle = idle
         self._begun = begun
         self._session_begins = session
+        self._cursors = cursors
         self._history = history
         self._history_open = False
         self._images: TableImages | None = None
@@ -164,15 +170,13 @@ class Pump:
         self._last_file = ""
         self._last_ended = True  # `_last` is the end of a transaction
         self._last_server = ""  # whose file and offset `_last` tells
-        self._scanner = Scanner(config, access, self._turn)
         self._overlap: Overlap | None = None  # of what comes again in this session
-        self._files: SourceFiles | None = None  # of this session's source
-        self._unlisted = ""  # why it does not list them
+        self._index = index
+        self._marks: IndexWriter | None = None  # of this session
+        self._beginning = Beginning(config, access, self._turn, index)
         self._logged = Repeats()  # errors and warnings since something was delivered
-        self._place: Place | None = None  # where this session began
-        self._at_end = False  # it began at the end since its place was gone
         self._server = ""
-        self._purged = False
+        self._server_id = 0
         self._advanced = False  # something was delivered since the last failure
         self._thread = threading.Thread(
             target=self._run, name=f"pump-{config.destination}", daemon=True
@@ -192,7 +196,7 @@ class Pump:
     def begin_with(self, stored: LogIdentity | None) -> None:
         """Read first the server that a stored position names; call before `start`."""
         self.sources.begin_with(stored)
-        self._scanner = Scanner(self._config, self._access, self._turn)
+        self._beginning.turn_to(self._access, self._turn)
 
     def switch_to(self, source: Source) -> None:
         """Read another server; from any thread, returns at once.
@@ -258,6 +262,8 @@ class Pump:
         finally:
             if self._history is not None:
                 self._history.close()
+            if self._index is not None:
+                self._index.close()
         self.status.state = PumpState.STOPPED
 
     def _run_sessions(self) -> None:
@@ -295,10 +301,9 @@ class Pump:
             # Whoever wishes from here on finds this turn, and a lock before it.
             self._turn = Stop()
             self.sources.switch_to(chosen)
-        self._scanner = Scanner(self._config, self._access, self._turn)
+        self._beginning.turn_to(self._access, self._turn)
         # What was read of the other server says nothing about this one's files.
         self._last = None
-        self._purged = False
         self._logged.forget()
         return True
 
@@ -314,11 +319,13 @@ class Pump:
             # Room may have been made, or a server come back: it is opened anew.
             self._history.close()
             self._history_open = False
-        if isinstance(error, _STUBBORN):
+        begins_elsewhere = self._beginning.failed(
+            error, passed=self._passed is not None
+        )
+        if isinstance(error, _STUBBORN) and not self._beginning.is_counting:
             delay_s = max(delay_s, _STUBBORN_DELAY_S)
-        self._purged = isinstance(error, BinlogPurged)
-        if self._purged and self._config.source.auto_reset_latest and not self._at_end:
-            delay_s = 0.0  # the next attempt begins at the end
+        if begins_elsewhere:
+            delay_s = 0.0  # the next attempt begins elsewhere
         self.status.error = str(error)
         if self._is_news(str(error)):
             _log.error(
@@ -337,6 +344,8 @@ class Pump:
     def _session(self) -> None:
         """Connect and read until the end of it."""
         self.status.state = PumpState.CONNECTING
+        if self._index is not None:
+            self._index.open()
         if self._history is not None and not self._history_open:
             if not self._history.init(self._config.destination):
                 warn_of_java_history(self._config)
@@ -354,93 +363,50 @@ class Pump:
                 )
                 for line in filter(self._is_news, capture_warnings(info)):
                     _log.warning("destination %s: %s", self._config.destination, line)
-                self._server = info.server_uuid or str(info.server_id)
+                self._server, self._server_id = source_of(info), info.server_id
                 self.status.source = str(info)
-                self._files = self._list_files(control)
-                if self._last and not self._files.had(self._last_file, self._last[1]):
+                files = self._beginning.list_files(control)
+                if self._last and not files.had(self._last_file, self._last[1]):
                     # The binlog was begun anew; its places are others.
                     self._last = None
                 self._read(control, info, self._find_place(control, info))
         finally:
             self._control = None
 
-    def _list_files(self, control: ControlConnection) -> SourceFiles:
-        self._unlisted = ""
-        try:
-            return SourceFiles(tuple(binary_logs(control)))
-        except SourceRefused as error:
-            # Told when the session goes on; else its error says the same.
-            self._unlisted = str(error)
-            return SourceFiles(())
-
     def skips(self, position: EntryPosition) -> bool:
         """Tell whether a client that stands at a place wants nothing before it.
 
-        Not so when the place is none of this source, nor when the session begins
-        there by GTID: all that then comes is behind it, whatever its offset. From
-        any thread; true as long as no session has begun.
+        From any thread; true as long as no session has begun.
         """
-        place, files = self._place, self._files
-        if place is None or files is None:
-            return True
-        if self._at_end:
-            return False
-        if place.by_gtid and position.gtid == str(place.gtids):
-            return False
-        if files.had(position.journal_name, position.position):
-            return True
-        # Acked since the session began, in a file that has grown or is new.
-        return (
-            self._last is not None
-            and base_name(position.journal_name or "") == base_name(self._last_file)
-            and position.order() <= self._last[:2]
-        )
-
-    def _check_stored(self, stored: LogPosition | None) -> None:
-        """Refuse a stored place that was never one of this source's binlog."""
-        if stored is None or not same_server(stored.identity, self.identity):
-            return
-        position = stored.position
-        if self._config.source.gtid_on and position.gtid:
-            return
-        assert self._files is not None
-        if not self._files.had(position.journal_name, position.position):
-            raise BinlogPurged(
-                f"{self._access.address}: stored position {position} is not in the "
-                f"binlog, which has {self._files}: it was begun anew, or this is "
-                "another server. Remove the destination's stored cursors to begin as "
-                "configured, or set canal.auto.reset.latest.pos.mode = true to begin "
-                "at the end"
-            )
+        last = self._last
+        return self._beginning.skips(position, self._last_file, last and last[:2])
 
     def _find_place(self, control: ControlConnection, info: ServerInfo) -> Place:
-        source = self._config.source
-        scanner = self._scanner
-        finder = StartFinder(
-            connection=control,
-            info=info,
-            identity=self.identity,
-            configured=self.sources.current.configured,
-            gtid_on=source.gtid_on,
-            fallback_interval_s=source.fallback_interval_s,
-            first_event_ms=scanner.first_event_ms,
-            boundary_before=scanner.boundary_before,
-            scan_gtids=lambda file, offset: scanner.gtids_at(
-                file, offset, mariadb=info.is_mariadb
-            ),
-        )
+        self._passed = None
         stored = self._positions.latest(self._config.destination)
-        at_end = self._purged and source.auto_reset_latest
-        self._purged = False
-        self._at_end = at_end
-        if at_end:
+        wants_set = self._config.source.gtid_on and not self._beginning.goes_to_end
+        if stored is not None and wants_set:
+            stored = reachable(control, info, stored, self._turn, self._await)
+        place = self._beginning.find(
+            control,
+            info,
+            self.sources.current,
+            stored,
+            read_before=self._read_before(),
+            cursors=self._cursors(),
+        )
+        if self._beginning.is_at_end:
             # The files of what was delivered are gone; new ones may have their names.
             self._last = None
-        else:
-            self._check_stored(stored)
-            if stored is not None and source.gtid_on:
-                stored = reachable(control, info, stored, self._turn, self._await)
-        return finder.find(stored, at_end=at_end)
+        return place
+
+    def _read_before(self) -> list[str]:
+        """Return what tells the servers that were read before, the last one last."""
+        stretches = self._history.stretches() if self._history else ()
+        found = [each.source for each in stretches]
+        if not found and self._index is not None:
+            found = self._index.sources()
+        return [*found, self._last_server] if self._last_server else found
 
     def _await(self, what: str) -> None:
         """Say what the session waits for before it can begin."""
@@ -450,7 +416,6 @@ class Pump:
             _log.warning("destination %s: %s", self._config.destination, what)
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
-        self._passed = None
         address = str(self._access.address)
         self._images, begin = self._images_at(place, control, info)
         reader = Reader(
@@ -470,12 +435,13 @@ class Pump:
         self._skip_to = self._last if same else None
         if place.by_gtid and self._last_ended:
             self._skip_to = None
+        self._marks = self._index_writer(reader, place)
         self._reset(same)
-        self._place = place
         stored = self._positions.latest(self._config.destination)
         self._overlap = overlap_of(self._config.destination, place, stored)
         self._session_begins()
         self._reader = reader
+        reader.decoder.refuses_inside = not place.by_gtid
         # A wish that came while the reader was made.
         reader.change_wants(self._wants)
         source = self._config.source
@@ -502,21 +468,42 @@ class Pump:
                 info,
                 place,
             )
-            if self._unlisted and self._is_news(self._unlisted):
+            unlisted = self._beginning.unlisted
+            if unlisted and self._is_news(unlisted):
                 _log.warning(
                     "destination %s: the source does not list its binlog files, so "
                     "stored positions are believed unseen: %s",
                     self._config.destination,
-                    self._unlisted,
+                    unlisted,
                 )
-            self._note_begin(place, control, info)
+            self._note_begin(place)
             at_end = reader.run(stream, self._take, self._idled, self._turn)
         finally:
             self._reader = None
             self._stream = None
             stream.close()
+            if self._marks is not None:
+                self._marks.flush()
         if at_end and not self._turn.requested():
             raise ConnectionLost(f"{address}: the server closed the connection")
+
+    def _index_writer(self, reader: Reader, place: Place) -> IndexWriter | None:
+        """Return what tells the index of boundaries of what this session reads."""
+        if self._index is None:
+            return None
+        listed = [each.name for each in self._beginning.files.files]
+        if listed:
+            self._index.expire(self._server, listed)
+        if not place.by_gtid:
+            reader.exact_from = 0
+        return IndexWriter(
+            self._index,
+            self._server,
+            reader.decoder.began_s.get,
+            exact_from=lambda: reader.exact_from,
+            uses=True,
+            boundary=place.boundary,
+        )
 
     def _images_at(
         self, place: Place, control: ControlConnection, info: ServerInfo
@@ -527,7 +514,6 @@ class Pump:
         """
         if self._history is None:
             return CachedColumns(control), place
-        assert self._files is not None
         images = HistoryImages(
             self._history,
             control,
@@ -536,11 +522,10 @@ class Pump:
             scanner=DdlScanner(self._config, self._access, self._turn),
         )
         stored = self._positions.latest(self._config.destination)
-        return images, images.begin(place, stored, self._files, self._scanner)
+        files, scanner = self._beginning.files, self._beginning.scanner
+        return images, images.begin(place, stored, files, scanner)
 
-    def _note_begin(
-        self, place: Place, control: ControlConnection, info: ServerInfo
-    ) -> None:
+    def _note_begin(self, place: Place) -> None:
         """Keep the first session's place: what comes behind it must not be missed.
 
         A second session may come before anything was delivered, and find nothing
@@ -552,7 +537,8 @@ class Pump:
         self.began_at = EntryPosition(
             place.file or None,
             place.position or None,
-            timestamp=place.timestamp_ms or self._time_of(place, control, info),
+            place.time_ms or None,
+            self._server_id,
             gtid=str(place.gtids) if place.gtids else None,
             included=True,
             source=self.identity,
@@ -561,23 +547,10 @@ class Pump:
         self._positions.persist(self._config.destination, position)
         self._begun(self.began_at)
 
-    def _time_of(
-        self, place: Place, control: ControlConnection, info: ServerInfo
-    ) -> int | None:
-        """Return a time, ms, that nothing behind a place is older than.
-
-        By it another server finds the place before anything was delivered; None where
-        that is not wanted: without a standby, and by GTID.
-        """
-        if self.sources.other is None or place.gtids is not None:
-            return None
-        now_s, end = server_time_s(control), current_end(control, info)
-        if (end.file, end.position) == (place.file, place.position):
-            return now_s * 1000
-        return self._scanner.first_event_ms(place.file)
-
     def _idled(self) -> None:
         """Take note that the source has nothing more at hand."""
+        if self._reader and self._reader.decoder.events > _OPENING_EVENTS:
+            self._beginning.reads()
         self._idle()
         if self._images is not None and self._passed is not None:
             # What was too early to be written down when it passed may be due now.
@@ -585,6 +558,8 @@ class Pump:
 
     def _take(self, spans: list[Span]) -> bool:
         """Hand a chunk's spans on, without what was delivered already."""
+        if self._marks is not None:
+            self._marks.note(spans)
         if self._skip_to is not None:
             spans = self._without_delivered(spans)
         return not spans or self._deliver(spans)

@@ -19,9 +19,14 @@ from canal_server.decoder.image_plan import compile_image, mismatch
 from canal_server.decoder.map_meta import meta_of, tells_names
 from canal_server.decoder.tablemap import TableMap, parse_table_map
 from canal_server.dump import query
-from canal_server.errors import ConnectionLost, DecodeError, TableMetaError
+from canal_server.errors import (
+    ConnectionLost,
+    DecodeError,
+    InsideTransaction,
+    TableMetaError,
+)
 from canal_server.model.entry import DDL_TYPES, EventType
-from canal_server.model.positions import EntryPosition
+from canal_server.model.positions import EntryPosition, binlog_file_number
 from canal_server.protocol.entries import Header, RowChange, encode
 from canal_server.sqltext import Dialect
 from canal_server.tablemeta.ddl import examine, table_of_statement
@@ -126,6 +131,8 @@ class Reader:
         if until is not None:
             self.decoder.set_limit(until)
         self.gtids = gtids  # the executed set as of the last event, in GTID mode
+        # Number of the file from which on `gtids` is exactly what was executed there.
+        self.exact_from: int | None = None
         self.ddl_count = 0
         self._server_starts = 0  # that statements were told of
         self._subjects = subjects
@@ -441,13 +448,19 @@ class Reader:
         try:
             if isinstance(self.gtids, GtidSet) and kind == _PREVIOUS_GTIDS:
                 known = GtidSet.decode_previous_gtids(body)
+                self._note_exact(str(known) == str(self.gtids))
                 self.gtids = self.gtids.union(known)
             elif isinstance(self.gtids, MariaGtidSet) and kind == _GTID_LIST:
                 listed = MariaGtidSet.decode_gtid_list(body)
+                self._note_exact(str(listed) == str(self.gtids))
                 self.gtids = self.gtids.union(listed)
         except ValueError as error:
             raise self._broken(str(error)) from error
         self.decoder.set_gtids(self.gtids)
+
+    def _note_exact(self, is_exact: bool) -> None:
+        if is_exact and self.exact_from is None:
+            self.exact_from = binlog_file_number(self.decoder.file)
 
     def _on_compressed_rows(self, kind: int) -> None:
         plain = _PLAIN_ROWS[kind]
@@ -514,9 +527,11 @@ class Reader:
         )
 
     def _on_no_table_map(self) -> None:
-        raise self._broken(
-            "rows without their table map: the place to start from lies inside of a "
-            "statement; use one between transactions"
+        raise InsideTransaction(
+            "rows of a transaction that began before the place to start from, inside "
+            "of a statement or between two of one transaction",
+            file=self.decoder.file,
+            position=self.decoder.event_offset,
         )
 
     def _broken(self, message: str) -> DecodeError:

@@ -114,6 +114,13 @@ class SideDump:
 
         Raises SourceError, and ConnectionLost when it ended before.
         """
+        is_enough = False
+
+        def taken(spans: list[Span]) -> bool:
+            nonlocal is_enough
+            is_enough = take is not None and not take(spans)
+            return not is_enough
+
         source = self._config.source
         stream = DumpStream(
             self._access,
@@ -126,8 +133,13 @@ class SideDump:
             stream.open()
             if isinstance(place, FileStart):
                 reader.start(place.file, place.position)
-            cut = reader.run(stream, take or _all, _nothing, self._stop)
+            cut = reader.run(stream, taken, _nothing, self._stop)
         except StreamEnd:
+            cut = False
+        except ConnectionLost:
+            # So it is told when that was inside of a compressed transaction.
+            if not is_enough:
+                raise
             cut = False
         finally:
             stream.close()
@@ -137,10 +149,6 @@ class SideDump:
             raise ConnectionLost(
                 f"{self._access.address}: {why} while the binlog was looked through"
             )
-
-
-def _all(_spans: list[Span]) -> bool:
-    return True
 
 
 def _nothing() -> None:

@@ -1,19 +1,20 @@
 """Where in the binlog to begin.
 
 One function decides, with a numbered branch per case; the first that applies wins.
-Leaves out what stands in the way later (a purged file): the server says that itself.
+Leaves out what is asked of the binlog itself (`search`), and what an earlier session
+came to (`beginning`).
 """
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
-from canal_server.errors import PositionError
-from canal_server.mysql.binlogs import binary_logs, current_end
+from canal_server.errors import BinlogPurged, PositionError, SourceError
+from canal_server.mysql.binlogs import binary_logs, current_end, server_time_s
+from canal_server.mysql.failures import READING_BINLOG_FAILED
 from canal_server.mysql.replication import (
     DumpStart,
     FileStart,
@@ -23,16 +24,17 @@ from canal_server.mysql.replication import (
 from canal_server.position.logposition import same_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from canal_server.config.schema import HostConfig
-    from canal_server.model.positions import LogIdentity, LogPosition
+    from canal_server.dump.places import SourceFiles
+    from canal_server.dump.scan import SeenEvent
+    from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
 
-_log = logging.getLogger(__name__)
-
 FIRST_EVENT = 4
+OLDEST: Final = "oldest"  # as the name of a file: the first one that the source has
 
 Gtids = GtidSet | MariaGtidSet
 
@@ -44,7 +46,8 @@ class Place:
     `file` and `position` name the first event; empty for a dump by GTID, which tells
     them itself. `gtids` is the executed set to go on from, None outside GTID mode.
     `timestamp_ms`: the place is behind the last transaction older than this time, 0
-    when it was found in another way.
+    when it was found in another way. `time_ms`: about when the source wrote what
+    stands there, 0 when that is not known.
     """
 
     file: str
@@ -52,6 +55,7 @@ class Place:
     gtids: Gtids | None
     by_gtid: bool = False
     timestamp_ms: int = 0
+    time_ms: int = 0
 
     def dump_start(self) -> DumpStart:
         """Return what to ask the server for."""
@@ -61,20 +65,69 @@ class Place:
             return MariaGtidStart(str(self.gtids))
         return FileStart(self.file, self.position)
 
+    @property
+    def boundary(self) -> tuple[str, int] | None:
+        """File and offset if they are known to be between two transactions."""
+        if self.by_gtid or not (self.position == FIRST_EVENT or self.timestamp_ms):
+            return None
+        return self.file, self.position
+
     def __str__(self) -> str:
         if self.by_gtid:
             return f"GTID set {str(self.gtids)[:200]!r}"
         return f"{self.file}:{self.position}"
 
 
+class Search(Protocol):
+    """What is asked of one server's binlog."""
+
+    def event_at(self, file: str, offset: int) -> SeenEvent | None:
+        """Return what stands at a place, None at the file's end.
+
+        Raises SourceError where no event begins.
+        """
+
+    def boundary_before(self, files: Sequence[str], timestamp_ms: int) -> Found | None:
+        """Return the end of the last transaction older than a time, in these files.
+
+        The oldest first. None when all of them begin later.
+        """
+
+    def transaction_start(self, file: str, offset: int) -> Found:
+        """Return the end of the last transaction that ends at or before a place."""
+
+    def executed_at(self, file: str, offset: int) -> tuple[Found, Gtids]:
+        """Return the last boundary at or before a place, and the set executed there."""
+
+    def covers(self, gtids: Gtids, file: str, offset: int) -> bool:
+        """Tell whether a set has all that this server executed up to a place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A place in a binlog, and by which means it was found."""
+
+    file: str
+    offset: int
+    means: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A place with the reason for it, and what it says of stored positions."""
+
+    place: Place
+    why: str
+    # Files and offsets that are stored are none of this server's binlog.
+    voids_stored: bool = False
+
+
 @dataclass(slots=True)
 class StartFinder:
     """Finds the place for one connection to one server.
 
-    `scan(place, until)` reads from a place to the position `until` of its file with
-    the GTID set of the place and returns the set that was executed there;
-    `boundary_before(file, timestamp_ms)` returns the offset behind the last
-    transaction of a file that is older, None when the file has none.
+    What is known of the servers that were read before: whether the last one was
+    another than this, whether this one was among them, and whether others were.
     """
 
     connection: ControlConnection
@@ -83,100 +136,217 @@ class StartFinder:
     configured: HostConfig
     gtid_on: bool
     fallback_interval_s: int
-    first_event_ms: Callable[[str], int]
-    boundary_before: Callable[[str, int], int | None]
-    scan_gtids: Callable[[str, int], Gtids]
+    files: SourceFiles
+    search: Search
+    last_source_is_other: bool = False
+    was_read: bool = False
+    others_were_read: bool = False
 
-    def find(self, stored: LogPosition | None, *, at_end: bool = False) -> Place:
+    def find(self, stored: LogPosition | None) -> Start:
         """Return where to begin. Raises PositionError, SourceError."""
-        place, why = self._decide(stored, at_end=at_end)
-        _log.info("begins at %s: %s", place, why)
-        return place
-
-    def _decide(  # noqa: PLR0911  # one branch per case, in their order
-        self, stored: LogPosition | None, *, at_end: bool
-    ) -> tuple[Place, str]:
-        # 1. The operator wants the end when the stored place is gone.
-        if at_end:
-            return self._current_end(), "the stored position is gone, by configuration"
-        # 2. A stored GTID set is good on every server of the topology.
+        # 1. A stored GTID set is good on every server of the topology.
         if stored is not None and self.gtid_on and stored.position.gtid:
-            return self._by_gtid(stored.position.gtid), "stored GTID set"
+            told = stored.position.gtid[:200]
+            return Start(
+                self.by_gtid(stored.position.gtid),
+                f"stored GTID set {told!r}, as of {stored}",
+                voids_stored=self.last_source_is_other
+                or not same_server(stored.identity, self.identity),
+            )
+        # 2. A stored place, or its time.
         if stored is not None:
             return self._from_stored(stored)
         wanted = self.configured
         # 3. A configured GTID set.
         if self.gtid_on and wanted.gtid:
-            return self._by_gtid(wanted.gtid), "configured GTID set"
-        # 4. A configured file, with an offset or from its first event.
+            return Start(
+                self.by_gtid(wanted.gtid), f"configured GTID set {wanted.gtid[:200]!r}"
+            )
+        # 4. A configured file, with an offset, a time, or from its first event.
         if wanted.journal_name:
-            return self._from_file(wanted.journal_name)
+            return self._from_configured_file(wanted.journal_name)
         # 5. A configured time alone.
         if wanted.timestamp_ms:
-            return self._from_time(wanted.timestamp_ms), "configured time"
+            place, means = self.by_time(wanted.timestamp_ms)
+            return Start(place, f"configured time {wanted.timestamp_ms}, {means}")
         # 6. Nothing: from now on.
-        return self._current_end(), "nothing stored, nothing configured: the end"
+        return Start(self.end(), "nothing stored, nothing configured: the current end")
 
-    def _from_stored(self, stored: LogPosition) -> tuple[Place, str]:
-        file, offset = stored.position.journal_name, stored.position.position
+    # --- stored -----------------------------------------------------------------------
+
+    def _from_stored(self, stored: LogPosition) -> Start:
+        position = stored.position
         if not same_server(stored.identity, self.identity):
             # Offsets mean nothing on another server; times do, with some overlap.
-            when = (stored.position.timestamp or 0) - self.fallback_interval_s * 1000
-            if when <= 0:
-                raise PositionError(
-                    f"stored position {stored} is of another server and has no time"
+            return self._by_stored_time(stored, "of another server")
+        if not position.journal_name or not position.position:
+            return self._by_stored_time(stored, "without a file", voids=False)
+        # One that was read before it may have been: what stands there tells.
+        can_tell = self.was_read and position.timestamp and not position.included
+        if self.last_source_is_other and not can_tell:
+            return self._by_stored_time(
+                stored, f"of another server than {self.info} behind this address"
+            )
+        try:
+            self._check_place(position)
+        except SourceError as error:
+            has_time = self._time_before(position) > 0
+            if not has_time or not self._is_of_another(position, error):
+                raise
+            return self._by_stored_time(
+                stored,
+                f"of server id {position.server_id}, now it is {self.info} behind this"
+                " address",
+            )
+        place, means = self.at(position.journal_name, position.position)
+        return Start(place, f"stored position {stored}{means}")
+
+    def _check_place(self, position: EntryPosition) -> None:
+        """Raise SourceError when a stored place is none of this server's binlog."""
+        file, offset = position.journal_name or "", position.position or 0
+        if not self.files.had(file, offset):
+            raise BinlogPurged(
+                self._refusal(position, f"is not in the binlog, which has {self.files}")
+            )
+        if not position.timestamp or position.included:
+            return  # it names the next event, which need not be there yet
+        seen = self.search.event_at(file, offset)
+        if seen is None or position.timestamp // 1000 not in seen.times:
+            there = "no event" if seen is None else f"one of {max(seen.times)}"
+            raise BinlogPurged(
+                self._refusal(
+                    position,
+                    f"is of an event of {position.timestamp // 1000} s, and {there} is"
+                    " there",
                 )
-            return self._from_time(when), f"time of {stored}, another server's"
-        if file and offset:
-            return self._at(file, offset), "stored position"
-        if stored.position.timestamp:
-            when = stored.position.timestamp - self.fallback_interval_s * 1000
-            return self._from_time(when), "stored time"
-        raise PositionError(f"stored position {stored} names no file and no time")
+            )
 
-    def _from_file(self, file: str) -> tuple[Place, str]:
-        wanted = self.configured
-        if wanted.position:
-            return self._at(file, wanted.position), "configured file and position"
-        if wanted.timestamp_ms:
-            offset = self.boundary_before(file, wanted.timestamp_ms)
-            return self._at(file, offset or FIRST_EVENT), "configured file and time"
-        return self._at(file, FIRST_EVENT), "configured file"
-
-    def _from_time(self, timestamp_ms: int) -> Place:
-        """Return the end of the last transaction older than a time."""
-        logs = binary_logs(self.connection)
-        for log in reversed(logs):
-            # A file's first event tells when it was begun; all that is in the files
-            # before it is older.
-            if self.first_event_ms(log.name) >= timestamp_ms:
-                continue
-            offset = self.boundary_before(log.name, timestamp_ms)
-            place = self._at(log.name, offset or FIRST_EVENT)
-            return replace(place, timestamp_ms=timestamp_ms)
-        oldest = logs[0].name if logs else "none"
-        raise PositionError(
-            f"can't find start position for time {timestamp_ms} ms: the oldest binlog "
-            f"file, {oldest}, begins later; configure a later time or "
-            f"canal.instance.master.journal.name = {oldest} to take what is left"
+    def _refusal(self, position: EntryPosition, why: str) -> str:
+        return (
+            f"{self.identity.address}:{self.identity.port}: stored position"
+            f" {position} {why}: the binlog was begun anew, or this is another server."
+            " Remove the destination's stored cursors to begin as configured, or set"
+            " canal.auto.reset.latest.pos.mode = true to begin at the end"
         )
 
-    def _at(self, file: str, offset: int) -> Place:
-        gtids = self.scan_gtids(file, offset) if self.gtid_on else None
-        return Place(file, offset, gtids)
+    def _is_of_another(self, position: EntryPosition, error: SourceError) -> bool:
+        """Tell whether a place is refused since it is another server's.
 
-    def _by_gtid(self, text: str) -> Place:
+        An event tells which server wrote it first; that may be another one though
+        the place is this server's, so it counts only when the place is not there.
+        """
+        if not isinstance(error, BinlogPurged) and error.errno != READING_BINLOG_FAILED:
+            return False
+        if self.others_were_read:
+            return True
+        return bool(position.server_id) and position.server_id != self.info.server_id
+
+    def _by_stored_time(
+        self, stored: LogPosition, why: str, *, voids: bool = True
+    ) -> Start:
+        when = self._time_before(stored.position)
+        if when <= 0:
+            raise PositionError(
+                f"stored position {stored} is {why}, and has no time to search by;"
+                " remove the destination's stored cursors to begin as configured"
+            )
         try:
-            if self.info.is_mariadb:
-                return Place("", 0, MariaGtidSet.parse(text), by_gtid=True)
-            return Place("", 0, GtidSet.parse(text), by_gtid=True)
+            place, means = self.by_time(when)
+        except PositionError as error:
+            # As good as purged, for whoever wants the end then.
+            raise BinlogPurged(f"stored position {stored}, {why}: {error}") from error
+        return Start(
+            place,
+            f"stored position {stored}, {why}: its time {stored.position.timestamp}"
+            f" less {self.fallback_interval_s} s, {means}",
+            voids_stored=voids,
+        )
+
+    def _time_before(self, position: EntryPosition) -> int:
+        return (position.timestamp or 0) - self.fallback_interval_s * 1000
+
+    # --- configured -------------------------------------------------------------------
+
+    def _from_configured_file(self, file: str) -> Start:
+        wanted = self.configured
+        if file.lower() == OLDEST:
+            return Start(self.oldest(), "configured: the oldest file")
+        if wanted.position:
+            place, means = self.at(file, wanted.position)
+            return Start(place, f"configured file and position{means}")
+        if wanted.timestamp_ms:
+            place, means = self.by_time(wanted.timestamp_ms, files=(file,))
+            told = f"configured file {file} and time {wanted.timestamp_ms}"
+            return Start(place, f"{told}, {means}")
+        place, _ = self.at(file, FIRST_EVENT)
+        return Start(place, "configured file, from its first event")
+
+    # --- the kinds of places ----------------------------------------------------------
+
+    def at(self, file: str, offset: int) -> tuple[Place, str]:
+        """Return a place of a file, and what is to be told of it.
+
+        In GTID mode it is a transaction's beginning: a set with one of which only a
+        part comes yet would have it left out for good by whoever goes on from there.
+        """
+        if not self.gtid_on:
+            return Place(file, offset, None), ""
+        found, gtids = self.search.executed_at(file, offset)
+        told = ""
+        if found.offset != offset:
+            told = f" {file}:{offset} is inside of a transaction, back to its beginning"
+        return Place(file, found.offset, gtids), f",{told} by {found.means}"
+
+    def by_time(
+        self, timestamp_ms: int, *, files: Sequence[str] = ()
+    ) -> tuple[Place, str]:
+        """Return the end of the last transaction older than a time, and the means.
+
+        `files`: to look in, empty for all. One that is named is taken from its
+        beginning when all of it is younger. Raises PositionError.
+        """
+        names = files or tuple(log.name for log in binary_logs(self.connection))
+        found = self.search.boundary_before(names, timestamp_ms)
+        if found is None and files:
+            found = Found(files[0], FIRST_EVENT, "all of it is younger")
+        if found is None:
+            oldest = names[0] if names else "none"
+            raise PositionError(
+                f"can't find start position for time {timestamp_ms} ms: the oldest"
+                f" binlog file, {oldest}, begins later; configure a later time or"
+                " canal.instance.master.journal.name = oldest to take what is left"
+            )
+        place, _ = self.at(found.file, found.offset)
+        return replace(
+            place, timestamp_ms=timestamp_ms, time_ms=timestamp_ms
+        ), f"by {found.means}"
+
+    def by_gtid(self, text: str) -> Place:
+        """Return the place behind a GTID set. Raises PositionError."""
+        try:
+            kind = MariaGtidSet if self.info.is_mariadb else GtidSet
+            return Place("", 0, kind.parse(text), by_gtid=True)
         except ValueError as error:
             raise PositionError(f"GTID set {text[:200]!r}: {error}") from error
 
-    def _current_end(self) -> Place:
+    def oldest(self) -> Place:
+        """Return the beginning of the oldest file. Raises PositionError without any."""
+        logs = binary_logs(self.connection)
+        if not logs:
+            raise PositionError(f"{self.identity.address}: the source lists no binlog")
+        place, _ = self.at(logs[0].name, FIRST_EVENT)
+        return place
+
+    def end(self) -> Place:
+        """Return the current end. Raises SourceRefused without a binlog."""
+        now_ms = self.now_ms()  # in front of what comes from there
         end = current_end(self.connection, self.info)
+        place = Place(end.file, end.position, None, time_ms=now_ms)
         if not self.gtid_on:
-            return Place(end.file, end.position, None)
-        if self.info.is_mariadb:
-            return Place(end.file, end.position, MariaGtidSet.parse(end.gtids))
-        return Place(end.file, end.position, GtidSet.parse(end.gtids))
+            return place
+        kind = MariaGtidSet if self.info.is_mariadb else GtidSet
+        return replace(place, gtids=kind.parse(end.gtids))
+
+    def now_ms(self) -> int:
+        """Return the time that the server has."""
+        return server_time_s(self.connection) * 1000

@@ -17,6 +17,7 @@ from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.places import base_name
+from canal_server.dump.search import BinlogSearch
 from canal_server.dump.start import Place, StartFinder
 from canal_server.errors import PositionError
 from canal_server.lifecycle import Stop
@@ -198,17 +199,20 @@ class TargetFinder:
 
     def _start(self, configured: HostConfig) -> Place:
         view = self._view
-        return StartFinder(
-            connection=view.connection,
-            info=view.info,
-            identity=view.identity,
-            configured=configured,
-            gtid_on=self._gtid_on,
-            fallback_interval_s=0,
-            first_event_ms=view.scanner.first_event_ms,
-            boundary_before=view.scanner.boundary_before,
-            scan_gtids=self._gtids_at,
-        ).find(None)
+        return (
+            StartFinder(
+                connection=view.connection,
+                info=view.info,
+                identity=view.identity,
+                configured=configured,
+                gtid_on=self._gtid_on,
+                fallback_interval_s=0,
+                files=view.files,
+                search=BinlogSearch(view.scanner, mariadb=view.info.is_mariadb),
+            )
+            .find(None)
+            .place
+        )
 
     def _behind_set(self, text: str) -> EntryPosition:
         view = self._view

@@ -42,6 +42,9 @@ def current_end(connection: ControlConnection, info: ServerInfo) -> BinlogEnd:
     Raises SourceRefused when the server writes none, or does not tell this account.
     """
     old = info.is_mariadb or info.version < BINARY_LOG_STATUS_SINCE
+    # In front of the place: a set with what only comes behind it would have that left
+    # out for good. MySQL reads the two in this order as well.
+    logged = executed_gtids(connection, info) if info.is_mariadb else ""
     rows = connection.query("SHOW MASTER STATUS" if old else "SHOW BINARY LOG STATUS")
     if not rows:
         raise SourceRefused(
@@ -50,11 +53,8 @@ def current_end(connection: ControlConnection, info: ServerInfo) -> BinlogEnd:
         )
     # The file, its size, two lists of databases, and since MySQL 5.6 the GTID set.
     row = rows[0]
-    if info.is_mariadb:
-        gtids = executed_gtids(connection, info)
-    else:
-        gtids = _one_line(row[4]) if len(row) > 4 else ""  # noqa: PLR2004
-    return BinlogEnd(str(row[0]), int(row[1]), gtids)
+    gtids = _one_line(row[4]) if len(row) > 4 else ""  # noqa: PLR2004
+    return BinlogEnd(str(row[0]), int(row[1]), logged or gtids)
 
 
 def binary_logs(connection: ControlConnection) -> list[BinaryLog]:

@@ -75,6 +75,7 @@ _GONE_TEXTS = (
     "which is not in the",  # MariaDB's, of a GTID, as the next two
     "could not find gtid state",
     "gtid state not found",
+    "is missing the gtid",  # MariaDB's: a hole in its binlog
     "more gtids than the",  # MySQL's: its binlog was lost or begun anew
 )
 # What a server reads from the middle of an event looks damaged; or too long, see below.

@@ -3,114 +3,34 @@
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 from fix_blocks import BEGIN, END, OTHER, ROWS, Entries, numbers_in
+from fix_pump import DESTINATION, Pumped
 from fix_source_access import PATIENCE_S, access_of
 from fix_store import eventually
-from golden_form import entries_of
 
-from canal_server.buffer.ring import TransactionBuffer
 from canal_server.config.schema import (
-    FilterConfig,
     HostConfig,
-    InstanceConfig,
-    SourceConfig,
 )
-from canal_server.core.blocks import BlockPool
-from canal_server.core.subjects import Subjects
-from canal_server.dump.pump import Pump, PumpState
+from canal_server.dump.pump import PumpState
 from canal_server.errors import BinlogPurged, ConnectionLost
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
 from canal_server.model.positions import EntryPosition, LogPosition
 from canal_server.mysql.backoff import Backoff
 from canal_server.mysql.settings import Access, Address, Credentials
-from canal_server.position.logposition import MemoryLogPositionManager
-from canal_server.sink.columns import ColumnFilter
 from canal_server.sink.filters import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fix_blocks import Span
     from servers import Server
 
-    from canal_server.protocol.entries import Entry
 
-DESTINATION = "pumped"
 OPEN = 2  # flag of a record inside of a transaction
-
-
-class Pumped:
-    """A pump with a transaction buffer behind it, and what came out of that."""
-
-    def __init__(self, access: Access, schema: str, **changes: object) -> None:
-        self.fields = bytearray()
-        self.lock = threading.Lock()
-        self.places: list[EntryPosition] = []
-        self.resets: list[bool] = []
-        self.idle = threading.Event()
-        self.positions = MemoryLogPositionManager()
-        config = InstanceConfig(
-            destination=DESTINATION,
-            source=SourceConfig(**changes),  # type: ignore[arg-type]
-            filter=FilterConfig(),
-        )
-        self.buffer = TransactionBuffer(1024, 1 << 20, self._deliver)
-        self.pump = Pump(
-            config,
-            access,
-            BlockPool(),
-            Subjects(),
-            self.positions,
-            columns=ColumnFilter("", ""),
-            wants=TableFilter(rf"{schema}\..*", "").accepts,
-            deliver=self.buffer.put,
-            reset=self._reset,
-            idle=self.idle.set,
-            begun=self.places.append,
-        )
-
-    def _reset(self, same: bool) -> None:
-        self.resets.append(same)
-        self.buffer.reset()
-
-    def _deliver(self, spans: list[Span]) -> bool:
-        with self.lock:
-            for block, first, stop in spans:
-                self.fields += block.slice(first, stop)
-        self.pump.flushed(spans)
-        return True
-
-    @property
-    def entries(self) -> list[Entry]:
-        """Return what was delivered."""
-        with self.lock:
-            return list(entries_of(bytes(self.fields)))
-
-    @property
-    def values(self) -> list[str]:
-        """Return the first column of every row that was inserted."""
-        return [
-            row.after_columns[0].value
-            for entry in self.entries
-            if entry.entry_type == EntryType.ROWDATA
-            for row in entry.row_change().row_datas
-        ]
-
-    @property
-    def state(self) -> PumpState:
-        """Return what the pump is doing."""
-        return self.pump.status.state
-
-    def stop(self) -> None:
-        """Stop, within the patience of a test."""
-        self.pump.request_stop()
-        assert self.pump.join(Deadline(PATIENCE_S))
 
 
 @pytest.fixture
@@ -119,7 +39,7 @@ def pumped(source_server: Server, database: str) -> Iterator[Callable[..., Pumpe
     running: list[Pumped] = []
 
     def start(**settings: object) -> Pumped:
-        found = Pumped(access_of(source_server), database, **settings)
+        found = Pumped(access_of(source_server), database, None, **settings)
         running.append(found)
         return found
 

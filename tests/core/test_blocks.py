@@ -122,6 +122,42 @@ def test_last_boundary_inside_of_a_transaction() -> None:
     assert block.last_boundary(first, stop) == 0
 
 
+def test_first_boundary() -> None:
+    """The first record that ends a transaction, or is one, within a range."""
+    block, _ = filled(BEGIN, ROWS, END, OTHER, BEGIN, ROWS)
+    assert block.first_boundary(0, 6) == 2
+    assert block.first_boundary(3, 99) == 3
+    assert block.first_boundary(4, 6) == -1
+    assert block.first_boundary(0, 2) == -1
+
+
+def test_first_since() -> None:
+    """The first record that is not older than a time, whatever comes behind it."""
+    entries = Entries()
+    for time in (10, 30, 20):
+        entries.add(ROWS, time=time)
+    ((block, first, stop),) = entries.take()
+    assert [block.first_since(first, stop, t) for t in (5, 11, 30, 31)] == [0, 1, 1, 3]
+    assert block.first_since(2, 99, 15) == 2
+    assert block.first_since(0, 1, 11) == 1
+
+
+def test_totals() -> None:
+    """Transactions, rows and the youngest time of a range."""
+    entries = Entries()
+    entries.add(BEGIN, time=7)
+    for _ in range(2):
+        entries.add(ROWS, rows=3, time=7)
+    entries.add(END, time=8)
+    entries.add(OTHER, flags=FLAG_OPEN, time=5_000_000)
+    entries.add(OTHER)
+    ((block, first, stop),) = entries.take()
+    assert block.totals(first, stop) == (2, 6, 5_000_000)
+    assert block.totals(1, 2) == (0, 3, 7)
+    assert block.totals(4, 4) == (0, 0, 0)
+    assert block.totals(3, 99) == block.totals(3, stop)
+
+
 def test_first_behind() -> None:
     """The first record behind a place; records of one event are told by ordinal."""
     entries = Entries()

@@ -14,7 +14,12 @@ from reader_driver import INT, Images, Reading, insert, log_with
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.dump.reader import StreamEnd
-from canal_server.errors import DecodeError, SourceError, TableMetaError
+from canal_server.errors import (
+    DecodeError,
+    InsideTransaction,
+    SourceError,
+    TableMetaError,
+)
 from canal_server.lifecycle import Stop
 from canal_server.sink.filters import TableFilter
 
@@ -120,6 +125,34 @@ def test_rows_inside_of_a_statement() -> None:
     log.add(b.WRITE_ROWS, b.rows_body(1, b.int_row(1)))
     with pytest.raises(DecodeError, match="inside of a statement"):
         Reading().run(log.as_stream())
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_table_map_inside_of_a_transaction(*, refuses: bool) -> None:
+    """Who wants whole transactions is told of one that began before the start."""
+    log = log_with()
+    log.add(b.TABLE_MAP, b.table_map_body([INT]))
+    log.add(b.WRITE_ROWS, b.rows_body(1, b.int_row(1)))
+    log.xid()
+    reading = Reading()
+    reading.reader.decoder.refuses_inside = refuses
+    if refuses:
+        with pytest.raises(InsideTransaction):
+            reading.run(log.as_stream())
+    else:
+        reading.run(log.as_stream())
+    assert reading.values == ([] if refuses else ["1"])
+
+
+def test_transactions_that_began_behind_the_start() -> None:
+    """The rest of one that ended is borne, whatever is refused."""
+    log = log_with()
+    log.xid()
+    insert(log, 7)
+    reading = Reading()
+    reading.reader.decoder.refuses_inside = True
+    reading.run(log.as_stream())
+    assert reading.values == ["7"]
 
 
 def test_rotate_without_a_name() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import socket
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,8 @@ from canal_server.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+CLOSE_SESSION = -11
 
 _numbers = itertools.count(1)
 
@@ -63,3 +67,26 @@ def zookeeper_root(zookeeper_server: PrivateZooKeeper) -> str:
     finally:
         admin.close()
     return f"{zookeeper_server.servers}{root}"
+
+
+def end_session(session: ZooKeeper) -> None:
+    """End a session behind the back of its owner, as ZooKeeper does by its time.
+
+    A connection of our own takes the session over and closes it in the same breath.
+    """
+    number, password = session._client.client_id
+    # ConnectRequest: protocol version, last zxid, time-out, session, password.
+    connect = struct.pack(">iqiq", 0, 0, 10_000, number)
+    connect += struct.pack(">i", len(password)) + password
+    close = struct.pack(">ii", 1, CLOSE_SESSION)
+    host, _, port = session.servers.partition("/")[0].partition(":")
+    with socket.create_connection((host, int(port))) as connection:
+        # At once, as the owner comes back when it is cut off.
+        connection.sendall(
+            b"".join(
+                struct.pack(">i", len(request)) + request
+                for request in (connect, close)
+            )
+        )
+        while connection.recv(4096):
+            continue  # the server ends the connection when the session has ended

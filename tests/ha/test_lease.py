@@ -20,6 +20,7 @@ from canal_server.model.znodes import candidate_path, lease_path, running_path
 from canal_server.zookeeper import ZooKeeper
 
 LONG_S = 60.0
+SESSION_S = 9.0  # after two thirds of it a dead connection is noticed
 RUNNING = running_path("example")
 ONE, TWO = "10.0.0.1:11111", "10.0.0.2:11111"
 
@@ -27,7 +28,7 @@ ONE, TWO = "10.0.0.1:11111", "10.0.0.2:11111"
 class Server:
     """A server that competes, with a session of its own."""
 
-    def __init__(self, servers, address, *, session_s=LONG_S, delay_s=0.0):
+    def __init__(self, servers, address, *, session_s=SESSION_S, delay_s=0.0):
         self.clock = Clock()
         zookeeper = ZooKeeper(servers, session_timeout_s=session_s)
         self.member = Member(zookeeper, clock_s=self.clock)
@@ -283,14 +284,13 @@ class TestFencing:
         one = serve(
             ONE,
             servers=f"127.0.0.1:{way.port}/{chroot}",
-            session_s=8.0,
             delay_s=LONG_S,
         )
         assert one.acquire().result(LONG_S)
         session = one.zookeeper.session
         kept = one.wait_until_lost()
         with way.silence():
-            one.clock.put_forward(8.0)
+            one.clock.put_forward(SESSION_S)
             assert not one.lease.held()
             one.lease.wake()
             reason = kept.result(LONG_S)

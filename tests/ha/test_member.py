@@ -12,13 +12,14 @@ from canal_server.ha.member import TRUSTED, Member
 from canal_server.zookeeper import ZooKeeper
 
 LONG_S = 60.0
+SESSION_S = 9.0  # after two thirds of it a dead connection is noticed
 MINE = "/otter/canal/cluster/127.0.0.1:21111"
 
 
 @pytest.fixture
 def member(zookeeper_root):
-    """Give a member with a session that does not end by itself."""
-    member = Member(ZooKeeper(zookeeper_root, session_timeout_s=LONG_S))
+    """Give a member of a cluster."""
+    member = Member(ZooKeeper(zookeeper_root, session_timeout_s=SESSION_S))
     member.open()
     eventually(lambda: member.zookeeper.session)
     yield member

@@ -465,6 +465,7 @@ class Instance:
             "state": pump.state.value,
             "source": pump.source,
             "position": pump.position,
+            "position_ms": pump.delivered_at_ms or None,
             "error": pump.error,
             "reads": str(self._pump.sources.current),
             "switches": self._pump.sources.switches,

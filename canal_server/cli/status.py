@@ -1,28 +1,168 @@
-"""`canal-server status`: what the server of a conf folder does, as JSON."""
+"""`canal-server status`: what the server of a conf folder does, and its cluster."""
 
 from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli.conf import add_conf_option
-from canal_server.config.load import load_data_dir
-from canal_server.control import ask
+from canal_server.config.load import load, load_data_dir
+from canal_server.config.schema import Wiring
+from canal_server.control import NoServer, ask
+from canal_server.errors import ConfigError, ZooKeeperError
+from canal_server.ha.view import look
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from canal_server.config.schema import InstanceConfig
+
+ZOOKEEPER_S: Final = 5.0  # for ZooKeeper to answer; a person waits
+HEADINGS: Final = (
+    "destination", "state", "runs on", "position", "last change", "clients",
+)  # fmt: skip
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this command."""
-    parser = subparsers.add_parser("status", help="show what a running server does")
+    parser = subparsers.add_parser(
+        "status",
+        help="show what a server does, and who runs what in its cluster",
+        description="Show what the server of a conf folder does, and, where servers "
+        "share destinations by ZooKeeper, which one runs each. Without a server the "
+        "cluster is shown alone.",
+    )
     add_conf_option(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the reply. Raises ControlError when there is no server."""
-    data_dir = load_data_dir(args.conf, os.environ)
-    reply = ask(data_dir, "status")
-    print(json.dumps(reply, indent=2, ensure_ascii=False))
+    """Print it; 1 when neither a server nor a cluster tells anything.
+
+    Raises ControlError when there is no server, and no cluster either.
+    """
+    clusters = _clusters(args.conf)
+    try:
+        told = ask(load_data_dir(args.conf, os.environ), "status")
+    except NoServer:
+        if not any("error" not in cluster for cluster in clusters):
+            for line in _cluster_lines(clusters):
+                print(line)
+            raise
+        told = {"instances": []}
+    told["clusters"] = clusters
+    if args.json:
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        for line in (*_server_lines(told), *_cluster_lines(clusters), *_table(told)):
+            print(line)
     return 0
+
+
+# --- the clusters ---------------------------------------------------------------------
+
+
+def _clusters(conf: Path) -> list[dict[str, Any]]:
+    """Return what each ZooKeeper tells that destinations are shared by."""
+    try:
+        config = load(conf, os.environ)
+    except ConfigError:
+        return []  # the server may run all the same, with settings of before
+    shared: dict[str, list[InstanceConfig]] = {}
+    for instance in config.instances:
+        if instance.position.wiring is Wiring.ZOOKEEPER:
+            shared.setdefault(instance.position.zookeeper_servers, []).append(instance)
+    return [
+        _cluster(servers, [each.destination for each in instances])
+        for servers, instances in shared.items()
+    ]
+
+
+def _cluster(servers: str, destinations: Sequence[str]) -> dict[str, Any]:
+    told: dict[str, Any] = {"zookeeper": servers}
+    try:
+        view = look(servers, destinations, ZOOKEEPER_S)
+    except ZooKeeperError as error:
+        return told | {"error": str(error)}
+    return told | {
+        "servers": view.servers,
+        "destinations": {
+            name: {"runs_on": each.runs_on, "candidates": each.candidates}
+            for name, each in view.destinations.items()
+        },
+    }
+
+
+# --- as text --------------------------------------------------------------------------
+
+
+def _server_lines(told: dict[str, Any]) -> Iterator[str]:
+    if "pid" not in told:
+        yield "no server runs here"
+        return
+    port = f"port {told['port']}" if told["port"] else "no port"
+    stopping = ", stopping" if told["stopping"] else ""
+    yield (
+        f"canal-server {told['version']}, process {told['pid']}, {port}, up"
+        f" {_ago_text(told['uptime_s'])}{stopping}"
+    )
+
+
+def _cluster_lines(clusters: list[dict[str, Any]]) -> Iterator[str]:
+    for cluster in clusters:
+        if "error" in cluster:
+            yield f"cluster: {cluster['error']}"
+        else:
+            servers = ", ".join(cluster["servers"]) or "no server"
+            yield f"cluster at {cluster['zookeeper']}: {servers}"
+
+
+def _table(told: dict[str, Any]) -> Iterator[str]:
+    """Yield a line per destination, those that only a cluster tells of at the end."""
+    shared: dict[str, dict[str, Any]] = {}
+    for cluster in told["clusters"]:
+        shared |= cluster.get("destinations", {})
+    rows = [_row(each, shared.get(each["destination"])) for each in told["instances"]]
+    known = {each["destination"] for each in told["instances"]}
+    rows += [
+        _row({"destination": name}, each)
+        for name, each in shared.items()
+        if name not in known
+    ]
+    widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
+    yield ""
+    for row in (HEADINGS, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+    for each in told["instances"]:
+        if each.get("error"):
+            yield f"{each['destination']}: {each['error']}"
+
+
+def _row(here: dict[str, Any], shared: dict[str, Any] | None) -> tuple[str, ...]:
+    runs_on = shared["runs_on"] if shared else here.get("runs_on")
+    if here.get("running"):
+        runs_on = "here" if runs_on is None else f"{runs_on} (here)"
+    state = here.get("state") or here.get("life") or "-"
+    changed_ms = here.get("position_ms")
+    clients = ", ".join(map(str, here.get("clients", ())))
+    return (
+        here["destination"],
+        state,
+        runs_on or "nobody",
+        here.get("position") or "-",
+        f"{_ago_text(time.time() - changed_ms / 1000)} ago" if changed_ms else "-",
+        clients or "-",
+    )
+
+
+def _ago_text(seconds: float) -> str:
+    """Return a duration in one unit that fits it."""
+    for unit_s, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit_s:
+            return f"{seconds // unit_s:.0f} {name}"
+    return f"{max(0.0, seconds):.0f} s"

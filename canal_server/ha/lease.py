@@ -68,6 +68,7 @@ class ZooKeeperLease:
         self._owner: str | None = None
         self._changed: Callable[[], None] = lambda: None
         self._session: int | None = None  # in which it is held
+        self._lost = False  # while there is something to release
         self._woken = threading.Event()
         self._not_before_s = 0.0  # on the clock of the member
         self._asked_for = False  # a person wants another server to have it
@@ -109,7 +110,7 @@ class ZooKeeperLease:
     def held(self) -> bool:
         """Tell whether it is held for certain."""
         session = self._session
-        return session is not None and self._member.proven(session)
+        return session is not None and not self._lost and self._member.proven(session)
 
     # --- to get it ------------------------------------------------------------------
 
@@ -205,6 +206,7 @@ class ZooKeeperLease:
             self._woken.clear()
             reason = self._trouble(session)
             if reason:
+                self._lost = True
                 return reason
             wait_s = self._member.certain_s(session)
             self._woken.wait(wait_s if self._watched else min(wait_s, ASK_AGAIN_S))
@@ -246,6 +248,7 @@ class ZooKeeperLease:
     def release(self) -> None:
         """Delete the node if it is still ours."""
         session, self._session = self._session, None
+        self._lost = False
         self._told = ""
         self._note_owner(None)
         if session is None or self._zookeeper.session != session:

@@ -111,16 +111,18 @@ class Member:
 
     # --- the proof ------------------------------------------------------------------
 
-    def proven(self, session: int) -> bool:
+    def proven(self, session: int | None) -> bool:
         """Tell whether the session lives for certain; cheap."""
         proof = self._proof
         return (
             proof is not None
             and proof.session == session
+            # Its end may be known before its time.
+            and self.zookeeper.session == session
             and self._clock_s() < proof.until_s
         )
 
-    def prove(self, session: int) -> bool:
+    def prove(self, session: int | None) -> bool:
         """Try to prove it now; waits for a short time only."""
         try:
             self._prove()
@@ -128,7 +130,7 @@ class Member:
             return False
         return self.proven(session)
 
-    def certain_s(self, session: int) -> float:
+    def certain_s(self, session: int | None) -> float:
         """Return for how long it is certain that the session lives."""
         proof = self._proof
         if proof is None or proof.session != session:

@@ -53,7 +53,7 @@ def test_status_is_json(make_conf, start_server, capsys):
     server = start_server(conf)
     server.read_until("canal-server 0")
     capsys.readouterr()
-    assert cli.main(["status", "--conf", str(conf)]) == 0
+    assert cli.main(["status", "--json", "--conf", str(conf)]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["pid"] == server.process.pid
     assert [one["destination"] for one in shown["instances"]] == ["example", "b"]

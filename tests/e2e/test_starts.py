@@ -166,7 +166,8 @@ def test_memory_wiring(stopped, rng):
 
 def printed_status(pipeline):
     """Return what `canal-server status` prints about the destination."""
-    command = ["-m", "canal_server", "status", "--conf", str(pipeline.conf)]
+    command = ["-m", "canal_server", "status", "--json"]
+    command += ["--conf", str(pipeline.conf)]
     done = subprocess.run(
         [sys.executable, *command],
         env=child_environ(),

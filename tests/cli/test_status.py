@@ -1,0 +1,99 @@
+"""`status`: of a server, of its cluster, of both, and of neither."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from canal_server import cli
+from canal_server.ha.running import Running
+from canal_server.model.znodes import candidate_path, running_path, server_path
+
+MAIN = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = "
+OTHER = "10.0.0.2:11111"
+
+
+@pytest.fixture
+def status(capsys):
+    """Give a function that runs the command and returns what it printed."""
+
+    def run(conf, *options, wanted=0):
+        assert cli.main(["status", "--conf", str(conf), *options]) == wanted
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def shared_conf(make_conf, zookeeper_root, zookeeper):
+    """Give a conf folder of a server, in a cluster with another one that runs it."""
+    zookeeper.create(server_path(OTHER), ephemeral=True)
+    zookeeper.create(candidate_path("example", OTHER), ephemeral=True)
+    zookeeper.create(running_path("example"), Running(OTHER).encode(), ephemeral=True)
+    return make_conf(
+        f"{MAIN}example\ncanal.zkServers = {zookeeper_root}\n"
+        "canal.instance.global.spring.xml = default-instance.xml\n"
+    )
+
+
+def test_a_server_alone(make_conf, start_server, status):
+    """A line of the server and one of each destination; the same as JSON."""
+    conf = make_conf(MAIN + "example")
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    first, empty, headings, row = status(conf).splitlines()
+    assert first.startswith(f"canal-server 0.1.0, process {server.process.pid}, port ")
+    assert empty == ""
+    assert headings.split() == [
+        "destination", "state", "runs", "on", "position", "last", "change", "clients",
+    ]  # fmt: skip
+    assert row.split() == ["example", "fake", "here", "-", "-", "-"]
+    told = json.loads(status(conf, "--json"))
+    assert told["pid"] == server.process.pid
+    assert [each["destination"] for each in told["instances"]] == ["example"]
+    assert told["clusters"] == []
+
+
+def test_a_server_in_a_cluster(shared_conf, start_server, status, zookeeper):
+    """A server that runs nothing tells who does, then that it does."""
+    server = start_server(shared_conf)
+    server.read_until("waiting for its end")
+    _, cluster, _, _, row = status(shared_conf).splitlines()
+    assert row.split() == ["example", "competing", OTHER, "-", "-", "-"]
+    assert OTHER in cluster
+    assert "127.0.0.1:" in cluster
+    told = json.loads(status(shared_conf, "--json"))
+    (known,) = told["clusters"]
+    assert known["destinations"]["example"]["runs_on"] == OTHER
+    assert len(known["destinations"]["example"]["candidates"]) == 2
+
+
+def test_a_cluster_without_a_server_here(shared_conf, status, zookeeper_root):
+    """Where no server runs, what ZooKeeper tells is shown."""
+    here, cluster, _, _, row = status(shared_conf).splitlines()
+    assert here == "no server runs here"
+    assert cluster == f"cluster at {zookeeper_root}: {OTHER}"
+    assert row.split() == ["example", "-", OTHER, "-", "-", "-"]
+
+
+def test_neither(make_conf, capsys, monkeypatch):
+    """Without a server and without an answer of ZooKeeper, both are told."""
+    monkeypatch.setattr("canal_server.cli.status.ZOOKEEPER_S", 0.05)
+    conf = make_conf(
+        f"{MAIN}example\ncanal.zkServers = 127.0.0.1:1\n"
+        "canal.instance.global.spring.xml = default-instance.xml\n"
+    )
+    assert cli.main(["status", "--conf", str(conf)]) == 1
+    printed = capsys.readouterr()
+    assert "ZooKeeper at 127.0.0.1:1 did not answer in 0.05 s" in printed.out
+    assert "no server runs with the data folder" in printed.err
+
+
+def test_settings_that_were_broken_since(make_conf, start_server, status):
+    """A server whose settings were broken while it runs is still shown."""
+    conf = make_conf(MAIN + "example")
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    make_conf("canal.serverMode = nonsense\n")
+    assert "example" in status(conf)

@@ -4,7 +4,8 @@
 
     control socket ── started first: it holds the lock of the data folder
     destinations   ── the instances, lazy ones when their first client comes
-    server         ── started last: clients find what they ask for
+    server         ── started when clients find what they ask for
+    watch          ── of the conf folder, if that is to be looked through
 
 They end in the reverse order. Leaves out the destinations
 (`canal_server.destinations`).
@@ -22,6 +23,7 @@ import time
 from typing import TYPE_CHECKING
 
 from canal_server import __version__
+from canal_server.config.load import InstanceLoader
 from canal_server.control import ControlError, ControlServer
 from canal_server.destinations import Destinations
 from canal_server.errors import CanalError
@@ -30,6 +32,7 @@ from canal_server.lifecycle import Deadline, Stage, Stop
 from canal_server.model.cursors import cursors_to_json
 from canal_server.model.positions import log_position_from_json
 from canal_server.server.listener import Server
+from canal_server.watch import ConfWatch
 from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
@@ -67,6 +70,7 @@ class Daemon:
         leases = Leases(zookeepers or ZooKeepers(), config.server, lambda: self.port)
         self._destinations = Destinations(config.instances, make_instance, leases.of)
         self._server = Server(config.server, self._destinations)
+        self._watch = _watch(config, self._destinations)
         self._control = ControlServer(
             config.data_dir,
             {"status": self.status, "stop": self._stop_asked_for},
@@ -93,6 +97,8 @@ class Daemon:
             self._start("instances", self._destinations)
             if self._config.server.listen:
                 self._start("server", self._server)
+            if self._watch is not None:
+                self._start("watch of the conf folder", self._watch)
         except BaseException:
             self.request_stop()
             self.join(Deadline(STOP_TIMEOUT_S))
@@ -168,6 +174,17 @@ class Daemon:
         log.info("stop asked for on the control socket")
         self.stop.request()
         return {"pid": os.getpid()}
+
+
+def _watch(config: DaemonConfig, destinations: Destinations) -> ConfWatch | None:
+    """Return what keeps the destinations as the conf folder says, None: nothing does.
+
+    Raises ConfigError.
+    """
+    if not config.scan_interval_s:
+        return None
+    loader = InstanceLoader(config.conf_dir, os.environ)
+    return ConfWatch(loader, destinations, interval_s=config.scan_interval_s)
 
 
 def run(

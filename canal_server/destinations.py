@@ -89,9 +89,15 @@ class DestinationLife:
         config: InstanceConfig,
         make_instance: Callable[[InstanceConfig], Instance],
         lease: Lease,
+        *,
+        after: DestinationLife | None = None,
     ) -> None:
-        """Build without starting. Raises ConfigError."""
+        """Build without starting; begins when the life `after` has ended.
+
+        Raises ConfigError.
+        """
         self.config = config
+        self._after = after
         self.destination = config.destination
         self._make_instance = make_instance
         self._lease = lease
@@ -148,6 +154,12 @@ class DestinationLife:
         instance = self._serving
         return instance if instance is not None and self._lease.held() else None
 
+    def wish(self) -> None:
+        """Have it run as soon as it can, though it is lazy."""
+        with self._changed:
+            self._asked = True
+            self._changed.notify_all()
+
     def want(self) -> Instance | None:
         """Have it run, also after a failure; return it when it then runs here.
 
@@ -159,6 +171,21 @@ class DestinationLife:
                 self._changed.notify_all()
             self._changed.wait_for(self._is_settled, START_WAIT_S)
         return self.running()
+
+    def wait_until_ended(self) -> None:
+        """Wait for its end, however long that takes, if it was started."""
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether nothing of it runs any more."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether it waits for its first client."""
+        return self._state is State.IDLE and not self._asked
 
     def seek(self, clients: Collection[int], position: LogPosition) -> None:
         """Move clients' cursors, by the instance or where they are stored.
@@ -214,6 +241,10 @@ class DestinationLife:
 
     def _live(self) -> None:
         try:
+            if self._after is not None:
+                # Two must never run at a time, whatever the settings of each are.
+                self._after.wait_until_ended()
+                self._after = None
             self._lease.open(self._lease_changed)
             try:
                 self._wait(None)
@@ -320,7 +351,7 @@ class Destinations:
     """The destinations of this process; implements the port `Instances`.
 
     A stage too. The table of lives is replaced, not changed: it is read without a
-    lock, by each request.
+    lock, by each request. Whoever replaces it holds the lock.
     """
 
     def __init__(
@@ -330,6 +361,11 @@ class Destinations:
         make_lease: Callable[[InstanceConfig], Lease],
     ) -> None:
         """Raise ConfigError with the problems of all instances, if there are any."""
+        self._make_instance = make_instance
+        self._make_lease = make_lease
+        self._changing = threading.Lock()
+        self._stopping = False
+        self._ending: list[DestinationLife] = []  # removed, or changed since
         lives: dict[str, DestinationLife] = {}
         problems: list[str] = []
         for config in configs:
@@ -355,6 +391,8 @@ class Destinations:
 
     def request_stop(self) -> None:
         """Ask all instances to stop; from now on none starts."""
+        with self._changing:
+            self._stopping = True
         for life in reversed(list(self._lives.values())):
             life.request_stop()
 
@@ -365,7 +403,7 @@ class Destinations:
         """
         ended = True
         first_error: CanalError | None = None
-        for life in reversed(list(self._lives.values())):
+        for life in reversed([*self._ending, *self._lives.values()]):
             try:
                 if not life.join(deadline):
                     log.error("destination %s does not stop", life.destination)
@@ -375,6 +413,69 @@ class Destinations:
         if first_error is not None:
             raise first_error
         return ended
+
+    # --- while it runs ----------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Return the names of the destinations."""
+        return list(self._lives)
+
+    def configs(self) -> list[InstanceConfig]:
+        """Return the settings of all destinations."""
+        return [life.config for life in self._lives.values()]
+
+    def config_of(self, destination: str) -> InstanceConfig | None:
+        """Return the settings with which a destination runs, None: it is none."""
+        life = self._lives.get(destination)
+        return None if life is None else life.config
+
+    def put(self, config: InstanceConfig) -> None:
+        """Add a destination, or give it other settings; returns at once.
+
+        One that runs is ended, and starts with the new settings when it has. Raises
+        ConfigError; all is as before then.
+        """
+        name = config.destination
+        with self._changing:
+            if self._stopping:
+                return
+            before = self._lives.get(name)
+            life = DestinationLife(
+                config,
+                self._make_instance,
+                self._make_lease(config),
+                after=before or self._ending_one(name),
+            )
+            self._lives = {**self._lives, name: life}
+            if before is not None:
+                # It has clients, who wait for it.
+                wanted = not before.is_idle
+                self._end(before)
+                if wanted:
+                    life.wish()
+            life.start()
+
+    def remove(self, destination: str) -> None:
+        """End a destination; returns at once. What is stored of it stays."""
+        with self._changing:
+            lives = dict(self._lives)
+            life = lives.pop(destination, None)
+            self._lives = lives
+            if life is not None:
+                self._end(life)
+
+    def _end(self, life: DestinationLife) -> None:
+        assert self._changing.locked()
+        self._ending = [each for each in self._ending if not each.has_ended]
+        self._ending.append(life)
+        life.request_stop()
+
+    def _ending_one(self, name: str) -> DestinationLife | None:
+        """Return the last life of a destination that was removed."""
+        of_name = (each for each in self._ending if each.destination == name)
+        return next(reversed(list(of_name)), None)
+
+    # --- what others ask --------------------------------------------------------------
 
     def is_configured(self, destination: str) -> bool:
         """Tell whether the destination is one of ours."""

@@ -54,6 +54,8 @@ class FakeInstance:
         self.begun = threading.Event()
         self.may_start = threading.Event()
         self.may_start.set()
+        self.may_end = threading.Event()
+        self.may_end.set()
         if self.destination.startswith("wrong"):
             raise ConfigError([f"{self.destination} is wrong"])
 
@@ -72,7 +74,10 @@ class FakeInstance:
 
     def join(self, deadline) -> bool:
         """Take note; a stuck one waits in vain."""
-        self.calls.append("join")
+        if "join" not in self.calls:
+            self.calls.append("join")
+        if not self.may_end.wait(deadline.remaining_s()):
+            return False
         if self.destination.startswith("stuck"):
             threading.Event().wait(deadline.remaining_s())
             return False
@@ -83,6 +88,11 @@ class FakeInstance:
     def status(self):
         """Return something that only this class says."""
         return {"state": "fake"}
+
+    def hold_end(self) -> threading.Event:
+        """Have it not end before the event that is returned."""
+        self.may_end.clear()
+        return self.may_end
 
     def cursors(self):
         """Have no clients."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_source_access import PATIENCE_S
-from fix_store import eventually
+from fix_store import eventually, in_thread
 from golden_form import entries_of
 
 from canal_server.config.schema import (
@@ -23,7 +23,7 @@ from canal_server.config.schema import (
     TableMetaConfig,
     Wiring,
 )
-from canal_server.errors import ClientError, ConfigError
+from canal_server.errors import CanalError, ClientError, ConfigError
 from canal_server.instance import Instance, access_of, standby_access_of
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
@@ -189,6 +189,74 @@ def test_filters_of_two_clients(
     source_server.execute(f"INSERT INTO {database}.v VALUES (3)")
     subscribe(instance, identity("", 3))
     assert tables(rows_of(instance, 1, 3))[-1:] == ["v"]
+
+
+def test_a_move_begins_where_the_slowest_wants_something(
+    mysql_server: Server, database: str, running: Callable[..., Instance]
+) -> None:
+    """A client whose filter rejected all that came lately is not read for again."""
+    for name in ("t", "u"):
+        mysql_server.execute(f"CREATE TABLE {database}.{name} (a INT PRIMARY KEY)")
+    instance = running(config_for(source_of(mysql_server)))
+    subscribe(instance, identity(rf"{database}\.t", 1))
+    subscribe(instance, identity(rf"{database}\.u", 2))
+    eventually(lambda: reading(instance))
+    mysql_server.execute(f"INSERT INTO {database}.t VALUES (1)")
+    mysql_server.execute(f"INSERT INTO {database}.u VALUES (1)")
+    rows_of(instance, 1, 1)
+    rows_of(instance, 1, 2)
+    stood = instance.meta.cursor(identity(client_id=2))
+    _, offset = mysql_server.binlog_position()
+    for number in range(2, 30):
+        mysql_server.execute(f"INSERT INTO {database}.t VALUES ({number})")
+    rows_of(instance, 28, 1)
+    assert instance.store.get(2, 1000, 0.0) is None  # it asks now and then
+    assert instance.meta.cursor(identity(client_id=2)) == stood
+    latest = EntryPosition(*mysql_server.binlog_position(), included=True)
+    instance.seek([1], instance.log_position(latest))
+    moved = instance.meta.cursor(identity(client_id=2))
+    assert moved is not None
+    assert moved.position.order() > (1, offset)
+    eventually(lambda: reading(instance))
+    mysql_server.execute(f"INSERT INTO {database}.u VALUES (2)")
+    assert tables(rows_of(instance, 1, 2)) == ["u"]
+
+
+def test_who_is_not_moved(
+    mysql_server: Server, running: Callable[..., Instance]
+) -> None:
+    """Unknown clients and places of another source are refused; reading goes on."""
+    instance = running(config_for(source_of(mysql_server)))
+    subscribe(instance, identity())
+    eventually(lambda: reading(instance))
+    store = instance.store
+    here = instance.log_position(EntryPosition("binlog.000001", 4))
+    with pytest.raises(ClientError, match="client 7 is not subscribed to wired"):
+        instance.seek([CLIENT, 7], here)
+    elsewhere = LogPosition(LogIdentity("192.0.2.1", 3306), here.position)
+    with pytest.raises(CanalError, match="is no place of the source that destination"):
+        instance.seek([CLIENT], elsewhere)
+    assert instance.store is store
+    assert reading(instance)
+
+
+def test_a_stop_ends_a_move(
+    mysql_server: Server, running: Callable[..., Instance]
+) -> None:
+    """An instance that is asked to stop makes no new stages, and ends."""
+    instance = running(config_for(source_of(mysql_server)))
+    subscribe(instance, identity())
+    eventually(lambda: reading(instance))
+    here = instance.log_position(EntryPosition("binlog.000001", 4))
+    with instance.steady():
+        moving = in_thread(instance.seek, [CLIENT], here)
+        eventually(lambda: instance.status()["state"] == "stopped")
+        stopping = in_thread(instance.request_stop)
+        instance._stopping = True  # as it is once the stop gets here
+    with pytest.raises(CanalError, match="is being stopped"):
+        moving.result(PATIENCE_S)
+    stopping.result(PATIENCE_S)
+    assert instance.join(Deadline(PATIENCE_S))
 
 
 def test_restart_goes_on_behind_the_cursor(

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.cli.schema_options import time_text
 from canal_server.control import NoServer, ask
+from canal_server.instance import access_of, standby_access_of
 from canal_server.model.cursors import DestinationCursors, cursors_from_json
+from canal_server.model.positions import LogIdentity
+from canal_server.position.logposition import same_server
 from canal_server.position.stored import read_stored
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.dump.lag import Gone
     from canal_server.model.positions import EntryPosition
+    from canal_server.mysql.settings import Access
 
 _KIB: Final = 1024
 
@@ -48,6 +52,18 @@ def find_cursors(config: InstanceConfig, data_dir: Path) -> Found:
         return Found(cursors_from_json(destination, reply), True, True)
     stored = read_stored(config)
     return Found(stored.cursors, False, reply is not None, stored.owner)
+
+
+def access_for(config: InstanceConfig, cursors: DestinationCursors) -> Access:
+    """Return how to reach the source that is read, which may be the standby."""
+    standby = standby_access_of(config.source)
+    told = (cursors.parsed, *(each.cursor for each in cursors.clients))
+    last = next(filter(None, told), None)
+    if standby is not None and last is not None:
+        address = standby.address
+        if same_server(last.identity, LogIdentity(address.host, address.port)):
+            return standby
+    return access_of(config.source, config.destination)
 
 
 def place_text(position: EntryPosition) -> str:

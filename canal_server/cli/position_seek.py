@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.cli.conf import add_conf_option, destination_of
 from canal_server.cli.position_found import (
     Found,
+    access_for,
     amount_text,
     find_cursors,
     gone_text,
@@ -21,7 +22,6 @@ from canal_server.control import ask, locked
 from canal_server.dump.lag import SourceView
 from canal_server.dump.target import Target, TargetFinder, Wanted, parse_target
 from canal_server.errors import CanalError, ConfigError, PositionError
-from canal_server.instance import access_of
 from canal_server.model.positions import (
     EntryPosition,
     LogPosition,
@@ -76,8 +76,7 @@ def run(args: argparse.Namespace) -> int:
     instance = destination_of(config, args.destination)
     found = find_cursors(instance, config.data_dir)
     moved = _chosen(instance, found, args.client)
-    access = access_of(instance.source, instance.destination)
-    with SourceView(instance, access) as view:
+    with SourceView(instance, access_for(instance, found.cursors)) as view:
         target = TargetFinder(view).find(args.to)
         others = [each for each in found.cursors.clients if each not in moved]
         _check_others(view, others)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from canal_server.cli.conf import add_conf_option, destination_of
 from canal_server.cli.position_found import (
     Found,
+    access_for,
     amount_text,
     find_cursors,
     gone_text,
@@ -17,7 +18,6 @@ from canal_server.cli.schema_options import place_as_json, printable
 from canal_server.config.load import load
 from canal_server.dump.lag import Behind, SourceView
 from canal_server.errors import CanalError
-from canal_server.instance import access_of
 
 if TYPE_CHECKING:
     import argparse
@@ -73,7 +73,7 @@ def _told(config: InstanceConfig, found: Found) -> dict[str, Any]:
         "problem": None,
     }
     try:
-        with SourceView(config, access_of(config.source, config.destination)) as view:
+        with SourceView(config, access_for(config, found.cursors)) as view:
             told["source"] = {
                 "address": str(view.access.address),
                 "server": str(view.info),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
     import argparse
+
+log = logging.getLogger(__name__)
 
 LEVELS = ("debug", "info", "warning", "error")
 LOG_LINE = "%(asctime)s %(levelname)-7s [%(threadName)s] %(message)s"
@@ -37,12 +40,29 @@ def run(args: argparse.Namespace) -> int:
     """Run the server to its end; the log goes to standard error."""
     config = load(args.conf, os.environ)
     log_to_stderr(args.log_level)
+    allow_descriptors()
     zookeepers = ZooKeepers()
     if daemon.run(config, partial(Instance, zookeepers=zookeepers), zookeepers):
         return 0
     # Threads that do not end would keep the interpreter from leaving.
     logging.shutdown()
     os._exit(1)
+
+
+def allow_descriptors() -> None:
+    """Have as many descriptors as the process may; many systems begin with 1024.
+
+    An instance takes some 17 while it is idle, a client one. All waiting here is by
+    `poll`, which has no limit of its own.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        # Enough for a few instances, as many systems have it.
+        log.warning("stays with %d descriptors: %s", soft, error)
 
 
 def log_to_stderr(level: str) -> None:

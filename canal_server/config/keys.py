@@ -314,6 +314,7 @@ MODE_KEYS = (
     "canal.destinations.expr",
     "canal.conf.dir",
     "canal.auto.scan",
+    "canal.auto.scan.interval",
     "canal.instance.enableDruid",
     tablemeta.SPRING_KEY,
     *(f"canal.instance.global.{word}" for word in PER_DESTINATION),

@@ -39,7 +39,7 @@ from canal_server.config.unserved import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 MAIN_FILE = "canal.properties"
 DATA_DIR_KEY = "canal.file.data.dir"
@@ -63,12 +63,53 @@ def load_data_dir(conf_dir: Path, environ: Mapping[str, str]) -> Path:
     return _Loading(conf_dir, environ).data_dir()
 
 
+class InstanceLoader:
+    """Reads the settings of single destinations later on.
+
+    `canal.properties` counts as it was when this was made.
+    """
+
+    def __init__(self, conf_dir: Path, environ: Mapping[str, str]) -> None:
+        """Read `canal.properties`. Raises ConfigError."""
+        self.conf_dir = conf_dir
+        self._environ = dict(environ)
+        self._main = _Loading(conf_dir, environ).main_file()
+
+    def scanned(self) -> list[str]:
+        """Return the folders that hold an instance file. Raises OSError.
+
+        Also when the folder has no `canal.properties` any more: it may not be mounted.
+        """
+        (self.conf_dir / MAIN_FILE).stat()
+        return modes.folders_with_instances(self.conf_dir)
+
+    def path_of(self, destination: str) -> Path:
+        """Return the file with a destination's own settings."""
+        return self.conf_dir / destination / modes.INSTANCE_FILE
+
+    def load(
+        self, destination: str, others: Sequence[InstanceConfig]
+    ) -> tuple[InstanceConfig, list[str]]:
+        """Read and check a destination's settings; returns them with warnings.
+
+        Raises ConfigError with every problem, also with what `others` have.
+        """
+        loading = _Loading(self.conf_dir, self._environ, self._main)
+        return loading.run_one(destination, others)
+
+
 class _Loading:
     """One reading of a conf folder; collects problems and warnings on the way."""
 
-    def __init__(self, conf_dir: Path, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        conf_dir: Path,
+        environ: Mapping[str, str],
+        main: Properties | None = None,
+    ) -> None:
         self._conf_dir = conf_dir
         self._environ = environ
+        self._main = main  # None: it is to be read
         self._problems = Problems()
         self._files: list[Properties] = []
         self._used: set[str] = set()
@@ -76,29 +117,54 @@ class _Loading:
         self._hints: list[str] = []
 
     def run(self) -> DaemonConfig:
-        main = self._main_file()
+        main = self.main_file()
         lookup = Lookup(self._environ, [main])
         modes.refuse_server_modes(lookup, self._problems)
         server = self._server(lookup)
         names = modes.destinations(lookup, main.origin, self._conf_dir, self._problems)
+        scans = modes.scans_folders(lookup, self._problems)
+        interval_s = modes.scan_interval_s(lookup, self._problems)
         instances = [self._instance(name, main, lookup) for name in names]
         data_dir = self._data_dir(main)
         tablemeta.check_folders(instances, main.origin, self._problems)
         self._problems.raise_if_any()
+        if not names:
+            self._hints.append(
+                f"{main.origin}: no destination so far; a folder with an"
+                f" {modes.INSTANCE_FILE} will be one"
+            )
         return DaemonConfig(
             conf_dir=Path(os.path.abspath(self._conf_dir)),  # noqa: PTH100  # links stay
             data_dir=data_dir,
             server=server,
             instances=tuple(instances),
+            scan_interval_s=interval_s if scans else 0.0,
             warnings=tuple(self._warnings(names)),
         )
 
+    def run_one(
+        self, destination: str, others: Sequence[InstanceConfig]
+    ) -> tuple[InstanceConfig, list[str]]:
+        main = self.main_file()
+        config = self._instance(destination, main, Lookup(self._environ, [main]))
+        together = [each for each in others if each.destination != destination]
+        if len(together) >= modes.DESTINATIONS_MAX:
+            self._problems.add_file(
+                str(self._conf_dir / destination),
+                f"one destination too many, {modes.DESTINATIONS_MAX} are the limit",
+            )
+        tablemeta.check_folders([*together, config], main.origin, self._problems)
+        self._problems.raise_if_any()
+        return config, self._warnings([destination])
+
     def data_dir(self) -> Path:
-        found = self._data_dir(self._main_file())
+        found = self._data_dir(self.main_file())
         self._problems.raise_if_any()
         return found
 
-    def _main_file(self) -> Properties:
+    def main_file(self) -> Properties:
+        if self._main is not None:
+            return self._main
         main = self._read(self._conf_dir / MAIN_FILE)
         if main is None:
             self._problems.add_file(

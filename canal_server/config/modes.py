@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DESTINATIONS_MAX = 10_000
 DESTINATION_CHARACTERS_MAX = 100
+SCAN_INTERVAL_S = 5.0
+SCAN_INTERVAL_S_MAX = 86_400
 INSTANCE_FILE = "instance.properties"
 
 # The component sets that the original names by a Spring file.
@@ -145,15 +147,34 @@ def destinations(
             f"{bad} is not a name; use up to {DESTINATION_CHARACTERS_MAX} characters"
             " without blanks and slashes",
         )
-    scan = find(lookup, "canal.auto.scan", problems)
-    if _switch("canal.auto.scan", scan, problems):
+    scans = scans_folders(lookup, problems)
+    if scans:
         try:
-            usable += _folders_with_instances(conf_dir)
+            usable += folders_with_instances(conf_dir)
         except OSError as error:
             problems.add_file(str(conf_dir), f"cannot be listed: {error.strerror}")
-    if not found and not usable:
+    # Where folders are looked for, the first destination may come later.
+    if not found and not usable and not scans:
         problems.add(file, key, "", "no destination; name one")
     return list(dict.fromkeys(usable))
+
+
+def scans_folders(lookup: Lookup, problems: Problems) -> bool:
+    """Tell whether folders with an instance file are destinations, too."""
+    scan = find(lookup, "canal.auto.scan", problems)
+    return _switch("canal.auto.scan", scan, problems)
+
+
+def scan_interval_s(lookup: Lookup, problems: Problems) -> float:
+    """Return after how long folders are looked for again."""
+    key = "canal.auto.scan.interval"
+    found = find(lookup, key, problems)
+    if found is not None:
+        try:
+            return values.seconds(1, SCAN_INTERVAL_S_MAX)(found.text)
+        except ValueError as error:
+            _refuse(problems, key, found, str(error))
+    return SCAN_INTERVAL_S
 
 
 def _expanded(found: Found, problems: Problems) -> list[str]:
@@ -174,7 +195,7 @@ def _expanded(found: Found, problems: Problems) -> list[str]:
     return names
 
 
-def _folders_with_instances(conf_dir: Path) -> list[str]:
+def folders_with_instances(conf_dir: Path) -> list[str]:
     """Return the folders that hold an instance file, by name."""
     return sorted(
         folder.name

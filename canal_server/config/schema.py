@@ -226,6 +226,7 @@ class DaemonConfig:
     data_dir: Path  # holds the control socket
     server: ServerConfig = ServerConfig()
     instances: tuple[InstanceConfig, ...] = ()  # in the order they are configured
+    scan_interval_s: float = 0.0  # of folders with instances; 0: once at start
     warnings: tuple[str, ...] = ()  # one line each, for the log
 
     @property

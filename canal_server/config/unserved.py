@@ -42,7 +42,6 @@ class Unserved:
 # feature that has a switch of its own.
 INERT = (
     "canal.id",
-    "canal.auto.scan.interval",
     "canal.socketChannel",
     "canal.instance.pwdPublicKey",
     "canal.instance.network.sendBufferSize",

@@ -7,8 +7,20 @@ import json
 import pytest
 
 from canal_server import cli
-from canal_server.cli.position_found import amount_text, gone_text, size_text
+from canal_server.cli.position_found import (
+    access_for,
+    amount_text,
+    gone_text,
+    size_text,
+)
+from canal_server.config.schema import (
+    HostConfig,
+    HostPort,
+    InstanceConfig,
+    SourceConfig,
+)
 from canal_server.dump.lag import Gone
+from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.file import MetaFiles
@@ -95,6 +107,27 @@ def test_a_target_that_is_none(capsys):
         run("seek", "--to", "yesterday")
     assert caught.value.code == 2
     assert "write FILE:POSITION" in capsys.readouterr().err
+
+
+def test_which_source_is_looked_at():
+    """It is the one that was read last, which may be the standby."""
+    config = InstanceConfig(
+        destination="one",
+        source=SourceConfig(
+            master=HostConfig(address=HostPort("192.0.2.1", 3306)),
+            standby=HostConfig(address=HostPort("192.0.2.2", 3307)),
+        ),
+    )
+    identity = ClientIdentity("one", 1001)
+    for host, port, found in (
+        ("192.0.2.1", 3306, "192.0.2.1:3306"),
+        ("192.0.2.2", 3307, "192.0.2.2:3307"),
+        ("192.0.2.3", 3306, "192.0.2.1:3306"),
+    ):
+        place = LogPosition(LogIdentity(host, port), EntryPosition("f.000001", 4))
+        cursors = DestinationCursors((ClientCursor(identity, place),))
+        assert str(access_for(config, cursors).address) == found
+    assert str(access_for(config, DestinationCursors(())).address) == "192.0.2.1:3306"
 
 
 def test_sizes():

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from canal_server.config.load import anchored, load
-from canal_server.config.schema import BatchMode, HostPort, SslMode, Wiring
+from canal_server.config.load import InstanceLoader, anchored, load
+from canal_server.config.schema import (
+    BatchMode,
+    HostPort,
+    InstanceConfig,
+    SslMode,
+    Wiring,
+)
 from canal_server.errors import ConfigError
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -103,6 +110,50 @@ def test_destinations(make_conf, main, names):
     (conf / "metrics").mkdir()
     config = load(conf, {"canal.instance.master.address": "db:1"})
     assert config.destinations == names
+
+
+@pytest.mark.parametrize(
+    ("main", "interval_s"),
+    [
+        ("", 0),
+        ("canal.auto.scan.interval = 7", 0),
+        ("canal.auto.scan = true", 5),
+        ("canal.auto.scan = true\ncanal.auto.scan.interval = 7", 7),
+    ],
+)
+def test_scans(make_conf, main, interval_s):
+    """Folders are looked through again where they count, every 5 s by default."""
+    config = load(make_conf(f"{MAIN}{main}"), {})
+    assert config.scan_interval_s == interval_s
+
+
+def test_the_first_destination_may_come_later(make_conf):
+    """Where folders are looked through none need be there at first; it is told."""
+    conf = make_conf("canal.auto.scan = true", example=MASTER)
+    shutil.rmtree(conf / "example")
+    config = load(conf, {})
+    assert config.instances == ()
+    assert "no destination so far" in "".join(config.warnings)
+
+
+def test_one_destination_later(make_conf):
+    """It is read with the canal.properties of before, and checked with the others."""
+    conf = make_conf(f"{MAIN}canal.instance.dbUsername = before", example=MASTER)
+    loader = InstanceLoader(conf, {})
+    (conf / "canal.properties").write_text("canal.instance.dbUsername = after")
+    (conf / "new").mkdir()
+    file = conf / "new" / "instance.properties"
+    file.write_text(f"{MASTER}canal.instance.dbUsrname = typo\n")
+    config, warnings = loader.load("new", [])
+    assert config.destination == "new"
+    assert config.source.user == "before"
+    assert len(warnings) == 1
+    assert "dbUsrname" in warnings[0]
+    other = InstanceConfig(destination="other", table_meta=config.table_meta)
+    with pytest.raises(ConfigError, match="the folder of other and of new"):
+        loader.load("new", [other])
+    # With itself, as it was, it may share all.
+    assert loader.load("new", [config])[0] == config
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,19 @@ class Places:
 @pytest.fixture
 def ledger(pipeline, rng):
     """Give the writer of places, and a checker for what a client receives."""
+    return written_to(pipeline, rng)
+
+
+@pytest.fixture
+def on_mysql(make_pipeline, mysql_server, database, rng):
+    """Give a pipeline where the flavour of the source does not matter, its ledger."""
+    pipeline = make_pipeline(mysql_server, database)
+    pipeline.start()
+    return pipeline, *written_to(pipeline, rng)
+
+
+def written_to(pipeline, rng):
+    """Return the writer of places in a pipeline's source, and a checker of them."""
     writer = pipeline.writer(rng)
     return Places(pipeline, writer), pipeline.checker(writer)
 
@@ -100,9 +113,9 @@ def test_back_and_forth(pipeline, ledger, capsys):
         pipeline.receive(client, checker)
 
 
-def test_dry_run_and_consent(pipeline, ledger, capsys, monkeypatch):
+def test_dry_run_and_consent(on_mysql, capsys, monkeypatch):
     """What would happen is told, and nothing does, without the operator's word."""
-    places, checker = ledger
+    pipeline, places, checker = on_mysql
     places.write(3)
     with pipeline.client() as client:
         pipeline.receive(client, checker)
@@ -118,9 +131,9 @@ def test_dry_run_and_consent(pipeline, ledger, capsys, monkeypatch):
         pipeline.receive(client, checker)
 
 
-def test_an_open_batch_is_void(pipeline, ledger):
+def test_an_open_batch_is_void(on_mysql):
     """The ack of a batch from before the move is refused; the move stands."""
-    places, checker = ledger
+    pipeline, places, checker = on_mysql
     places.write(3)
     places.write(3)
     with pipeline.client() as client:
@@ -160,9 +173,9 @@ def test_one_of_two(pipeline, ledger, rng):
         pipeline.receive(blue_client, blue)
 
 
-def test_places_told(pipeline, ledger, capsys):
+def test_places_told(on_mysql, capsys):
     """Place, time, bytes, seconds and transactions behind are told of each client."""
-    places, checker = ledger
+    pipeline, places, checker = on_mysql
     places.write(2)
     with pipeline.client() as client:
         pipeline.receive(client, checker)
@@ -194,9 +207,9 @@ def test_places_told(pipeline, ledger, capsys):
     assert "2 transactions" in text_of(pipeline, capsys)
 
 
-def test_stopped_with_files(pipeline, ledger):
+def test_stopped_with_files(on_mysql):
     """Of a stopped server the stored cursors are moved; it goes on there."""
-    places, checker = ledger
+    pipeline, places, checker = on_mysql
     places.write(4)
     places.write(4)
     with pipeline.client() as client:
@@ -216,9 +229,9 @@ def test_stopped_with_files(pipeline, ledger):
         pipeline.receive(client, checker)
 
 
-def test_a_place_inside_of_a_transaction(pipeline, ledger, capsys):
+def test_a_place_inside_of_a_transaction(on_mysql, capsys):
     """It is told, and the place before the transaction is taken."""
-    places, checker = ledger
+    pipeline, places, checker = on_mysql
     places.write(2)
     places.write(1)
     with pipeline.client() as client:

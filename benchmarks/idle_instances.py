@@ -1,0 +1,167 @@
+"""What many destinations cost in one process while nothing happens.
+
+Starts a private MySQL and a canal-server with instances that all read it, waits until
+each reads, and measures: memory, time of the processor, threads and descriptors, and
+which threads take the time. `python benchmarks/idle_instances.py --help` tells the
+options; needs the package to be installed, as `make bench` has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+
+from server_process import (
+    Memory,
+    end,
+    free_port,
+    require_package,
+    write_conf,
+)
+from servers import PrivateServer
+
+from canal_server.control import ControlError, ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from servers import Server
+
+INSTANCES = 100
+SECONDS = 60.0
+START_SECONDS_MAX = 300.0
+LOOK_SECONDS = 0.5
+MEMORY_MIB_MAX = 600  # what is asked of 100 instances
+CORE_PERCENT_MAX = 5.0
+MIB = 1024 * 1024
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def write_settings(conf: Path, server: Server, instances: int) -> list[str]:
+    """Write the conf folder; returns the names of the destinations."""
+    names = [f"idle{number}" for number in range(1, instances + 1)]
+    write_conf(
+        conf,
+        free_port(),
+        conf,
+        **{
+            "canal.destinations": ",".join(names),
+            "canal.instance.global.spring.xml": "classpath:spring/file-instance.xml",
+            "canal.auto.scan": "true",
+        },
+    )
+    for name in names:
+        (conf / name).mkdir()
+        (conf / name / "instance.properties").write_text(
+            f"canal.instance.master.address = {server.host}:{server.port}\n"
+            f"canal.instance.dbUsername = {server.user}\n"
+            f"canal.instance.dbPassword = {server.password}\n"
+        )
+    return names
+
+
+@contextmanager
+def running(conf: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server within the context; its log goes to a file in the folder."""
+    command = [sys.executable, "-m", "canal_server", "start", "--conf", str(conf)]
+    with (conf / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=conf, stdout=log, stderr=log)
+    try:
+        yield process
+    except BaseException as error:
+        error.add_note((conf / "log").read_text()[-3000:])
+        raise
+    finally:
+        end(process)
+
+
+def wait_until_all_read(conf: Path, process: subprocess.Popen[bytes]) -> float:
+    """Return the seconds until every instance reads its source."""
+    began_s = time.monotonic()
+    while time.monotonic() - began_s < START_SECONDS_MAX:
+        if process.poll() is not None:
+            raise SystemExit("the server has ended")
+        try:
+            instances = ask(conf, "status")["instances"]
+        except ControlError:
+            instances = []
+        if instances and all(each.get("state") == "running" for each in instances):
+            return time.monotonic() - began_s
+        time.sleep(LOOK_SECONDS)
+    raise SystemExit(f"not all instances read within {START_SECONDS_MAX:g} s")
+
+
+def seconds_of(stat: Path) -> tuple[str, float]:
+    """Return name and seconds of the processor of a process or a thread."""
+    text = stat.read_text()
+    name = text[text.index("(") + 1 : text.rindex(")")]
+    fields = text[text.rindex(")") + 2 :].split()
+    return name, (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def seconds_by_thread(pid: int) -> dict[str, float]:
+    """Return the seconds of all threads, those of like names together."""
+    found: dict[str, float] = defaultdict(float)
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        name, seconds = seconds_of(task / "stat")
+        found[re.sub(r"\d+", "N", name)] += seconds
+    return found
+
+
+def measure(pid: int, seconds: float) -> tuple[float, dict[str, float]]:
+    """Return the percents of a core that were taken, and the seconds by thread."""
+    before, threads_before = (
+        seconds_of(Path(f"/proc/{pid}/stat"))[1],
+        (seconds_by_thread(pid)),
+    )
+    began_s = time.monotonic()
+    time.sleep(seconds)  # what is measured is what happens meanwhile
+    after = seconds_of(Path(f"/proc/{pid}/stat"))[1]
+    percent = (after - before) / (time.monotonic() - began_s) * 100
+    threads = seconds_by_thread(pid)
+    return percent, {name: threads[name] - threads_before[name] for name in threads}
+
+
+def main() -> int:
+    """Measure and print; status 1 when it costs more than it may."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--instances", type=int, default=INSTANCES, help="(default: %(default)d)")
+    add("--seconds", type=float, default=SECONDS, help="to measure for")
+    args = parser.parse_args()
+    print(f"package: {require_package()}")
+    with ExitStack() as stack:
+        server = stack.enter_context(PrivateServer("mysql", ["--max-connections=1000"]))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="canal-idle-"))
+        conf = Path(folder, "conf")
+        write_settings(conf, server, args.instances)
+        process = stack.enter_context(running(conf))
+        started_s = wait_until_all_read(conf, process)
+        percent, threads = measure(process.pid, args.seconds)
+        memory = Memory.of(process.pid)
+        tasks = len(list(Path(f"/proc/{process.pid}/task").iterdir()))
+        files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+    print(f"{args.instances} instances read after {started_s:.1f} s")
+    print(f"resident: {memory.now / MIB:.0f} MiB, at most {memory.highest / MIB:.0f}")
+    print(f"processor: {percent:.2f} % of a core over {args.seconds:g} s")
+    print(f"threads: {tasks}, descriptors: {files}")
+    for name, seconds in sorted(threads.items(), key=lambda item: -item[1])[:10]:
+        print(f"  {seconds:6.2f} s  {name}")
+    too_much = memory.highest > MEMORY_MIB_MAX * MIB or percent > CORE_PERCENT_MAX
+    print("more than it may be" if too_much else "within its limits")
+    return int(too_much)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -74,6 +74,7 @@ def make_image(name: str, suite: str | None = None) -> str:
     tag = suite or "latest"
     repository = f"{REPOSITORY}/{name}"
     tree = Path(tempfile.mkdtemp(prefix="canal-image-"))
+    tree.chmod(0o755)  # it becomes `/`, of every user
     try:
         if name == "python":
             changes = _fill_with_python(tree, suite or host_suite())

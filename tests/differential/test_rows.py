@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from fix_random import longer
 from fix_source_access import access_of
 from random_schema import Fold, RandomLoad
 
@@ -123,7 +124,7 @@ def test_random_rows_in_compressed_transactions(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-@pytest.mark.parametrize("round_number", range(4))
+@pytest.mark.parametrize("round_number", range(longer(1)))
 def test_many_random_rows(
     flavour: str, round_number: int, own_server, rng: random.Random
 ) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fix_history import SCRIPT, Chronicle, Follower, chronicle_of, random_change
+from fix_random import longer
 
 if TYPE_CHECKING:
     import random
@@ -85,17 +86,14 @@ def test_from_an_old_place_again(stopped: Pipeline, chronicle: Chronicle) -> Non
         again.receive(stopped, client)
 
 
-@pytest.mark.parametrize(
-    "rounds", [pytest.param(4, id="few"), pytest.param(12, marks=pytest.mark.slow)]
-)
 def test_random_changes(
-    stopped: Pipeline, chronicle: Chronicle, rng: random.Random, rounds: int
+    stopped: Pipeline, chronicle: Chronicle, rng: random.Random
 ) -> None:
     """Random statements and kills: every row has what its table had."""
     stopped.start()
     chronicle.run("CREATE TABLE first (a INT, b INT, c INT)")
     follower = Follower(chronicle)
-    for number in range(rounds):
+    for number in range(longer(5)):
         for step in range(8):
             change = random_change(rng, chronicle, number * 8 + step)
             print(change)

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from fix_pipeline import UNIT_S
+from fix_random import longer
 from load import Load, allow_from, receive_until_broken
 
 from canal_server.errors import ClientError
@@ -20,17 +21,14 @@ def stored_cursor(pipeline):
     return client.get("cursor")
 
 
-@pytest.mark.parametrize(
-    "kills", [pytest.param(2, id="few"), pytest.param(7, marks=pytest.mark.slow)]
-)
-def test_server_killed(pipeline, rng, kills):
+def test_server_killed(pipeline, rng):
     """Killed under load at any moment, the server goes on at the stored cursor."""
     # From the second run on, so that kills also meet the writing of the cursors.
     pipeline.configure({"canal.file.flush.period": 20})
     writer = pipeline.writer(rng)
     checker = pipeline.checker(writer)
     with Load(writer):
-        for _ in range(kills):
+        for _ in range(longer(3)):
             before = checker.done
             killer = threading.Timer(rng.uniform(0.05, 1.5), pipeline.kill)
             killer.start()
@@ -47,13 +45,12 @@ def test_server_killed(pipeline, rng, kills):
     print(f"{checker.done} transactions, {checker.repeated} changes came again")
 
 
-@pytest.mark.parametrize("rounds", [3])
-def test_server_stopped(pipeline, rng, rounds):
+def test_server_stopped(pipeline, rng):
     """Stopped under load and started again, the server repeats nothing acked."""
     writer = pipeline.writer(rng)
     checker = pipeline.checker(writer)
     with Load(writer):
-        for _ in range(rounds):
+        for _ in range(longer(3)):
             with pipeline.client() as client:
                 pipeline.receive_some(client, checker, rng.randint(1, 20))
                 acked = checker.done

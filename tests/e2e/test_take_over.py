@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fix_history import SCRIPT, Chronicle, Follower, chronicle_of, random_change
 from fix_pipeline import POLL_S, UNIT_S
+from fix_random import longer
 
 from canal_server.client import EntryType
 
@@ -293,7 +294,7 @@ def test_random(scene: Scene, rng: random.Random) -> None:
     """Random statements, acks, deaths and servers: each row has its columns."""
     scene.chronicle.run("CREATE TABLE first (a INT, b INT, c INT)")
     scene.chronicle.write("first")
-    for number in range(4):
+    for number in range(longer(3)):
         for step in range(6):
             change = random_change(rng, scene.chronicle, number * 6 + step)
             print(change)

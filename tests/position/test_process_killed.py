@@ -1,11 +1,7 @@
-"""Every manager that writes, in a process that is killed amid its writes.
-
-CANAL_TEST_KILLS=50 kills each of them more often.
-"""
+"""Every manager that writes, in a process that is killed amid its writes."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from fix_daemon import child_environ
+from fix_random import longer
 from position_writer import Store, settles_every
 
 from canal_server.position.mixed import Writing
 
 WRITER = Path(__file__).parents[1] / "position_writer.py"
-KILLS = int(os.environ.get("CANAL_TEST_KILLS", "2"))  # of each manager
 
 
 @pytest.fixture(params=["files", "nodes"])
@@ -53,7 +49,7 @@ def stored(kind, place):
 def test_killed_amid_writes(rng, kind, place, writing):
     """What was stored before the kill is there, or one that was to be stored then."""
     last = 0
-    for _ in range(KILLS):
+    for _ in range(longer(2)):
         with writer(kind, place, writing.value, last + 1) as process:
             assert process.stdout
             for _ in range(rng.randint(1, 60)):

@@ -89,9 +89,9 @@ class Instance:
         """Build without starting; instances of one process share `zookeepers`."""
         self.config = config
         self.destination = config.destination
-        self.meta: MetaManager = _meta_manager(config, zookeepers or ZooKeepers())
+        self.meta: MetaManager = meta_manager_of(config, zookeepers or ZooKeepers())
         self._log_positions = _log_position_manager(config, self.meta)
-        self._default = _default_filter(config)
+        self._default = default_filter(config)
         # Of each client: its expression and what became of it.
         self._filters: dict[int, tuple[str, TableFilter]] = {}
         self._filters_lock = threading.Lock()
@@ -133,7 +133,7 @@ class Instance:
             idle=self._store.wake_getters,
             begun=self._begun,
             session=self._session_begins,
-            history=_history(config),
+            history=history_of(config),
             standby=standby_access_of(config.source),
         )
         self._detector = Detector(
@@ -370,6 +370,11 @@ class Instance:
         """Return what lies before all of a client's entries, None: not known yet."""
         return self._store.resume_position(client_id) or self._pump.began_at
 
+    def resume_places(self, client_id: int) -> dict[int, LogPosition]:
+        """Return nothing: there is one source."""
+        del client_id
+        return {}
+
     def _begun(self, position: EntryPosition) -> None:
         """Let clients that have acked nothing begin here, also after a restart.
 
@@ -468,7 +473,7 @@ class Instance:
         }
 
 
-def _default_filter(config: InstanceConfig) -> TableFilter:
+def default_filter(config: InstanceConfig) -> TableFilter:
     """Return the configured filter. Raises ConfigError with what is wrong in it."""
     wanted, unwanted = config.filter.regex, config.filter.black_regex
     problems = []
@@ -485,7 +490,7 @@ def _default_filter(config: InstanceConfig) -> TableFilter:
     return TableFilter(wanted, unwanted)
 
 
-def _history(config: InstanceConfig) -> TableMetaTsdb | None:
+def history_of(config: InstanceConfig) -> TableMetaTsdb | None:
     """Return the table history; None: columns are those the tables have today."""
     wanted = config.table_meta
     if not wanted.enable:
@@ -499,7 +504,8 @@ def _history(config: InstanceConfig) -> TableMetaTsdb | None:
     )
 
 
-def _meta_manager(config: InstanceConfig, zookeepers: ZooKeepers) -> MetaManager:
+def meta_manager_of(config: InstanceConfig, zookeepers: ZooKeepers) -> MetaManager:
+    """Return where the clients of a destination are kept, not started yet."""
     position = config.position
     destinations = (config.destination,)
     if position.wiring is Wiring.ZOOKEEPER:

@@ -106,6 +106,15 @@ def owner_of(identity: LogIdentity, servers: Servers) -> int | None:
     return None
 
 
+def no_seek_in_group(destination: str) -> str:
+    """Return why the clients of a group are not moved, and what to do instead."""
+    return (
+        f"destination {destination} merges several sources, whose clients cannot be"
+        " moved by this command: to begin elsewhere stop the server, remove the stored"
+        " positions and configure where each source begins"
+    )
+
+
 class MemberLogPositionManager:
     """The slowest client's place in one source; a `ports.LogPositionManager`."""
 

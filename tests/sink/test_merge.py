@@ -333,7 +333,7 @@ def test_random(make_merging, rng: random.Random, count: int):
     for name in names:
         merging.lane(name).begin()
 
-    def run(name: str, seed: int) -> None:
+    def run(name: str, seed: float) -> None:
         chance = type(rng)(seed)
         lane, rest = merging.lane(name), written[name]
         while rest:

@@ -48,13 +48,9 @@ from canal_server.position.memory import MemoryMetaManager
 from canal_server.position.mixed import MixedMetaManager
 from canal_server.position.nodes import MetaNodes
 from canal_server.position.stored import check_subscribed
+from canal_server.sink.clients import ClientFilters
 from canal_server.sink.columns import ColumnFilter
-from canal_server.sink.filters import (
-    TableFilter,
-    doubtful_pieces,
-    for_client,
-    union,
-)
+from canal_server.sink.filters import TableFilter
 from canal_server.sink.sink import EntrySink
 from canal_server.store.memory import MemoryEventStore
 from canal_server.tablemeta.storage_open import open_storage
@@ -72,7 +68,7 @@ if TYPE_CHECKING:
         SourceConfig,
     )
     from canal_server.model.identity import ClientIdentity
-    from canal_server.ports import LogPositionManager, MetaManager, Span
+    from canal_server.ports import Accepts, LogPositionManager, MetaManager, Span
 
 _log = logging.getLogger(__name__)
 
@@ -92,9 +88,9 @@ class Instance:
         self.meta: MetaManager = meta_manager_of(config, zookeepers or ZooKeepers())
         self._log_positions = _log_position_manager(config, self.meta)
         self._default = default_filter(config)
-        # Of each client: its expression and what became of it.
-        self._filters: dict[int, tuple[str, TableFilter]] = {}
-        self._filters_lock = threading.Lock()
+        self._filters = ClientFilters(
+            self.destination, config.filter, self._default, self._change_wants
+        )
         # Held while a client's place is judged and handed to the store.
         self._cursors_lock = threading.Lock()
         # Held while clients' places change, and while the stages are replaced.
@@ -327,15 +323,11 @@ class Instance:
 
     def check_filter(self, expression: str) -> None:
         """Raise ClientError when the filter is not a regular expression."""
-        self._client_filter(expression)
+        self._filters.check(expression)
 
     def subscribed(self, identity: ClientIdentity) -> None:
         """Give the client its cursor and filter, and let the pump read its tables."""
-        wanted = self._filter_for(identity)
-        with self._filters_lock:
-            if self._filters.get(identity.client_id) != (identity.filter, wanted):
-                self._filters[identity.client_id] = (identity.filter, wanted)
-                self._change_wants()
+        wanted = self._filters.enter(identity)
         with self._cursors_lock:
             after = self._begins_after(identity)
             self._store.subscribe(identity.client_id, wanted.accepts, after)
@@ -388,48 +380,10 @@ class Instance:
     def unsubscribed(self, identity: ClientIdentity) -> None:
         """Take the client's cursor and wishes back."""
         self._store.unsubscribe(identity.client_id)
-        with self._filters_lock:
-            self._filters.pop(identity.client_id, None)
-            self._change_wants()
+        self._filters.leave(identity)
 
-    def _change_wants(self) -> None:
-        """Let through what some client wants; the configured filter without any."""
-        assert self._filters_lock.locked()
-        filters = [wanted for _, wanted in self._filters.values()] or [self._default]
-        self._pump.change_wants(union(filters))
-
-    def _filter_for(self, identity: ClientIdentity) -> TableFilter:
-        """Return the client's filter, the one it has when nothing changed.
-
-        To know that nothing changed spares the store to judge its entries anew.
-        """
-        with self._filters_lock:
-            known = self._filters.get(identity.client_id)
-        if known is not None and known[0] == identity.filter:
-            return known[1]
-        for hint in doubtful_pieces(identity.filter):
-            _log.warning(
-                "destination %s: filter of client %s: %s",
-                self.destination,
-                identity.client_id,
-                hint,
-            )
-        if identity.filter not in ("", self.config.filter.regex):
-            _log.info(
-                "destination %s: client %s uses its own filter instead of "
-                "canal.instance.filter.regex",
-                self.destination,
-                identity.client_id,
-            )
-        return self._client_filter(identity.filter)
-
-    def _client_filter(self, expression: str) -> TableFilter:
-        try:
-            return for_client(
-                expression, self.config.filter.regex, self.config.filter.black_regex
-            )
-        except ValueError as error:
-            raise ClientError(f"filter {expression!r}: {error}") from error
+    def _change_wants(self, wants: Accepts) -> None:
+        self._pump.change_wants(wants)
 
     # --- what the pump's thread calls -----------------------------------------------
 

@@ -27,8 +27,8 @@ from canal_server.model.positions import (
     LogPosition,
     log_position_to_json,
 )
-from canal_server.position.logposition import same_server
 from canal_server.position.groups import no_seek_in_group
+from canal_server.position.logposition import same_server
 from canal_server.position.stored import check_subscribed, move_stored
 
 if TYPE_CHECKING:

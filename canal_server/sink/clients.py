@@ -71,6 +71,11 @@ class ClientFilters:
             self._filters.pop(identity.client_id, None)
             self._tell()
 
+    def clear(self) -> None:
+        """Forget all of them, to be entered anew; nobody is told."""
+        with self._lock:
+            self._filters.clear()
+
     def _tell(self) -> None:
         assert self._lock.locked()
         filters = [wanted for _, wanted in self._filters.values()] or [self._default]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from golden_form import entries_of
 
 from canal_server import group as group_module
 from canal_server.config.schema import (
+    BufferConfig,
     HostConfig,
     HostPort,
     InstanceConfig,
@@ -26,11 +28,13 @@ from canal_server.instance import Instance
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
 from canal_server.model.identity import ClientIdentity
+from canal_server.sink.merge import Merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fix_proxy import Proxy
     from servers import Server
 
     from canal_server.protocol.entries import Entry
@@ -56,16 +60,25 @@ def config_for(folder: Path, *servers: Server) -> InstanceConfig:
         group=sources,
         position=PositionConfig(wiring=Wiring.FILE, data_dir=folder),
         table_meta=TableMetaConfig(dir=folder / "merged"),
+        buffer=BufferConfig(transaction_size=8),
     )
 
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Callable[..., GroupInstance]]:
-    """Give `running(server, …)`: a started group, stopped after the test."""
+    """Give `running(server, …, through={number: proxy})`: a started group."""
     started: list[GroupInstance] = []
 
-    def start(*servers: Server) -> GroupInstance:
-        instance = make_instance(config_for(tmp_path, *servers))
+    def start(
+        *servers: Server, through: dict[int, Proxy] | None = None
+    ) -> GroupInstance:
+        config = config_for(tmp_path, *servers)
+        for number, proxy in (through or {}).items():
+            host = HostConfig(address=HostPort("127.0.0.1", proxy.port))
+            group = list(config.group)
+            group[number - 1] = replace(group[number - 1], master=host)
+            config = replace(config, group=tuple(group))
+        instance = make_instance(config)
         assert isinstance(instance, GroupInstance)
         started.append(instance)
         instance.start()
@@ -82,6 +95,16 @@ def subscribe(instance: GroupInstance) -> None:
     instance.check_filter(CLIENT.filter)
     instance.meta.subscribe(CLIENT)
     instance.subscribed(CLIENT)
+
+
+def entries_from(instance: GroupInstance) -> Iterator[Entry]:
+    """Yield the entries that come, each batch acked before the next."""
+    deadline = Deadline(PATIENCE_S)
+    while True:
+        batch = instance.store.get(CLIENT.client_id, 100, deadline.remaining_s())
+        assert batch is not None, "nothing more came"
+        yield from entries_of(b"".join(batch.slices))
+        instance.store.ack(CLIENT.client_id, batch.last_sequence)
 
 
 def rows_of(instance: GroupInstance, wanted: int) -> list[Entry]:
@@ -142,6 +165,55 @@ def test_places_before_anything_is_acked(
     cursor = instance.meta.cursor(CLIENT)
     assert cursor
     assert position == cursor.position
+
+
+def test_link_lost_for_long_in_a_transaction(
+    mysql_server: Server,
+    mariadb_server: Server,
+    database: str,
+    *,
+    running: Callable[..., GroupInstance],
+    make_proxy: Callable[[Server], Proxy],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others go on, and the transaction comes again, whole and from its BEGIN."""
+    monkeypatch.setattr(group_module, "Merge", partial(Merge, grace_s=0.1))
+    for server in (mysql_server, mariadb_server):
+        server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY, b TEXT)")
+    proxy = make_proxy(mysql_server)
+    instance = running(mariadb_server, mysql_server, through={2: proxy})
+    subscribe(instance)
+    eventually(lambda: instance.status()["state"] == "running")
+    table = f"{database}.t"
+    rows = [f"INSERT INTO {table} VALUES ({n}, REPEAT('x', 500))" for n in range(99)]
+
+    with proxy.refuse(), proxy.cut(30_000):
+        mysql_server.execute("BEGIN", *rows, "COMMIT")
+        proxy.wait_for_cuts(1, PATIENCE_S)
+        mariadb_server.execute(f"INSERT INTO {database}.t VALUES (1, 'other')")
+        coming = entries_from(instance)
+        before = []
+        for entry in coming:
+            if entry.header.server_id != mysql_server.port:
+                break
+            before.append(entry.entry_type)
+        # Part of the transaction, in which nobody was until it lost its turn.
+        assert EntryType.TRANSACTIONBEGIN in before
+        assert before[-1] == EntryType.ROWDATA
+
+    kinds = [each.entry_type for each in coming_until_end(coming, mysql_server.port)]
+    assert kinds[0] == EntryType.TRANSACTIONBEGIN
+    assert kinds[1:-1] == [EntryType.ROWDATA] * 99
+
+
+def coming_until_end(coming: Iterator[Entry], server_id: int) -> Iterator[Entry]:
+    """Yield the entries of a server up to the first END."""
+    for entry in coming:
+        if entry.header.server_id != server_id:
+            continue
+        yield entry
+        if entry.entry_type == EntryType.TRANSACTIONEND:
+            return
 
 
 def test_tables_of_many_names(

@@ -288,15 +288,13 @@ class GroupInstance:
         members = list(self._members.values())
         states = [member.pump.status.state for member in members]
         behind = [state for state in states if state is not PumpState.RUNNING]
-        errors = [
-            f"master{member.number}: {member.pump.status.error}"
-            for member in members
-            if member.pump.status.error
-        ]
         return {
             "destination": self.destination,
             "state": (behind or states)[0].value,
-            "error": "; ".join(errors),
+            "source": _told(members, "source"),
+            "position": _told(members, "position"),
+            "error": _told(members, "error"),
+            "reads": _told(members, "reads"),
             "sources": [member.status() for member in members],
             "clients": [
                 identity.client_id
@@ -306,6 +304,15 @@ class GroupInstance:
             "transactions": sum(m.sink.counters.transactions for m in members),
             "rows": sum(m.sink.counters.rows for m in members),
         }
+
+
+def _told(members: list[Member], word: str) -> str:
+    """Return what each member's status says of something, in one line."""
+    return "; ".join(
+        f"master{member.number}: {told}"
+        for member in members
+        if (told := member.status()[word])
+    )
 
 
 def make_instance(

@@ -83,9 +83,9 @@ class Member:
         # Of the numbers of tables: that of the last chunk, and that from which on no
         # chunk has older ones; and that of all that comes behind the last boundary.
         self._epoch_seen = self._epoch_since = self.epoch = subjects.epoch
+        self._acked = MemberLogPositionManager(meta, group, self.number, servers)
         self._positions = FailbackLogPositionManager(
-            MemoryLogPositionManager(),
-            MemberLogPositionManager(meta, group, self.number, servers),
+            MemoryLogPositionManager(), self._acked
         )
         self._buffer = TransactionBuffer(
             config.buffer.transaction_size,
@@ -115,9 +115,9 @@ class Member:
     # --- Stage ----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the pump at the server that the stored position names."""
-        stored = self._stored()
-        self.pump.begin_with(stored.identity if stored else None)
+        """Start the pump at the server that was read last."""
+        newest = self._acked.newest()
+        self.pump.begin_with(newest.identity if newest else None)
         self.pump.start()
         self.detector.start()
 

@@ -26,7 +26,7 @@ from canal_server.position.logposition import earlier, same_server
 from canal_server.position.metafile import check, compact, damage_told
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import LogIdentity
@@ -143,12 +143,21 @@ class MemberLogPositionManager:
         """
         del destination
         smallest: LogPosition | None = None
+        for place in self._places():
+            smallest = place if smallest is None else earlier(smallest, place)
+        return smallest
+
+    def newest(self) -> LogPosition | None:
+        """Return the newest place by time: it names the server that was read last."""
+        return max(
+            self._places(), key=lambda each: each.position.timestamp or 0, default=None
+        )
+
+    def _places(self) -> Iterator[LogPosition]:
         for identity in self._meta.subscriptions(self._destination):
             places = acked_places(self._meta, identity, self._servers)
-            place = places.get(self._number)
-            if place is not None:
-                smallest = place if smallest is None else earlier(smallest, place)
-        return smallest
+            if self._number in places:
+                yield places[self._number]
 
     def persist(self, destination: str, position: LogPosition) -> None:
         """Do nothing: clients move their places by acks."""

@@ -20,6 +20,16 @@ def group(make_group, common_schema, two_sources):
     return made
 
 
+@pytest.fixture
+def mixed(make_group, mysql_server, mariadb_server, database):
+    """Give a running group of a MySQL and a MariaDB."""
+    made = make_group(
+        database, [mysql_server, mariadb_server], {"canal.file.flush.period": 20}
+    )
+    made.pipeline.start()
+    return made
+
+
 def test_under_load(group):
     """All of each source comes, in its order, transactions never interleaved."""
     with group.pipeline.client() as client:
@@ -85,12 +95,10 @@ def test_one_source_down(make_group, mysql_server, own_server, database):
     assert [branch.checker.repeated for branch in group.branches] == [0, 0]
 
 
-def test_unlike_speeds(make_group, mysql_server, second_mysql, database):
+def test_unlike_speeds(mixed):
     """One with few transactions neither waits for one with many nor holds it up."""
-    second_mysql.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
-    group = make_group(database, [mysql_server, second_mysql])
+    group = mixed
     fast, slow = group.branches
-    group.pipeline.start()
     with group.pipeline.client() as client:
         group.wait_until_running()
         # Idle on one side: all of the other comes.
@@ -102,16 +110,16 @@ def test_unlike_speeds(make_group, mysql_server, second_mysql, database):
             wanted = slow.checker.done + 1
             group.receive_until(client, lambda w=wanted: slow.checker.done == w)
         group.receive(client)
-    second_mysql.execute(f"DROP DATABASE {database}")
     assert [branch.checker.repeated for branch in group.branches] == [0, 0]
 
 
-def test_tables_of_one_name(make_group, common_schema, two_sources):
+def test_tables_of_one_name(make_group, mysql_server, mariadb_server, database):
     """Each source has a history of its own: one name, other columns."""
-    table = f"{common_schema}.same"
+    table = f"{database}.same"
+    two_sources = [mysql_server, mariadb_server]
     two_sources[0].execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, a VARCHAR(9))")
     two_sources[1].execute(f"CREATE TABLE {table} (b DATE, id INT PRIMARY KEY)")
-    group = make_group(common_schema, two_sources)
+    group = make_group(database, two_sources)
     group.pipeline.start()
     for turn in range(2):
         two_sources[0].execute(f"INSERT INTO {table} VALUES ({turn}, 'x')")
@@ -140,8 +148,9 @@ def test_tables_of_one_name(make_group, common_schema, two_sources):
     }
 
 
-def test_clients_at_different_places(group):
+def test_clients_at_different_places(mixed):
     """After a restart each client goes on where it was, in each source."""
+    group = mixed
     other = Group(group.pipeline, [Branch.like(branch) for branch in group.branches])
     for branch in group.branches:
         branch.writer.write(30)
@@ -166,8 +175,9 @@ def test_clients_at_different_places(group):
     assert [branch.checker.done for branch in other.branches] == [40, 40]
 
 
-def test_filtered_source_moves_too(group):
+def test_filtered_source_moves_too(mixed):
     """A client that wants nothing of a source stands behind it all the same."""
+    group = mixed
     one, two = group.branches
     with group.pipeline.client(filter_=rf".*\.{two.writer.table}") as client:
         before = group.places()
@@ -184,14 +194,13 @@ def test_filtered_source_moves_too(group):
 
 
 def test_link_cut_in_large_transactions(
-    make_group, mysql_server, second_mysql, make_proxy, database
+    make_group, mysql_server, mariadb_server, make_proxy, database
 ):
     """What was delivered of a transaction in parts goes on; nobody gets in between."""
-    second_mysql.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
-    proxy = make_proxy(second_mysql)
+    proxy = make_proxy(mysql_server)
     group = make_group(
         database,
-        [mysql_server, second_mysql],
+        [mariadb_server, mysql_server],
         {"canal.instance.transaction.size": 8},
         proxies={2: proxy},
     )
@@ -204,7 +213,6 @@ def test_link_cut_in_large_transactions(
                 second.writer.write(1, rows=60)
                 first.writer.write(3)
             group.receive(client)
-    second_mysql.execute(f"DROP DATABASE {database}")
     assert [branch.checker.repeated for branch in group.branches] == [0, 0]
 
 

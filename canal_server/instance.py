@@ -49,13 +49,9 @@ from canal_server.position.memory import MemoryMetaManager
 from canal_server.position.mixed import MixedMetaManager
 from canal_server.position.nodes import MetaNodes
 from canal_server.position.stored import check_subscribed
+from canal_server.sink.clients import ClientFilters
 from canal_server.sink.columns import ColumnFilter
-from canal_server.sink.filters import (
-    TableFilter,
-    doubtful_pieces,
-    for_client,
-    union,
-)
+from canal_server.sink.filters import TableFilter
 from canal_server.sink.sink import EntrySink
 from canal_server.store.memory import MemoryEventStore
 from canal_server.tablemeta.storage_open import open_storage
@@ -73,7 +69,7 @@ if TYPE_CHECKING:
         SourceConfig,
     )
     from canal_server.model.identity import ClientIdentity
-    from canal_server.ports import LogPositionManager, MetaManager, Span
+    from canal_server.ports import Accepts, LogPositionManager, MetaManager, Span
 
 _log = logging.getLogger(__name__)
 
@@ -90,12 +86,12 @@ class Instance:
         """Build without starting; instances of one process share `zookeepers`."""
         self.config = config
         self.destination = config.destination
-        self.meta: MetaManager = _meta_manager(config, zookeepers or ZooKeepers())
+        self.meta: MetaManager = meta_manager_of(config, zookeepers or ZooKeepers())
         self._log_positions = _log_position_manager(config, self.meta)
-        self._default = _default_filter(config)
-        # Of each client: its expression and what became of it.
-        self._filters: dict[int, tuple[str, TableFilter]] = {}
-        self._filters_lock = threading.Lock()
+        self._default = default_filter(config)
+        self._filters = ClientFilters(
+            self.destination, config.filter, self._default, self._change_wants
+        )
         # Held while a client's place is judged and handed to the store.
         self._cursors_lock = threading.Lock()
         # Held while clients' places change, and while the stages are replaced.
@@ -135,9 +131,9 @@ class Instance:
             begun=self._begun,
             session=self._session_begins,
             cursors=self._cursors,
-            history=_history(config),
+            history=history_of(config),
             standby=standby_access_of(config.source),
-            index=_boundary_index(config),
+            index=boundary_index_of(config),
         )
         self._detector = Detector(
             config, self._pump, lambda: self._log_positions.latest(self.destination)
@@ -330,15 +326,11 @@ class Instance:
 
     def check_filter(self, expression: str) -> None:
         """Raise ClientError when the filter is not a regular expression."""
-        self._client_filter(expression)
+        self._filters.check(expression)
 
     def subscribed(self, identity: ClientIdentity) -> None:
         """Give the client its cursor and filter, and let the pump read its tables."""
-        wanted = self._filter_for(identity)
-        with self._filters_lock:
-            if self._filters.get(identity.client_id) != (identity.filter, wanted):
-                self._filters[identity.client_id] = (identity.filter, wanted)
-                self._change_wants()
+        wanted = self._filters.enter(identity)
         with self._cursors_lock:
             after = self._begins_after(identity)
             self._store.subscribe(identity.client_id, wanted.accepts, after)
@@ -382,6 +374,11 @@ class Instance:
         """Return what lies before all of a client's entries, None: not known yet."""
         return self._store.resume_position(client_id) or self._pump.began_at
 
+    def resume_places(self, client_id: int) -> dict[int, LogPosition]:
+        """Return nothing: there is one source."""
+        del client_id
+        return {}
+
     def _begun(self, position: EntryPosition) -> None:
         """Let clients that have acked nothing begin here, also after a restart.
 
@@ -395,48 +392,10 @@ class Instance:
     def unsubscribed(self, identity: ClientIdentity) -> None:
         """Take the client's cursor and wishes back."""
         self._store.unsubscribe(identity.client_id)
-        with self._filters_lock:
-            self._filters.pop(identity.client_id, None)
-            self._change_wants()
+        self._filters.leave(identity)
 
-    def _change_wants(self) -> None:
-        """Let through what some client wants; the configured filter without any."""
-        assert self._filters_lock.locked()
-        filters = [wanted for _, wanted in self._filters.values()] or [self._default]
-        self._pump.change_wants(union(filters))
-
-    def _filter_for(self, identity: ClientIdentity) -> TableFilter:
-        """Return the client's filter, the one it has when nothing changed.
-
-        To know that nothing changed spares the store to judge its entries anew.
-        """
-        with self._filters_lock:
-            known = self._filters.get(identity.client_id)
-        if known is not None and known[0] == identity.filter:
-            return known[1]
-        for hint in doubtful_pieces(identity.filter):
-            _log.warning(
-                "destination %s: filter of client %s: %s",
-                self.destination,
-                identity.client_id,
-                hint,
-            )
-        if identity.filter not in ("", self.config.filter.regex):
-            _log.info(
-                "destination %s: client %s uses its own filter instead of "
-                "canal.instance.filter.regex",
-                self.destination,
-                identity.client_id,
-            )
-        return self._client_filter(identity.filter)
-
-    def _client_filter(self, expression: str) -> TableFilter:
-        try:
-            return for_client(
-                expression, self.config.filter.regex, self.config.filter.black_regex
-            )
-        except ValueError as error:
-            raise ClientError(f"filter {expression!r}: {error}") from error
+    def _change_wants(self, wants: Accepts) -> None:
+        self._pump.change_wants(wants)
 
     # --- what the pump's thread calls -----------------------------------------------
 
@@ -481,7 +440,7 @@ class Instance:
         }
 
 
-def _default_filter(config: InstanceConfig) -> TableFilter:
+def default_filter(config: InstanceConfig) -> TableFilter:
     """Return the configured filter. Raises ConfigError with what is wrong in it."""
     wanted, unwanted = config.filter.regex, config.filter.black_regex
     problems = []
@@ -498,7 +457,7 @@ def _default_filter(config: InstanceConfig) -> TableFilter:
     return TableFilter(wanted, unwanted)
 
 
-def _history(config: InstanceConfig) -> TableMetaTsdb | None:
+def history_of(config: InstanceConfig) -> TableMetaTsdb | None:
     """Return the table history; None: columns are those the tables have today."""
     wanted = config.table_meta
     if not wanted.enable:
@@ -512,7 +471,7 @@ def _history(config: InstanceConfig) -> TableMetaTsdb | None:
     )
 
 
-def _boundary_index(config: InstanceConfig) -> BoundaryIndex | None:
+def boundary_index_of(config: InstanceConfig) -> BoundaryIndex | None:
     """Return the index of transaction boundaries; None where nothing is kept."""
     position = config.position
     if position.wiring is Wiring.MEMORY:
@@ -520,7 +479,8 @@ def _boundary_index(config: InstanceConfig) -> BoundaryIndex | None:
     return BoundaryIndex(position.data_dir / config.destination / FILE_NAME)
 
 
-def _meta_manager(config: InstanceConfig, zookeepers: ZooKeepers) -> MetaManager:
+def meta_manager_of(config: InstanceConfig, zookeepers: ZooKeepers) -> MetaManager:
+    """Return where the clients of a destination are kept, not started yet."""
     position = config.position
     destinations = (config.destination,)
     if position.wiring is Wiring.ZOOKEEPER:

@@ -5,7 +5,7 @@ Whoever implements one of these is tested by the contract suite of that port.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -79,13 +79,17 @@ class EventStore(Protocol):
         """Say that the pump has nothing more at hand now: waiting gets may answer."""
 
     def subscribe(
-        self, client_id: int, accepts: Accepts | None, after: EntryPosition | None
+        self,
+        client_id: int,
+        accepts: Accepts | None,
+        after: EntryPosition | Mapping[int, EntryPosition] | None,
     ) -> None:
         """Give a client a cursor, or its cursor another filter (None: all entries).
 
         A new cursor stands at the oldest entry that the ring holds; entries at or
         before `after` are not given out (but a BEGIN at it is, and so is every
-        entry of a compressed transaction at it).
+        entry of a compressed transaction at it). In a group they are places of its
+        sources, by number.
         """
 
     def unsubscribe(self, client_id: int) -> None:
@@ -160,6 +164,14 @@ class MetaManager(Protocol):
 
     def update_cursor(self, identity: ClientIdentity, position: LogPosition) -> None:
         """Move the client's cursor."""
+
+    def places(self, identity: ClientIdentity) -> dict[int, LogPosition]:
+        """Return where the client has acked to in each source of a group, by number."""
+
+    def update_places(
+        self, identity: ClientIdentity, places: Mapping[int, LogPosition]
+    ) -> None:
+        """Move these of the client's places; is called before the cursor is moved."""
 
     def add_batch(self, identity: ClientIdentity, positions: PositionRange) -> int:
         """Register a batch; returns its id: 1, 2, 3 … per client."""
@@ -237,6 +249,9 @@ class RunningInstance(Protocol):
 
         When it is known, the instance itself gives it to clients without a cursor.
         """
+
+    def resume_places(self, client_id: int) -> Mapping[int, LogPosition]:
+        """Return the same for each source of a group that is known, by number."""
 
     def check_filter(self, expression: str) -> None:
         """Raise ClientError when the filter is not a regular expression."""

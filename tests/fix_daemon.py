@@ -168,9 +168,9 @@ def start_server() -> Iterator[Callable[..., ServerProcess]]:
 
 def main() -> int:
     """Run the command with fake instances."""
-    fake = types.ModuleType("canal_server.instance")
-    fake.Instance = FakeInstance  # type: ignore[attr-defined]
-    sys.modules["canal_server.instance"] = fake
+    fake = types.ModuleType("canal_server.group")
+    fake.make_instance = FakeInstance  # type: ignore[attr-defined]
+    sys.modules["canal_server.group"] = fake
     from canal_server import cli, daemon  # noqa: PLC0415  # after the module is there
 
     if seconds := os.environ.get(STOP_TIMEOUT):

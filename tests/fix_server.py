@@ -25,7 +25,7 @@ from canal_server.protocol.protobuf import decode, encode, varint
 from canal_server.server.listener import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from canal_server.lifecycle import Stop
     from canal_server.model.identity import ClientIdentity
@@ -99,7 +99,10 @@ class FakeStore:
             os.eventfd_write(fd, 1)
 
     def subscribe(
-        self, client_id: int, accepts: Accepts | None, after: EntryPosition | None
+        self,
+        client_id: int,
+        accepts: Accepts | None,
+        after: EntryPosition | Mapping[int, EntryPosition] | None,
     ) -> None:
         """Give the client a place."""
         with self.lock:
@@ -245,6 +248,11 @@ class FakeInstance:
     def resume_position(self, client_id: int) -> EntryPosition | None:
         """Ask the store."""
         return self.store.resume_position(client_id)
+
+    def resume_places(self, client_id: int) -> dict[int, LogPosition]:
+        """Return nothing: there is one source."""
+        del client_id
+        return {}
 
     def check_filter(self, expression: str) -> None:
         """Accept what Python can compile."""

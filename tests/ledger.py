@@ -74,6 +74,10 @@ class Writer:
             " (id INT PRIMARY KEY, tx INT NOT NULL, n INT NOT NULL, text TEXT)"
         )
 
+    def go_to(self, server: Server) -> None:
+        """Write to another server from now on, which has the table."""
+        self._server = server
+
     def write(self, count: int, *, rows: int | None = None) -> None:
         """Write transactions, of so many rows each or of a random number."""
         with self._server.connect(autocommit=False) as connection:

@@ -383,17 +383,6 @@ def test_filters_that_are_no_expressions() -> None:
             Instance(config_for(**filters))
 
 
-def test_filter_that_changes_nothing(running: Callable[..., Instance]) -> None:
-    """Subscribing again with the same filter keeps it, with another replaces it."""
-    instance = running(config_for())
-    subscribe(instance, identity(r"a\..*"))
-    before = instance._filters[CLIENT]
-    subscribe(instance, identity(r"a\..*"))
-    assert instance._filters[CLIENT] is before
-    subscribe(instance, identity(r"b\..*"))
-    assert instance._filters[CLIENT] is not before
-
-
 def test_source_without_an_address() -> None:
     """An instance without a source says which key is missing."""
     with pytest.raises(ConfigError, match=r"canal\.instance\.master\.address"):

@@ -9,6 +9,7 @@ from canal_server.errors import ConfigError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig
 
@@ -31,12 +32,21 @@ def destination_of(config: DaemonConfig, name: str | None) -> InstanceConfig:
 
     Raises ConfigError.
     """
-    names = ", ".join(config.destinations) or "none"
+    return _named(config.instances, name)
+
+
+def source_of_destination(config: DaemonConfig, name: str | None) -> InstanceConfig:
+    """Return the same for one source, which in a group is `destination/masterN`."""
+    return _named([each for one in config.instances for each in one.by_source], name)
+
+
+def _named(instances: Sequence[InstanceConfig], name: str | None) -> InstanceConfig:
+    names = ", ".join(each.destination for each in instances) or "none"
     if name is None:
-        if len(config.instances) == 1:
-            return config.instances[0]
+        if len(instances) == 1:
+            return instances[0]
         raise ConfigError([f"name one destination with --destination: {names}"])
-    for instance in config.instances:
+    for instance in instances:
         if instance.destination == name:
             return instance
     raise ConfigError([f"--destination {name}: not configured; known are: {names}"])

@@ -27,6 +27,7 @@ from canal_server.model.positions import (
     LogPosition,
     log_position_to_json,
 )
+from canal_server.position.groups import no_seek_in_group
 from canal_server.position.logposition import same_server
 from canal_server.position.stored import check_subscribed, move_stored
 
@@ -74,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
     """Move the clients. Raises CanalError."""
     config = load(args.conf, os.environ)
     instance = destination_of(config, args.destination)
+    if instance.group:
+        raise CanalError(no_seek_in_group(instance.destination))
     found = find_cursors(instance, config.data_dir)
     moved = _chosen(instance, found, args.client)
     with SourceView(instance, access_for(instance, found.cursors)) as view:

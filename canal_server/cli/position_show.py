@@ -72,6 +72,13 @@ def _told(config: InstanceConfig, found: Found) -> dict[str, Any]:
         "source": None,
         "problem": None,
     }
+    if config.group:
+        told["problem"] = (
+            "it merges several sources; `canal-server status` tells of each, distances"
+            " are told of single ones only"
+        )
+        _add_places(told, found, None)
+        return told
     try:
         with SourceView(config, access_for(config, found.cursors)) as view:
             told["source"] = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from canal_server.cli.conf import add_conf_option, destination_of
+from canal_server.cli.conf import add_conf_option, source_of_destination
 from canal_server.config.load import load
 from canal_server.dump.places import base_name
 from canal_server.errors import ConfigError, TableMetaError
@@ -155,7 +155,7 @@ def printable(text: str) -> str:
 def load_config(args: argparse.Namespace) -> tuple[DaemonConfig, InstanceConfig]:
     """Return the settings, and those of the destination. Raises ConfigError."""
     config = load(args.conf, os.environ)
-    instance = destination_of(config, args.destination)
+    instance = source_of_destination(config, args.destination)
     if not instance.table_meta.enable:
         raise ConfigError(
             [

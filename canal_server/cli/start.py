@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from canal_server import daemon
 from canal_server.cli.conf import add_conf_option
 from canal_server.config.load import load
-from canal_server.instance import Instance
+from canal_server.group import make_instance
 from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     log_to_stderr(args.log_level)
     allow_descriptors()
     zookeepers = ZooKeepers()
-    if daemon.run(config, partial(Instance, zookeepers=zookeepers), zookeepers):
+    if daemon.run(config, partial(make_instance, zookeepers=zookeepers), zookeepers):
         return 0
     # Threads that do not end would keep the interpreter from leaving.
     logging.shutdown()

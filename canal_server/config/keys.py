@@ -64,9 +64,9 @@ SERVER_KEYS = (
 )
 
 
-def _host_keys(host: str) -> tuple[Key, ...]:
-    """Return the keys of `master` or `standby`."""
-    name = f"canal.instance.{host}."
+def host_keys(host: str, number: int = 0) -> tuple[Key, ...]:
+    """Return the keys of `master` or `standby`, in a group of one with its number."""
+    name = f"canal.instance.{host}{number or ''}."
     field = f"source.{host}."
     return (
         Key(name + "address", field + "address", values.address),
@@ -90,8 +90,8 @@ def _host_keys(host: str) -> tuple[Key, ...]:
 
 
 SOURCE_KEYS = (
-    *_host_keys("master"),
-    *_host_keys("standby"),
+    *host_keys("master"),
+    *host_keys("standby"),
     Key("canal.instance.dbUsername", "source.user", values.text),
     Key("canal.instance.dbPassword", "source.password", values.text, secret=True),
     Key("canal.instance.defaultDatabaseName", "source.default_database", values.text),

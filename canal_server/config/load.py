@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canal_server.config import modes, tablemeta
+from canal_server.config import group, modes, tablemeta
 from canal_server.config.keys import INSTANCE_KEYS, SERVER_KEYS
 from canal_server.config.problems import Problems, find, read_all
 from canal_server.config.properties import (
@@ -214,13 +214,22 @@ class _Loading:
         )
         problems = self._problems
         modes.refuse_instance_modes(server_lookup, lookup, destination, problems)
-        wiring = modes.wiring_of(server_lookup, destination, problems)
+        grouped = modes.is_group(server_lookup, destination, problems)
+        wiring = (
+            group.wiring(lookup, problems)
+            if grouped
+            else modes.wiring_of(server_lookup, destination, problems)
+        )
         modes.check_zookeeper(lookup, destination, wiring, main.origin, problems)
         lazy = modes.is_lazy(server_lookup, destination, problems)
-        read = read_all(INSTANCE_KEYS, lookup, problems)
-        for field, value in read.items():
-            if isinstance(value, Path):
-                read[field] = anchored(self._conf_dir, value)
+        read = self._anchor(read_all(INSTANCE_KEYS, lookup, problems))
+        members = group.members(lookup, problems) if grouped else {}
+        sources = group.sources(
+            {number: self._anchor(fields) for number, fields in members.items()},
+            read,
+            _source,
+        )
+        self._hints += group.hints(lookup, problems, grouped=grouped)
         read.setdefault("position.data_dir", anchored(self._conf_dir, DATA_DIR_DEFAULT))
         read.setdefault(
             "table_meta.dir", Path(str(read["position.data_dir"]), destination)
@@ -228,21 +237,34 @@ class _Loading:
         config = InstanceConfig(
             destination=destination,
             lazy=lazy,
-            source=_source(read),
+            source=sources[0] if sources else _source(read),
+            group=sources,
             filter=FilterConfig(**_fields(read, "filter.")),
             buffer=BufferConfig(**_fields(read, "buffer.")),
             store=StoreConfig(**_fields(read, "store.")),
             position=PositionConfig(wiring=wiring, **_fields(read, "position.")),
             table_meta=TableMetaConfig(**_fields(read, "table_meta.")),
         )
-        self._check_address(config.source, lookup, own.origin, missing=found is None)
-        self._check_source(config.source, lookup, own.origin)
-        self._check_place(config.source, lookup)
-        self._check_standby(config.source, lookup)
+        if grouped:
+            group.check(sources, lookup, own.origin, problems)
+        else:
+            self._check_address(
+                config.source, lookup, own.origin, missing=found is None
+            )
+        for source in sources or (config.source,):
+            self._check_source(source, lookup, own.origin)
+            self._check_place(source, lookup)
+            self._check_standby(source, lookup)
         tablemeta.check(config.table_meta, lookup, problems, own.origin)
         self._without_effect += set_without_effect(lookup)
         self._used |= lookup.used
         return config
+
+    def _anchor(self, read: dict[str, object]) -> dict[str, object]:
+        return {
+            field: anchored(self._conf_dir, value) if isinstance(value, Path) else value
+            for field, value in read.items()
+        }
 
     def _check_address(
         self, source: SourceConfig, lookup: Lookup, file: str, *, missing: bool
@@ -264,11 +286,12 @@ class _Loading:
     def _check_place(self, source: SourceConfig, lookup: Lookup) -> None:
         """Warn of a place to begin that counts for nothing as it is written."""
         master = source.master
+        name = f"master{source.member or ''}"
         for word, is_set, lacks in (
             (
                 "position",
                 master.position and not master.journal_name,
-                "canal.instance.master.journal.name, the file it is in, is not set",
+                f"canal.instance.{name}.journal.name, the file it is in, is not set",
             ),
             (
                 "gtid",
@@ -276,7 +299,7 @@ class _Loading:
                 "canal.instance.gtidon is not true",
             ),
         ):
-            key = f"canal.instance.master.{word}"
+            key = f"canal.instance.{name}.{word}"
             found = find(lookup, key, self._problems)
             if is_set and found:
                 self._hints.append(f"{found.origin}: {key}: without effect: {lacks}")
@@ -285,16 +308,18 @@ class _Loading:
         """Warn of a standby that is never gone to, and of a switch without one."""
         detecting = source.detecting
         switches = detecting.enable and detecting.switch_to_standby
+        address = f"canal.instance.standby{source.member or ''}.address"
         for key, is_set, lacks in (
             (
-                "canal.instance.standby.address",
+                address,
                 source.standby.address is not None and not switches,
                 "canal.instance.detecting.enable, .heartbeatHaEnable are not both true",
             ),
             (
                 "canal.instance.detecting.heartbeatHaEnable",
-                switches and source.standby.address is None,
-                "canal.instance.standby.address is not set",
+                # In a group others may have one.
+                switches and source.standby.address is None and not source.member,
+                f"{address} is not set",
             ),
         ):
             found = find(lookup, key, self._problems)
@@ -317,7 +342,7 @@ class _Loading:
                 f" write {source.heartbeat_s + 10:g}",
             )
         for name, host in (("master", source.master), ("standby", source.standby)):
-            prefix = f"canal.instance.{name}."
+            prefix = f"canal.instance.{name}{source.member or ''}."
             for word, path in (
                 ("sslCa", host.ssl_ca),
                 ("sslCert", host.ssl_cert),

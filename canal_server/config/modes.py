@@ -30,9 +30,7 @@ WIRINGS = {
     "file-instance.xml": Wiring.FILE,
     "default-instance.xml": Wiring.ZOOKEEPER,
 }
-UNSERVED_WIRINGS = {
-    "group-instance.xml": "groups of sources are not served yet",
-}
+GROUP_FILE = "group-instance.xml"
 WIRING_REMEDY = "write classpath:spring/file-instance.xml"
 
 EXPRESSION = re.compile(r"(?P<prefix>.*)\{(?P<first>\d{1,9})-(?P<last>\d{1,9})\}")
@@ -78,13 +76,21 @@ def wiring_of(lookup: Lookup, destination: str, problems: Problems) -> Wiring:
     key, found = _of_destination(lookup, destination, "spring.xml", problems)
     if found is None:
         return Wiring.FILE
-    name = found.text.replace(":", "/").rpartition("/")[2]
-    wiring = WIRINGS.get(name)
+    wiring = WIRINGS.get(_file_name(found))
     if wiring is None:
-        why = UNSERVED_WIRINGS.get(name, "not a known component set")
-        _refuse(problems, key, found, f"{why}; {WIRING_REMEDY}")
+        _refuse(problems, key, found, f"not a known component set; {WIRING_REMEDY}")
         return Wiring.FILE
     return wiring
+
+
+def is_group(lookup: Lookup, destination: str, problems: Problems) -> bool:
+    """Tell whether a destination merges several sources."""
+    _, found = _of_destination(lookup, destination, "spring.xml", problems)
+    return found is not None and _file_name(found) == GROUP_FILE
+
+
+def _file_name(found: Found) -> str:
+    return found.text.replace(":", "/").rpartition("/")[2]
 
 
 def check_zookeeper(

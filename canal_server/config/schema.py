@@ -6,7 +6,7 @@ files (`canal_server.config.load`); a section made by hand is taken as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -102,8 +102,9 @@ class DetectingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceConfig:
-    """The MySQL side of an instance."""
+    """The MySQL side of an instance, or one of them in a group."""
 
+    member: int = 0  # its number in a group: that of its masterN; 0: no group
     master: HostConfig = HostConfig()
     standby: HostConfig = HostConfig()
     user: str = "retl"
@@ -210,12 +211,34 @@ class InstanceConfig:
 
     destination: str
     lazy: bool = False  # starts with its first subscription
-    source: SourceConfig = SourceConfig()
+    source: SourceConfig = SourceConfig()  # of a group the first
+    group: tuple[SourceConfig, ...] = ()  # all that are merged, where several may be
     filter: FilterConfig = FilterConfig()
     buffer: BufferConfig = BufferConfig()
     store: StoreConfig = StoreConfig()
     position: PositionConfig = PositionConfig()
     table_meta: TableMetaConfig = TableMetaConfig()
+
+    @property
+    def by_source(self) -> tuple[InstanceConfig, ...]:
+        """Return the settings that the reader of each source works by.
+
+        In a group each has a name of its own, `destination/masterN`, and a table
+        history of its own in a folder of that name.
+        """
+        if not self.group:
+            return (self,)
+        return tuple(
+            replace(
+                self,
+                destination=f"{self.destination}/{name}",
+                source=source,
+                group=(),
+                table_meta=replace(self.table_meta, dir=self.table_meta.dir / name),
+            )
+            for source in self.group
+            for name in (f"master{source.member}",)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from canal_server.config import group
 from canal_server.config.keys import (
     INSTANCE_KEYS,
     MODE_KEYS,
@@ -123,12 +124,6 @@ KEY_STORES = tuple(
     )
 )
 
-GROUP = tuple(
-    Unserved(f"canal.instance.{host}.{word}")
-    for host in ("master1", "master2", "standby1", "standby2")
-    for word in ("address", "journal.name", "position", "timestamp", "gtid")
-)
-
 # These are read and checked like served ones, but nobody asks for their values.
 NOT_YET = (
     Unserved("canal.instance.filter.druid.ddl", ("true",)),
@@ -141,7 +136,6 @@ UNSERVED = (
     *MESSAGE_QUEUES,
     *CLOUD,
     *KEY_STORES,
-    *GROUP,
 )
 
 NEAR = 0.85  # how alike a name must be to be taken for a slip of the pen
@@ -149,7 +143,7 @@ NEAR = 0.85  # how alike a name must be to be taken for a slip of the pen
 KNOWN = frozenset(
     [key.name for key in (*SERVER_KEYS, *INSTANCE_KEYS)]
     + [key.name for key in UNSERVED]
-    + [*MODE_KEYS, *INERT]
+    + [*MODE_KEYS, *INERT, *group.KEYS]
 )
 
 

@@ -229,11 +229,25 @@ cdef class BlockPool:
         self.held = 0
         self.spare = []
 
+    def of_member(self, uint32_t member):
+        """Return a pool of the same memory for one source of a group.
+
+        Its blocks tell the source's number, and their memory counts here.
+        """
+        cdef BlockPool pool = BlockPool(self.block_size, 0)
+        pool.root, pool.member = self, member
+        return pool
+
     cdef Block open(self, str file, uint64_t file_number, size_t at_least,
                     object source=None):
         """Return an empty block for at least so many bytes; MemoryError if none."""
-        cdef Block block = Block.__new__(Block)
+        cdef Block block
         cdef Chunk chunk
+        if self.root is not None:
+            block = self.root.open(file, file_number, at_least, source)
+            block.member = self.member
+            return block
+        block = Block.__new__(Block)
         cdef size_t capacity = self.block_size
         block.pool = self
         block.file = file

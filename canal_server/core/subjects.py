@@ -11,6 +11,8 @@ is never given twice.
 
 from __future__ import annotations
 
+import threading
+
 NO_SUBJECT = 0  # entries without a table: every filter lets them through
 # Of one epoch; more than tables that are in use at once. Some 350 bytes each, and
 # twice as many may be kept while entries of the epoch before wait for clients.
@@ -23,12 +25,13 @@ class Subjects:
     """Gives each tuple of (schema, table) names a number, from 1 on.
 
     A row entry has one name; a DDL entry has the names of all tables it touches
-    (RENAME: old and new), and passes a filter when one of them does. Written by the
-    pump's thread only; `since` may be asked from any.
+    (RENAME: old and new), and passes a filter when one of them does. Any thread may
+    ask: those of pumps, several in a group, for numbers, others for names.
     """
 
     def __init__(self, names_max: int = NAMES_MAX) -> None:
         self._names_max = names_max
+        self._numbering = threading.Lock()
         self._ordinals: dict[Names, int] = {(): NO_SUBJECT}  # of this epoch
         # The lowest number that has names still, and those of it and of all above.
         # One value, so that other threads see both of the same moment.
@@ -40,13 +43,20 @@ class Subjects:
     def ordinal_of(self, names: Names) -> int:
         """Return the number of these names, a new one when they are new."""
         found = self._ordinals.get(names)
-        if found is None:
+        return self._new_ordinal(names) if found is None else found
+
+    def _new_ordinal(self, names: Names) -> int:
+        with self._numbering:
+            found = self._ordinals.get(names)
+            if found is not None:
+                return found  # another thread was first
             if len(self._ordinals) > self._names_max and not self.ageing:
                 self._begin_epoch()
             first, living = self._living
-            found = self._ordinals[names] = first + len(living)
             living.append(names)
-        return found
+            # Behind the name: whoever learns the number must find it.
+            found = self._ordinals[names] = first + len(living) - 1
+            return found
 
     def names_of(self, ordinal: int) -> Names:
         """Return the names of a number that `ordinal_of` gave.
@@ -77,9 +87,10 @@ class Subjects:
 
     def forget_old(self) -> None:
         """Forget the names of the epoch before: nothing carries its numbers now."""
-        first, living = self._living
-        self._living = (self._epoch_first, living[self._epoch_first - first :])
-        self.ageing = False
+        with self._numbering:
+            first, living = self._living
+            self._living = (self._epoch_first, living[self._epoch_first - first :])
+            self.ageing = False
 
     def __len__(self) -> int:
         """Return how many names are kept, those of no table included."""

@@ -101,10 +101,12 @@ class Pump:
     `deliver` takes spans into the transaction buffer (false: stopped), `flushed`
     tells the last span that left it for the store, `reset` forgets what it holds (true:
     what follows goes on behind the last span), `idle` is told when the source has
-    nothing more at hand, `begun` where the first session begins, `session` that a
-    session begins: `skips` may answer otherwise then, `cursors` tells the clients'
-    places. All are called on the pump's thread, and so is the table history, None for
-    columns as the server has them now. `index` is told the boundaries that are read.
+    nothing more at hand, `begun` where the first session begins, `session` that one
+    begins: `skips` may answer otherwise then, `ended` that it is over. `cursors` tells
+    the clients' places, `torn` whether a transaction that was handed on in part must
+    come from its beginning. All are called on the pump's thread, and so is the table
+    history, None for columns as the server has them now. `index` is told the boundaries
+    that are read.
     """
 
     def __init__(
@@ -126,6 +128,8 @@ class Pump:
         history: TableMetaTsdb | None = None,
         standby: Access | None = None,
         index: BoundaryIndex | None = None,
+        torn: Callable[[], bool] = lambda: False,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         self.status = PumpStatus()
         self.sources = Sources(
@@ -150,6 +154,8 @@ class Pump:
         self._begun = begun
         self._session_begins = session
         self._cursors = cursors
+        self._torn = torn
+        self._ended = ended
         self._history = history
         self._history_open = False
         self._images: TableImages | None = None
@@ -169,6 +175,8 @@ class Pump:
         self._skip_to: tuple[int, int, int] | None = None
         self._last_file = ""
         self._last_ended = True  # `_last` is the end of a transaction
+        # The last such end, and on which server.
+        self._last_whole: tuple[str, tuple[int, int, int]] | None = None
         self._last_server = ""  # whose file and offset `_last` tells
         self._overlap: Overlap | None = None  # of what comes again in this session
         self._index = index
@@ -303,7 +311,7 @@ class Pump:
             self.sources.switch_to(chosen)
         self._beginning.turn_to(self._access, self._turn)
         # What was read of the other server says nothing about this one's files.
-        self._last = None
+        self._last = self._last_whole = None
         self._logged.forget()
         return True
 
@@ -368,10 +376,11 @@ class Pump:
                 files = self._beginning.list_files(control)
                 if self._last and not files.had(self._last_file, self._last[1]):
                     # The binlog was begun anew; its places are others.
-                    self._last = None
+                    self._last = self._last_whole = None
                 self._read(control, info, self._find_place(control, info))
         finally:
             self._control = None
+            self._ended()
 
     def skips(self, position: EntryPosition) -> bool:
         """Tell whether a client that stands at a place wants nothing before it.
@@ -397,7 +406,7 @@ class Pump:
         )
         if self._beginning.is_at_end:
             # The files of what was delivered are gone; new ones may have their names.
-            self._last = None
+            self._last = self._last_whole = None
         return place
 
     def _read_before(self) -> list[str]:
@@ -429,6 +438,10 @@ class Pump:
             error_of_packet=lambda body: error_of_packet(body, address=address),
             source=self.identity,
         )
+        if self._torn() and self._last is not None:
+            server, place_before = self._last_whole or ("", None)
+            self._last = place_before if server == self._last_server else None
+            self._last_ended = True
         # What was delivered from this very binlog is not delivered again. By GTID
         # only the rest of an open transaction can come twice.
         same = self._last is not None and self._last_server == self._server
@@ -597,6 +610,9 @@ class Pump:
         for block, first, stop in reversed(spans):
             index = block.last_boundary(first, stop)
             if index >= 0:
+                whole = block.record(index)
+                place = (block.file_number, whole["offset"], whole["ordinal"])
+                self._last_whole = (self._server, place)
                 self._persist(block.position(index))
                 return
 

@@ -202,6 +202,10 @@ class Reader:
         """Decode all that waits and deliver it; false when delivery was refused."""
         decoder = self.decoder
         while True:
+            if self._epoch != self._subjects.epoch:
+                # Another pump's reader was given the first new number.
+                self._epoch = self._subjects.epoch
+                decoder.forget_tables()
             try:
                 halt = decoder.decode()
             finally:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from canal_server.model.positions import EntryPosition
 
 
@@ -15,7 +17,9 @@ class Batch:
 
     `slices` hold the entries as repeated field 2 of `Messages` (`0x12`, length,
     bytes), end to end over all slices. `count` and `size` count entries and bytes.
-    `ack` is the last entry in the batch from which a client may resume, if any.
+    `ack` is the last entry in the batch from which a client may resume, if any. In a
+    group, `places` tells for each source, by its number, behind which boundary of
+    transactions all lies that comes after the batch.
     """
 
     first_sequence: int
@@ -26,3 +30,4 @@ class Batch:
     start: EntryPosition
     end: EntryPosition
     ack: EntryPosition | None
+    places: Mapping[int, EntryPosition] = field(default_factory=dict)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FILE_NUMBER = re.compile(r"(\d+)$")
 
@@ -70,13 +73,15 @@ class LogPosition:
 class PositionRange:
     """What one batch covers; `ack` is where its cursor may go, if anywhere.
 
-    `end_sequence` is the store's sequence of the batch's last entry.
+    `end_sequence` is the store's sequence of the batch's last entry. In a group,
+    `places` are where its client then stands in each source, by number.
     """
 
     start: LogPosition
     end: LogPosition
     ack: LogPosition | None
     end_sequence: int
+    places: Mapping[int, LogPosition] = field(default_factory=dict)
 
 
 def entry_position_to_json(position: EntryPosition) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Cursors and positions in files: a folder for each destination.
 
 `<data dir>/<destination>/meta.dat` has the content of `metafile`, `parse.dat` beside it
-that of one position. What they cannot say stands beside each (`unabridged`). All are
-written by `durable`. Leaves out when they are written (`mixed`, `kept`).
+that of one position. What they cannot say stands beside each (`unabridged`, `groups`).
+All are written by `durable`. Leaves out when they are written (`mixed`, `kept`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from canal_server.errors import MetaStoreError
-from canal_server.position import metafile, unabridged
+from canal_server.position import groups, metafile, unabridged
 from canal_server.position.durable import Disk, replace_content
 from canal_server.position.mixed import StoredClient
 
@@ -41,6 +41,7 @@ class MetaFiles:
         self._disk = disk or Disk()
         self._restored: set[str] = set()  # their backup is better than their file
         self._held = unabridged.Held()  # by destination and client id
+        self._groups: set[str] = set()  # that have places beside their cursors
 
     def open(self, destinations: Sequence[str], stop: Stop) -> None:
         """Do nothing: files are there or not."""
@@ -73,11 +74,13 @@ class MetaFiles:
         if restored:
             self._restored.add(destination)
         entries = _read_full(self._disk, path, unabridged.decode_clients) or {}
+        places = self._read_places(destination, path)
         found = [
             StoredClient(
                 identity,
                 cursor
                 and unabridged.completed(cursor, entries.get(identity.client_id, ())),
+                places=places.get(identity.client_id, {}),
             )
             for identity, cursor in clients
         ]
@@ -105,6 +108,7 @@ class MetaFiles:
             _write_full(self._disk, path, content, what=what)
         for identity, cursor in cursors:
             self._held.tried(_key(identity), cursor)
+        self._write_places(destination, path, clients)
         _write(
             self._disk,
             path,
@@ -118,6 +122,40 @@ class MetaFiles:
         self._restored.discard(destination)
         for identity, cursor in cursors:
             self._held.stored(_key(identity), cursor)
+
+    def _read_places(self, destination: str, path: Path) -> dict[int, groups.Places]:
+        """Read where clients of a group stand, by client id; none for others."""
+        try:
+            places, _ = _read(
+                self._disk,
+                path.with_name(path.name + groups.SUFFIX),
+                groups.decode_clients,
+                "took the places of %s, which are older: clients receive again what"
+                " they acked since",
+            )
+        except FileNotFoundError:
+            return {}
+        self._groups.add(destination)
+        return places
+
+    def _write_places(
+        self, destination: str, path: Path, clients: list[StoredClient]
+    ) -> None:
+        places = {
+            client.identity.client_id: client.places
+            for client in clients
+            if client.places
+        }
+        if not places and destination not in self._groups:
+            return
+        self._groups.add(destination)
+        _write(
+            self._disk,
+            path.with_name(path.name + groups.SUFFIX),
+            groups.encode_clients(places),
+            what=f"the places of {destination}",
+            keep=destination not in self._restored,
+        )
 
 
 class PositionFiles:

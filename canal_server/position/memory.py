@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from canal_server.errors import ClientError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import LogPosition, PositionRange
 
@@ -20,6 +22,7 @@ class MemoryMetaManager:
         self._subscribed: dict[ClientIdentity, ClientIdentity] = {}
         # What follows outlives a subscription: a client that comes back goes on.
         self._cursors: dict[ClientIdentity, LogPosition] = {}
+        self._places: dict[ClientIdentity, dict[int, LogPosition]] = {}
         self._batches: dict[ClientIdentity, dict[int, PositionRange]] = {}
         self._last_batch_ids: dict[ClientIdentity, int] = {}
 
@@ -36,7 +39,11 @@ class MemoryMetaManager:
         """Do nothing: there is nothing to write."""
 
     def restore(
-        self, identity: ClientIdentity, cursor: LogPosition | None, last_batch_id: int
+        self,
+        identity: ClientIdentity,
+        cursor: LogPosition | None,
+        last_batch_id: int,
+        places: Mapping[int, LogPosition] | None = None,
     ) -> None:
         """Take over what an earlier process knew; batch ids go on behind its last.
 
@@ -46,6 +53,8 @@ class MemoryMetaManager:
             self._subscribed[identity] = identity
             if cursor is not None:
                 self._cursors[identity] = cursor
+            if places:
+                self._places[identity] = dict(places)
             self._last_batch_ids[identity] = last_batch_id
 
     def subscribe(self, identity: ClientIdentity) -> None:
@@ -84,6 +93,18 @@ class MemoryMetaManager:
         """Move the client's cursor."""
         with self._lock:
             self._cursors[identity] = position
+
+    def places(self, identity: ClientIdentity) -> dict[int, LogPosition]:
+        """Return where the client has acked to in each source of a group."""
+        with self._lock:
+            return dict(self._places.get(identity, {}))
+
+    def update_places(
+        self, identity: ClientIdentity, places: Mapping[int, LogPosition]
+    ) -> None:
+        """Move these of the client's places."""
+        with self._lock:
+            self._places.setdefault(identity, {}).update(places)
 
     def add_batch(self, identity: ClientIdentity, positions: PositionRange) -> int:
         """Register a batch; returns its id: 1, 2, 3 … per client."""

@@ -43,6 +43,7 @@ class StoredClient:
     cursor: LogPosition | None
     batches: Mapping[int, PositionRange] = field(default_factory=dict)
     last_batch_id: int = 0
+    places: Mapping[int, LogPosition] = field(default_factory=dict)  # of a group
 
 
 class MetaPlace(Protocol):
@@ -168,6 +169,19 @@ class MixedMetaManager:
         self._memory.update_cursor(identity, position)
         self._mark(identity.destination, urgent=False)
 
+    def places(self, identity: ClientIdentity) -> dict[int, LogPosition]:
+        """Return where the client has acked to in each source of a group."""
+        self._load(identity.destination)
+        return self._memory.places(identity)
+
+    def update_places(
+        self, identity: ClientIdentity, places: Mapping[int, LogPosition]
+    ) -> None:
+        """Move these of the client's places."""
+        self._load(identity.destination)
+        self._memory.update_places(identity, places)
+        self._mark(identity.destination, urgent=False)
+
     def add_batch(self, identity: ClientIdentity, positions: PositionRange) -> int:
         """Register a batch; returns its id: 1, 2, 3 … per client."""
         self._load(identity.destination)
@@ -220,6 +234,7 @@ class MixedMetaManager:
                 identity,
                 self._memory.cursor(identity),
                 {} if periodic else self._memory.batches(identity),
+                places=self._memory.places(identity),
             )
             for identity in self._memory.subscriptions(destination)
         ]
@@ -232,7 +247,7 @@ class MixedMetaManager:
                 return
             for client in self.place.read(destination):
                 self._memory.restore(
-                    client.identity, client.cursor, client.last_batch_id
+                    client.identity, client.cursor, client.last_batch_id, client.places
                 )
             with self._lock:
                 if self.place.must_write(destination):

@@ -9,6 +9,7 @@
             filter          text
             cursor
             cursor.full     ours: what a cursor cannot say (`unabridged`)
+            cursor.sources  ours: where a client of a group stands (`groups`)
             mark/<batch id>
 
 Beside `parse` there may be `parse.full`, too.
@@ -36,7 +37,7 @@ from canal_server.errors import (
 from canal_server.lifecycle import Stop
 from canal_server.model import znodes
 from canal_server.model.identity import ClientIdentity
-from canal_server.position import metafile, nodejson, unabridged
+from canal_server.position import groups, metafile, nodejson, unabridged
 from canal_server.position.mixed import StoredClient
 from canal_server.position.nodewriter import NodeWriter
 
@@ -187,7 +188,17 @@ class MetaNodes:
             ClientIdentity(destination, client_id, expression),
             _read_position(self._nodes, self._held, f"{path}/cursor"),
             last_batch_id=max(marks, default=0),
+            places=self._read_places(f"{path}/cursor{groups.SUFFIX}"),
         )
+
+    def _read_places(self, path: str) -> groups.Places:
+        """Read where a client of a group stands; nothing for others."""
+        try:
+            return groups.decode(self._nodes.read(path) or b'{"sources":[]}')
+        except ValueError as error:
+            raise MetaStoreError(
+                f"{path} in ZooKeeper is damaged ({error}), put it right or remove it"
+            ) from error
 
     def _write_client(self, client: StoredClient, fence: str | None) -> None:
         path = nodejson.client_path(
@@ -200,6 +211,12 @@ class MetaNodes:
             self._ensure(path, fence)
             if self._nodes.knows(f"{path}/filter"):
                 self._nodes.remove(f"{path}/filter", fence=fence)
+        if client.places:
+            self._nodes.put(
+                f"{path}/cursor{groups.SUFFIX}",
+                groups.encode(client.places),
+                fence=fence,
+            )
         if client.cursor is not None:
             _put_position(
                 self._nodes,

@@ -230,6 +230,8 @@ class Service:
             positions = instance.meta.remove_batch(identity, batch_id)
             if positions is None:
                 raise _no_such_batch("ack", identity, batch_id)
+            if positions.places:
+                instance.meta.update_places(identity, positions.places)
             if positions.ack is not None:
                 instance.meta.update_cursor(identity, positions.ack)
             instance.store.ack(identity.client_id, positions.end_sequence)
@@ -327,6 +329,7 @@ def _join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:
     A client that has unsubscribed holds no entries: what others acked meanwhile is
     gone. Requires the identity's lock.
     """
+    _join_places(instance, identity)
     first = instance.resume_position(identity.client_id)
     if first is None:
         return
@@ -334,14 +337,33 @@ def _join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:
     if acked is None:
         instance.meta.update_cursor(identity, here)
     elif _is_behind(acked, here):
-        log.warning(
-            "client %d of %s has acked up to %s, but the oldest entries held begin "
-            "behind %s: it misses those between that its filter lets through",
-            identity.client_id,
-            identity.destination,
-            acked.position,
-            first,
-        )
+        _warn_of_gap(identity, acked, here)
+
+
+def _join_places(instance: RunningInstance, identity: ClientIdentity) -> None:
+    """Do so for each source of a group. Requires the identity's lock."""
+    places = instance.resume_places(identity.client_id)
+    if not places:
+        return
+    acked = instance.meta.places(identity)
+    new = {member: here for member, here in places.items() if member not in acked}
+    instance.meta.update_places(identity, new)
+    for member, here in places.items():
+        if member in acked and _is_behind(acked[member], here):
+            _warn_of_gap(identity, acked[member], here)
+
+
+def _warn_of_gap(
+    identity: ClientIdentity, acked: LogPosition, here: LogPosition
+) -> None:
+    log.warning(
+        "client %d of %s has acked up to %s, but the oldest entries held begin "
+        "behind %s: it misses those between that its filter lets through",
+        identity.client_id,
+        identity.destination,
+        acked.position,
+        here.position,
+    )
 
 
 def _keep_place(instance: RunningInstance, identity: ClientIdentity) -> None:
@@ -349,6 +371,15 @@ def _keep_place(instance: RunningInstance, identity: ClientIdentity) -> None:
 
     So that it is not told to have missed that. Requires the identity's lock.
     """
+    places = instance.resume_places(identity.client_id)
+    known = instance.meta.places(identity) if places else {}
+    moved = {
+        member: here
+        for member, here in places.items()
+        if member in known and _is_behind(known[member], here)
+    }
+    if moved:
+        instance.meta.update_places(identity, moved)
     first = instance.resume_position(identity.client_id)
     acked = instance.meta.cursor(identity)
     if first is not None and acked is not None:
@@ -377,6 +408,7 @@ def _register(
             at(batch.end),
             None if batch.ack is None else at(batch.ack),
             batch.last_sequence,
+            {member: at(place) for member, place in batch.places.items()},
         ),
     )
     try:

@@ -32,4 +32,7 @@ def batch_of(taken: Taken) -> Batch:
         start=position_of(start),
         end=position_of(end),
         ack=None if ack is None else position_of(ack),
+        places={
+            member: position_of(place) for member, place in (taken.places or {}).items()
+        },
     )

@@ -32,8 +32,19 @@ from canal_server.core.runs cimport Runs, is_ddl
 from canal_server.store.ring cimport Ring, Slot
 
 from canal_server.errors import StoreError
+from canal_server.model.positions import binlog_file_number
 
 cdef uint64_t NEVER = UINT64_MAX  # a sequence that no entry has
+cdef uint32_t MEMBERS = 64 + 1  # of a group, by numbers from 1 on
+
+
+cdef struct After:
+    # The place in a source's binlog that a client is to begin after.
+    bint known
+    bint seeking  # no entry behind it was seen so far
+    uint64_t file_number
+    uint64_t offset
+
 
 # A filter that was asked about no subject; 0 is none that it decides on.
 NO_MASK = (1, b"")
@@ -52,6 +63,7 @@ cdef class Taken:
     cdef PyObject* start_block
     cdef PyObject* end_block
     cdef PyObject* ack_block
+    cdef readonly dict places  # of a group: what an ack says of each of its sources
     cdef uint32_t start_index, end_index, ack_index
 
     def slices(self):
@@ -96,7 +108,7 @@ cdef class Cursor:
 
     `accepts` is asked once per subject, None takes everything; `mask` is what it said
     so far, as `mask_of` returns it. `after` is a binlog file's number and an offset: what
-    lies at or before it is skipped.
+    lies at or before it is skipped. In a group it is a dict of these by member.
     """
 
     cdef Ring ring
@@ -116,6 +128,11 @@ cdef class Cursor:
     cdef bint seeking
     cdef uint64_t after_file_number
     cdef uint64_t after_offset
+    cdef After* afters          # of a group: by member; NULL: no group
+
+    # Of a group: the last boundary of each source before `passed_sequence`.
+    cdef dict passed
+    cdef uint64_t passed_sequence
 
     # The filter: passes (1) or not (0) by subject, and by slot what was decided.
     cdef bytes mask           # of the subjects from `mask_first` on
@@ -147,7 +164,10 @@ cdef class Cursor:
         self.get_sequence = self.ack_sequence = self.scan_sequence = ring.free_sequence
         self.scan_bytes = ring.free_bytes
         self.carried_before = NEVER
-        if after is not None:
+        if ring.grouped:
+            self.init_group(after or {})
+            accepts = _everything if accepts is None else accepts
+        elif after is not None:
             self.seeking = True
             self.after_file_number, self.after_offset = after
         self.rows_passed = True
@@ -157,6 +177,21 @@ cdef class Cursor:
 
     def __dealloc__(self):
         free(self.verdicts)
+        free(self.afters)
+
+    cdef int init_group(self, dict after) except -1:
+        cdef uint32_t member
+        self.afters = <After*>calloc(MEMBERS, sizeof(After))
+        if self.afters == NULL:
+            raise MemoryError(f"no memory for the places of {MEMBERS} sources")
+        for member, (number, offset) in after.items():
+            if member >= MEMBERS:
+                raise ValueError(f"member {member} of a group, only {MEMBERS - 1} may be")
+            self.afters[member] = After(True, True, number, offset)
+        self.passed = {}
+        self.add_passed(self.ring.places_before(self.get_sequence))
+        self.passed_sequence = self.get_sequence
+        return 0
 
     cdef int choose_filter(self) except -1:
         if self.accepts is None:
@@ -239,9 +274,14 @@ cdef class Cursor:
             self.scan_sequence = self.ring.put_sequence
             self.scan_bytes = self.ring.put_bytes
 
-    cpdef forget_after(self):
-        """Give out everything: the place to begin after is none of this source."""
+    cpdef forget_after(self, uint32_t member=0):
+        """Give out everything: the place to begin after is none of this source.
+
+        In a group, of one of its sources.
+        """
         self.seeking = False
+        if self.afters != NULL and member < MEMBERS:
+            self.afters[member].known = self.afters[member].seeking = False
 
     cdef int seek(self) except -1:
         """Skip entries at or before `after`; no batch is open so far."""
@@ -254,13 +294,26 @@ cdef class Cursor:
             self.get_sequence = self.ack_sequence = self.scan_sequence
         return 0
 
+    cdef bint is_to_skip(self, uint64_t sequence) noexcept:
+        """Tell whether an entry of a group is at or before its source's place."""
+        cdef After* after
+        after = &self.afters[(<Block>self.ring.slot(sequence).block).member % MEMBERS]
+        if after.seeking:
+            after.seeking = not self.is_behind(sequence, after.file_number, after.offset)
+        return after.seeking
+
     cdef bint is_behind_after(self, uint64_t sequence) noexcept:
+        return self.is_behind(sequence, self.after_file_number, self.after_offset)
+
+    cdef bint is_behind(
+        self, uint64_t sequence, uint64_t file_number, uint64_t offset
+    ) noexcept:
         cdef Record* record = self.ring.record(sequence)
         cdef uint64_t number = (<Block>self.ring.slot(sequence).block).file_number
-        if number != self.after_file_number:
-            return number > self.after_file_number
-        if record.offset != self.after_offset:
-            return record.offset > self.after_offset
+        if number != file_number:
+            return number > file_number
+        if record.offset != offset:
+            return record.offset > offset
         # A BEGIN is acked before its rows. Entries of a compressed transaction share
         # its offset, so that the ack does not tell how many of them came.
         return record.kind == KIND_BEGIN or record.ordinal > 0
@@ -279,6 +332,9 @@ cdef class Cursor:
                         f"{self.ring.position(self.scan_sequence)[0]}:{record.offset}"
                     )
             self.verdicts[self.scan_sequence & mask] = 0
+            if self.afters != NULL and self.is_to_skip(self.scan_sequence):
+                self.scan_sequence += 1
+                continue
             if self.judge(record):
                 self.pass_entry(self.scan_sequence)
             self.scan_sequence += 1
@@ -381,6 +437,30 @@ cdef class Cursor:
             self.begin_carried = True
             self.get_sequence = self.skip_rejected(self.get_sequence)
         self.ack_sequence = self.get_sequence
+        if self.passed is not None:
+            self.pass_places(self.get_sequence)
+
+    cdef int pass_places(self, uint64_t sequence) except -1:
+        """Take note of the boundaries of a group's sources before a sequence."""
+        if sequence > self.passed_sequence:
+            self.add_passed(self.ring.places_between(self.passed_sequence, sequence))
+            self.passed_sequence = sequence
+        return 0
+
+    cdef int add_passed(self, dict places) except -1:
+        """Keep places, but for those that the client is to begin after, or older ones.
+
+        They come to the ring once more for the sake of others.
+        """
+        cdef uint32_t member
+        cdef After* after
+        for member, place in places.items():
+            after = &self.afters[member % MEMBERS]
+            if not after.known or (binlog_file_number(place[0]), place[1]) > (
+                after.file_number, after.offset
+            ):
+                self.passed[member] = place
+        return 0
 
     cdef uint64_t skip_rejected(self, uint64_t sequence) noexcept:
         cdef uint64_t bound
@@ -403,6 +483,10 @@ cdef class Cursor:
         boundary is between a BEGIN and what is undecided.
         """
         return self.ring.boundary_before(self.ack_sequence)
+
+    def resume_places(self):
+        """Return the same for each source of a group, by member, where there is one."""
+        return self.ring.places_before(self.ack_sequence)
 
     cpdef Taken take(
         self, uint64_t count_max, uint64_t bytes_max, uint64_t size_max,
@@ -441,6 +525,9 @@ cdef class Cursor:
         self.available_bytes -= weight
         self.get_sequence = sequence
         taken.last_sequence = sequence - 1
+        if self.passed is not None:
+            self.pass_places(sequence)
+            taken.places = dict(self.passed)
         self.check()
         return taken
 
@@ -485,6 +572,10 @@ cdef class Cursor:
                 self.available += 1
                 self.available_bytes += self.carried_weight()
         self.get_sequence = self.ack_sequence
+        if self.passed is not None and self.passed_sequence > self.ack_sequence:
+            self.passed = {}
+            self.add_passed(self.ring.places_before(self.ack_sequence))
+            self.passed_sequence = self.ack_sequence
         self.check()
 
     cpdef check(self):

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from canal_server.config.schema import BatchMode
 from canal_server.errors import StoreError
 from canal_server.lifecycle import Deadline
+from canal_server.model.positions import EntryPosition
 from canal_server.store.batches import batch_of, position_of
 from canal_server.store.counts import CursorCounts, StoreCounts
 from canal_server.store.cursor import NO_MASK, Cursor, Taken, mask_of
@@ -35,14 +36,13 @@ from canal_server.store.waiting import Getter, WaitingRules, now_ms
 from canal_server.store.wakeup import READABLE, WakeUp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from canal_server.config.schema import StoreConfig
     from canal_server.core.blocks import BlockPool
     from canal_server.core.subjects import Subjects
     from canal_server.lifecycle import Stop
     from canal_server.model.batch import Batch
-    from canal_server.model.positions import EntryPosition
     from canal_server.ports import Accepts, Span
 
 # A frame carries a 32-bit signed length; the rest is for the packet around a batch.
@@ -62,6 +62,7 @@ class MemoryEventStore:
         pool: BlockPool,
         *,
         destination: str = "",
+        grouped: bool = False,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         tell_after_s: float = TELL_AFTER_S,
     ) -> None:
@@ -73,7 +74,9 @@ class MemoryEventStore:
         self._frame_bytes_max = frame_bytes_max
         self._lock = threading.Lock()
         self._rules = WaitingRules(config)
-        self._ring = Ring(config.buffer_size, config.raw_entry, frame_bytes_max)
+        self._ring = Ring(
+            config.buffer_size, config.raw_entry, frame_bytes_max, grouped
+        )
         self._cursors: dict[int, Cursor] = {}
         self._getters: set[Getter] = set()  # that wait
         self._putter: WakeUp | None = None  # the put that waits for room
@@ -179,13 +182,20 @@ class MemoryEventStore:
         comes; once the ring has freed what lies before, none is left.
         """
         if self._new_from is None:
-            if any(
+            # In a group other sources may have old ones still.
+            if not self._ring.grouped and any(
                 block.last_boundary(first, stop) >= 0 for block, first, stop in spans
             ):
                 self._new_from = self._ring.put_sequence
         elif self._ring.free_sequence >= self._new_from:
             self._subjects.forget_old()
             self._new_from = None
+
+    def note_new_subjects(self) -> None:
+        """Say that no source of a group has anything more with an old number."""
+        with self._lock:
+            if self._subjects.ageing and self._new_from is None:
+                self._new_from = self._ring.put_sequence
 
     def _has_room_made(self, count: int) -> bool:
         """Tell whether entries fit, if need be without what filters reject."""
@@ -215,16 +225,20 @@ class MemoryEventStore:
     # -- cursors ------------------------------------------------------------------
 
     def subscribe(
-        self, client_id: int, accepts: Accepts | None, after: EntryPosition | None
+        self,
+        client_id: int,
+        accepts: Accepts | None,
+        after: EntryPosition | Mapping[int, EntryPosition] | None,
     ) -> None:
         """Give a client a cursor, or its cursor another filter (None: all entries).
 
         A new cursor stands at the oldest entry that the ring holds; entries at or
         before `after` are not given out (but a BEGIN at it is, and so is every
-        entry of a compressed transaction at it). A cursor that is there stays where
-        it is, whatever `after` says.
+        entry of a compressed transaction at it). In a group they are places of its
+        sources, by number. A cursor that is there stays where it is, whatever `after`
+        says.
         """
-        place = None if after is None or not after.journal_name else after.order()
+        place = _place_after(after)
         # Outside of the lock: a filter may take long over thousands of tables.
         mask = NO_MASK if accepts is None else mask_of(accepts, self._subjects, 0)
         with self._lock:
@@ -260,15 +274,16 @@ class MemoryEventStore:
             self._cursor(client_id).rollback()
             self._wake_getters()
 
-    def forget_after(self, client_id: int) -> None:
+    def forget_after(self, client_id: int, member: int = 0) -> None:
         """Give a client all entries, whatever place it was to begin after.
 
-        Without effect once it was given entries, and for a client without a cursor.
+        In a group, those of one source. Without effect once it was given entries, and
+        for a client without a cursor.
         """
         with self._lock:
             cursor = self._cursors.get(client_id)
             if cursor is not None:
-                cursor.forget_after()
+                cursor.forget_after(member)
                 self._wake_getters()
 
     def resume_position(self, client_id: int) -> EntryPosition | None:
@@ -281,6 +296,14 @@ class MemoryEventStore:
             cursor.scan()
             place = cursor.resume_place()
         return None if place is None else position_of(place)
+
+    def resume_positions(self, client_id: int) -> dict[int, EntryPosition]:
+        """Return the same for each source of a group, by number, where there is one."""
+        with self._lock:
+            cursor = self._cursor(client_id)
+            cursor.scan()
+            places = cursor.resume_places()
+        return {member: position_of(place) for member, place in places.items()}
 
     def close(self) -> None:
         """Drop the content and end every waiting get and put."""
@@ -417,3 +440,16 @@ class MemoryEventStore:
                     for c in cursors
                 ),
             )
+
+
+def _place_after(
+    after: EntryPosition | Mapping[int, EntryPosition] | None,
+) -> tuple[int, int] | dict[int, tuple[int, int]] | None:
+    """Return what a cursor compares places with."""
+    if isinstance(after, EntryPosition):
+        return after.order() if after.journal_name else None
+    if after is None:
+        return None
+    return {
+        member: place.order() for member, place in after.items() if place.journal_name
+    }

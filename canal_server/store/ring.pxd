@@ -25,10 +25,15 @@ cdef class Ring:
     cdef readonly uint32_t put_time       # of the last entry put, s
     cdef readonly uint32_t free_time      # of the last entry freed, s
     cdef object freed_boundary            # place of the last boundary freed, or None
+    cdef readonly bint grouped            # entries of several sources, mixed
+    cdef dict freed_places                # of a group: the same, by member
 
     cdef int append_one(self, Block block, uint32_t i, uint32_t now_ms) except -1
+    cdef bint is_boundary(self, uint64_t sequence) noexcept
     cdef void release(self, uint64_t stop) noexcept
     cpdef boundary_before(self, uint64_t sequence)
+    cpdef dict places_between(self, uint64_t first, uint64_t stop)
+    cpdef dict places_before(self, uint64_t sequence)
 
     cdef inline Slot* slot(self, uint64_t sequence) noexcept:
         return &self.slots[sequence & (self.size - 1)]

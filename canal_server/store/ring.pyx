@@ -33,9 +33,11 @@ cdef class Ring:
     """Slots for `size` entries, a power of two.
 
     An entry of more than `entry_bytes_max` bytes fits in no frame and is refused.
+    `grouped`: the entries are those of a group's sources.
     """
 
-    def __cinit__(self, uint64_t size, bint raw_entry, uint64_t entry_bytes_max):
+    def __cinit__(self, uint64_t size, bint raw_entry, uint64_t entry_bytes_max,
+                  bint grouped=False):
         if size == 0 or size & (size - 1):
             raise ValueError(f"store of {size} entries: not a power of two")
         self.slots = <Slot*>calloc(size, sizeof(Slot))
@@ -44,6 +46,8 @@ cdef class Ring:
         self.size = size
         self.raw_entry = raw_entry
         self.entry_bytes_max = entry_bytes_max
+        self.grouped = grouped
+        self.freed_places = {}
 
     def __dealloc__(self):
         if self.slots != NULL:
@@ -86,6 +90,8 @@ cdef class Ring:
         """Free the entries before a sequence; nothing when they are free already."""
         assert sequence <= self.put_sequence
         boundary = self.boundary_before(sequence)
+        if self.grouped:
+            self.freed_places = self.places_before(sequence)
         self.release(sequence)
         self.freed_boundary = boundary
 
@@ -99,12 +105,39 @@ cdef class Ring:
         cdef Record* record
         while sequence > self.free_sequence:
             sequence -= 1
-            record = self.record(sequence)
-            if record.kind == KIND_END or (
-                record.kind == KIND_OTHER and not record.flags & FLAG_OPEN
-            ):
+            if self.is_boundary(sequence):
                 return self.position(sequence)
         return self.freed_boundary
+
+    cdef bint is_boundary(self, uint64_t sequence) noexcept:
+        cdef Record* record = self.record(sequence)
+        return record.kind == KIND_END or (
+            record.kind == KIND_OTHER and not record.flags & FLAG_OPEN
+        )
+
+    cpdef dict places_between(self, uint64_t first, uint64_t stop):
+        """Return the last boundary of each source among first <= sequence < stop.
+
+        By the number of the group's member, which is below 64 + 1.
+        """
+        cdef uint64_t seen = 0
+        cdef uint64_t bit
+        cdef Block block
+        cdef dict found = {}
+        while stop > first:
+            stop -= 1
+            block = <Block>self.slot(stop).block
+            bit = <uint64_t>1 << ((block.member - 1) & 63)
+            if not seen & bit and self.is_boundary(stop):
+                seen |= bit
+                found[block.member] = self.position(stop)
+        return found
+
+    cpdef dict places_before(self, uint64_t sequence):
+        """Return the last boundary of each source before a sequence, freed ones too."""
+        return {
+            **self.freed_places, **self.places_between(self.free_sequence, sequence)
+        }
 
     cdef void release(self, uint64_t stop) noexcept:
         cdef Slot* slot

@@ -79,6 +79,20 @@ def test_what_is_stored_is_shown_without_the_source(conf, capsys):
     }
 
 
+def test_group(make_conf, capsys):
+    """Of a group cursors are shown, without distances, and nobody is moved."""
+    conf = make_conf(
+        "canal.destinations = merged\n"
+        "canal.instance.global.spring.xml = group-instance.xml\n",
+        merged="canal.instance.master1.address = 127.0.0.1:1\n",
+    )
+    assert cli.main(["position", "show", "--conf", str(conf)]) == 0
+    assert "it merges several sources" in capsys.readouterr().out
+    seek = ["position", "seek", "--conf", str(conf), "--to", "latest", "--yes"]
+    assert cli.main(seek) == 1
+    assert "merges several sources" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [

@@ -63,6 +63,19 @@ def test_printable_keeps_lines():
     assert printable("a\n\tb\r\x1b\x9b\x7fä") == "a\n\tb\\x0d\\x1b\\x9b\\x7fä"
 
 
+def test_which_source_of_a_group(make_conf, capsys):
+    """Each source has its own history: they are told apart by their numbers."""
+    conf = make_conf(
+        "canal.destinations = a\ncanal.instance.a.spring.xml = group-instance.xml\n",
+        a="canal.instance.master1.address = x\ncanal.instance.master3.address = y\n",
+    )
+    show = ["schema", "show", "--conf", str(conf)]
+    assert cli.main(show) == 2
+    assert "with --destination: a/master1, a/master3" in capsys.readouterr().err
+    assert cli.main([*show, "--destination", "a/master3"]) == 1
+    assert f"{conf}/a/master3" in capsys.readouterr().err
+
+
 def test_which_destination(make_conf, capsys):
     """Several destinations have to be told apart, and an unknown one is refused."""
     conf = make_conf("canal.destinations = a, b\n", a=MASTER, b=MASTER)

@@ -32,7 +32,13 @@ DELIBERATE = {
     "canal.file.data.dir",
     "canal.instance.tsdb.dir",
 }
-FILLED_ELSEWHERE = {"destination", "lazy", "position.wiring"}
+FILLED_ELSEWHERE = {
+    "destination",
+    "lazy",
+    "position.wiring",
+    "source.member",
+    "group",
+}
 
 
 def leaves(cls, prefix=""):

@@ -188,10 +188,6 @@ def test_one_destination_later(make_conf):
             "canal.zkServers = : no ZooKeeper is named, but example keeps its cursors",
         ),
         (
-            f"{MAIN}{GLOBAL_XML} = group-instance.xml",
-            "groups of sources are not served yet",
-        ),
-        (
             f"{MAIN}canal.instance.example.spring.xml = my.xml",
             "canal.instance.example.spring.xml = my.xml: not a known component set",
         ),

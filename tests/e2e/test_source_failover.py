@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable
 
+    from fix_group import Group
     from fix_pipeline import Pipeline
     from fix_proxy import Proxy
     from fix_replicas import Replicas
-    from servers import PrivateServer
+    from servers import PrivateServer, Server
 
     from canal_server.client import CanalClient, Entry, Message
 
@@ -47,10 +48,6 @@ class TickingWriter(Writer):
         self.now_s += 1
         self.session = (f"SET timestamp = {self.now_s}",)
         super().write(count, rows=rows)
-
-    def go_to(self, server: PrivateServer) -> None:
-        """Write to another server from now on."""
-        self._server = server
 
 
 class Follower:
@@ -334,3 +331,58 @@ def test_an_address_that_changes_hands(
             replicas.rejoin()
     assert scene.follower.changes == 2
     print(f"{scene.follower.checker.done} transactions, 2 changes of server")
+
+
+def test_in_a_group(
+    make_group: Callable[..., Group],
+    replicas: Replicas,
+    replicated_schema: str,
+    mysql_server: Server,
+) -> None:
+    """One source of a group goes to its standby; the other one goes on meanwhile."""
+    if replicas.flavour == "mariadb":
+        replicas.source.execute("GRANT REPLICA MONITOR ON *.* TO 'canal'@'%'")
+    standby, schema = replicas.replica, replicated_schema
+    mysql_server.execute(f"CREATE DATABASE IF NOT EXISTS {schema}")
+    group = make_group(
+        schema,
+        [mysql_server, replicas.source],
+        {
+            "canal.instance.standby2.address": f"{standby.host}:{standby.port}",
+            "canal.instance.gtidon": "true",
+            "canal.instance.detecting.enable": "true",
+            "canal.instance.detecting.interval.time": 1,
+            "canal.instance.detecting.retry.threshold": 0,
+            "canal.instance.detecting.heartbeatHaEnable": "true",
+            "canal.file.flush.period": 20,
+        },
+    )
+    other, failing = group.branches
+    failing.server_ids.add(standby.port)
+    failing.ports.add(standby.port)
+    group.pipeline.start()
+    with group.pipeline.client() as client:
+        for branch in group.branches:
+            branch.writer.write(10)
+        group.receive(client)
+        replicas.catch_up()
+        replicas.source.kill()
+        replicas.take_over()
+        other.writer.write(10)
+        group.receive(client)
+        failing.writer.go_to(replicas.source)
+        group.pipeline.wait_for_status(
+            lambda status: status["sources"][1]["reads"].startswith("standby")
+        )
+        failing.checker.resume(10, 10)
+        failing.writer.write(10)
+        group.receive(client)
+    group.pipeline.kill()
+    for branch in group.branches:
+        branch.checker.resume(0, 20)
+        branch.writer.write(5)
+    group.pipeline.start()
+    with group.pipeline.client() as client:
+        group.receive(client)
+        assert group.source(2)["reads"].startswith("standby")
+    mysql_server.execute(f"DROP DATABASE {schema}")

@@ -1,0 +1,324 @@
+"""A destination that merges several sources, wired.
+
+::
+
+    member 1: pump ─► buffer ─► lane ─┐
+    member 2: pump ─► buffer ─► lane ─┼─► store ─► (server, per client)
+    …                                 ┘
+         ▲                                meta manager ◄── acks
+         └── where each member was acked ◄─┘
+
+A client has one cursor, as the original knows it, and beside it a place in each source:
+an ack moves the places of all sources that have a boundary of transactions in what was
+acked. Each member begins, and begins again after a restart, by its own places.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from canal_server.core.blocks import BlockPool
+from canal_server.core.subjects import Subjects
+from canal_server.dump.pump import PumpState
+from canal_server.errors import CanalError, ClientError, MetaStoreError
+from canal_server.instance import Instance, default_filter, meta_manager_of
+from canal_server.member import Member, servers_of
+from canal_server.model.cursors import ClientCursor, DestinationCursors
+from canal_server.position.groups import acked_places, no_seek_in_group, owner_of
+from canal_server.sink.clients import ClientFilters
+from canal_server.sink.merge import Merge
+from canal_server.store.memory import MemoryEventStore
+from canal_server.zookeeper import ZooKeepers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from contextlib import AbstractContextManager
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.lifecycle import Deadline
+    from canal_server.model.identity import ClientIdentity
+    from canal_server.model.positions import EntryPosition, LogPosition
+    from canal_server.ports import Accepts, MetaManager
+
+_log = logging.getLogger(__name__)
+
+# Free blocks kept for reuse: about what a full ring takes.
+_SPARE_BYTES_MAX = 16 * 1024 * 1024
+
+
+class GroupInstance:
+    """A Stage; also what the server sees of a destination (ports.RunningInstance)."""
+
+    def __init__(
+        self, config: InstanceConfig, zookeepers: ZooKeepers | None = None
+    ) -> None:
+        """Build without starting; instances of one process share `zookeepers`."""
+        self.config = config
+        self.destination = config.destination
+        self.meta: MetaManager = meta_manager_of(config, zookeepers or ZooKeepers())
+        self._servers = {each.member: servers_of(each) for each in config.group}
+        default = default_filter(config)
+        pool = BlockPool(spare_max=_SPARE_BYTES_MAX)
+        self._subjects = Subjects()
+        self.store = MemoryEventStore(
+            config.store,
+            self._subjects,
+            pool,
+            destination=self.destination,
+            grouped=True,
+        )
+        self._steady = threading.Lock()
+        # Held while a client's places are judged and handed to the store.
+        self._cursors_lock = threading.Lock()
+        merge = Merge(idle=self.store.wake_getters)
+        self._members = {
+            each.source.member: Member(
+                each,
+                self.destination,
+                self.meta,
+                self._servers,
+                store=self.store,
+                merge=merge,
+                pool=pool,
+                subjects=self._subjects,
+                wants=default.accepts,
+                begun=self._begun,
+                session=self._session_begins,
+                changed=self._epoch_changed,
+            )
+            for each in config.by_source
+        }
+        self._filters = ClientFilters(
+            self.destination, config.filter, default, self._change_wants
+        )
+
+    # --- Stage ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load what is stored, give each known client its cursor, start the members.
+
+        Waits for ZooKeeper where cursors are there, until a stop is asked for. Raises
+        MetaStoreError when the stored cursors cannot be read.
+        """
+        self.meta.start()
+        try:
+            self._serve_stored_clients()
+            for member in self._members.values():
+                member.start()
+        except BaseException:
+            for member in self._members.values():
+                member.request_stop()
+            self.meta.stop()
+            raise
+        _log.info(
+            "destination %s started, a group of %d sources",
+            self.destination,
+            len(self._members),
+        )
+
+    def _serve_stored_clients(self) -> None:
+        for identity in self.meta.subscriptions(self.destination):
+            try:
+                self.subscribed(identity)
+            except ClientError as error:
+                _log.error(
+                    "destination %s: client %s has a filter that cannot be used, the "
+                    "configured one serves: %s",
+                    self.destination,
+                    identity.client_id,
+                    error,
+                )
+
+    def request_stop(self) -> None:
+        """Ask the members to stop and end all waits."""
+        self.meta.request_stop()
+        for member in self._members.values():
+            member.request_stop()
+        self.store.close()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for the members, then write what is left of the cursors.
+
+        They are written as well when a pump does not end, but only an instance that
+        has ended raises MetaStoreError.
+        """
+        ended = True
+        for member in self._members.values():
+            ended = member.join(deadline) and ended
+        try:
+            self.meta.stop()
+        except MetaStoreError as error:
+            if ended:
+                raise
+            _log.error("destination %s: %s", self.destination, error)
+        if ended:
+            _log.info("destination %s stopped", self.destination)
+        return ended
+
+    # --- what the operator uses -----------------------------------------------------
+
+    def cursors(self) -> DestinationCursors:
+        """Return where each client was acked last, in whichever source that was."""
+        return DestinationCursors(
+            tuple(
+                ClientCursor(
+                    identity,
+                    self.meta.cursor(identity),
+                    open_batches=len(self.meta.batches(identity)),
+                )
+                for identity in self.meta.subscriptions(self.destination)
+            )
+        )
+
+    def seek(self, clients: Collection[int], position: LogPosition) -> None:
+        """Refuse: one position says nothing of the other sources. Raises CanalError."""
+        del clients, position
+        raise CanalError(no_seek_in_group(self.destination))
+
+    # --- what the server uses -------------------------------------------------------
+
+    def steady(self) -> AbstractContextManager[object]:
+        """Keep store and places as they are; nothing waits in this context."""
+        return self._steady
+
+    def log_position(self, position: EntryPosition) -> LogPosition:
+        """Return the position with the name of the server that it is of."""
+        return next(iter(self._members.values())).log_position(position)
+
+    def check_filter(self, expression: str) -> None:
+        """Raise ClientError when the filter is not a regular expression."""
+        self._filters.check(expression)
+
+    def subscribed(self, identity: ClientIdentity) -> None:
+        """Give the client its cursor and filter, and let the pumps read its tables."""
+        wanted = self._filters.enter(identity)
+        with self._cursors_lock:
+            self.store.subscribe(
+                identity.client_id, wanted.accepts, self._begins_after(identity)
+            )
+
+    def unsubscribed(self, identity: ClientIdentity) -> None:
+        """Take the client's cursor and wishes back."""
+        self.store.unsubscribe(identity.client_id)
+        self._filters.leave(identity)
+
+    def resume_position(self, client_id: int) -> EntryPosition | None:
+        """Return what lies before a client's entries in the source that it acked last.
+
+        In any source when it has acked nothing; None: not known yet.
+        """
+        places = self.resume_places(client_id)
+        cursor = next(
+            (
+                self.meta.cursor(identity)
+                for identity in self.meta.subscriptions(self.destination)
+                if identity.client_id == client_id
+            ),
+            None,
+        )
+        owner = None if cursor is None else owner_of(cursor.identity, self._servers)
+        place = places.get(min(places, default=0) if owner is None else owner)
+        return None if place is None else place.position
+
+    def resume_places(self, client_id: int) -> dict[int, LogPosition]:
+        """Return what lies before all of a client's entries of each source."""
+        held = self.store.resume_positions(client_id)
+        found = {}
+        for number, member in self._members.items():
+            position = held.get(number) or member.pump.began_at
+            if position is not None:
+                found[number] = member.log_position(position)
+        return found
+
+    def _change_wants(self, wants: Accepts) -> None:
+        for member in self._members.values():
+            member.pump.change_wants(wants)
+
+    def _begins_after(self, identity: ClientIdentity) -> dict[int, EntryPosition]:
+        """Return the places behind which the client's entries begin, by member.
+
+        All entries of the others are for it.
+        """
+        places = acked_places(self.meta, identity, self._servers)
+        found = {
+            number: member.begins_after(places.get(number))
+            for number, member in self._members.items()
+        }
+        return {number: each for number, each in found.items() if each is not None}
+
+    # --- what the pumps' threads call -----------------------------------------------
+
+    def _session_begins(self, member: Member) -> None:
+        """Look again which clients' places are places of the server that is read.
+
+        A client subscribes under the same lock, so that it decides by the session
+        before or by this one, and in the first case is looked at here.
+        """
+        with self._cursors_lock:
+            for identity in self.meta.subscriptions(self.destination):
+                if member.number not in self._begins_after(identity):
+                    self.store.forget_after(identity.client_id, member.number)
+
+    def _begun(self, member: Member, position: EntryPosition) -> None:
+        """Let clients that have acked nothing of a source begin here, once and for all.
+
+        A client that subscribes meanwhile finds the position with the pump, which
+        knows it already.
+        """
+        place = member.log_position(position)
+        for identity in self.meta.subscriptions(self.destination):
+            known = acked_places(self.meta, identity, self._servers)
+            if member.number not in known:
+                self.meta.update_places(identity, {member.number: place})
+            if self.meta.cursor(identity) is None:
+                self.meta.update_cursor(identity, place)
+
+    def _epoch_changed(self) -> None:
+        """Let old names of tables go once no member has anything more with one."""
+        epoch = self._subjects.epoch
+        if all(member.epoch == epoch for member in self._members.values()):
+            self.store.note_new_subjects()
+
+    # --- what people ask ------------------------------------------------------------
+
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks first, as plain values."""
+        members = list(self._members.values())
+        states = [member.pump.status.state for member in members]
+        behind = [state for state in states if state is not PumpState.RUNNING]
+        return {
+            "destination": self.destination,
+            "state": (behind or states)[0].value,
+            "source": _told(members, "source"),
+            "position": _told(members, "position"),
+            "error": _told(members, "error"),
+            "reads": _told(members, "reads"),
+            "sources": [member.status() for member in members],
+            "clients": [
+                identity.client_id
+                for identity in self.meta.subscriptions(self.destination)
+            ],
+            "waits_for": list(self.store.holders()),
+            "transactions": sum(m.sink.counters.transactions for m in members),
+            "rows": sum(m.sink.counters.rows for m in members),
+        }
+
+
+def _told(members: list[Member], word: str) -> str:
+    """Return what each member's status says of something, in one line."""
+    return "; ".join(
+        f"master{member.number}: {told}"
+        for member in members
+        if (told := member.status()[word])
+    )
+
+
+def make_instance(
+    config: InstanceConfig, zookeepers: ZooKeepers | None = None
+) -> GroupInstance | Instance:
+    """Return what runs a destination: for one source, or for several."""
+    if config.group:
+        return GroupInstance(config, zookeepers)
+    return Instance(config, zookeepers)

@@ -1,0 +1,240 @@
+"""One source of a group, wired: what reads it, up to its turns at the common store.
+
+::
+
+    pump ─► transaction buffer ─► lane ─► sink ─► (the group's store)
+
+Leaves out what all sources of the group share (`group`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from canal_server.buffer.ring import TransactionBuffer
+from canal_server.dump.detecting import Detector
+from canal_server.dump.pump import Pump
+from canal_server.instance import (
+    access_of,
+    boundary_index_of,
+    history_of,
+    standby_access_of,
+)
+from canal_server.model.positions import LogIdentity, LogPosition
+from canal_server.position.groups import MemberLogPositionManager
+from canal_server.position.logposition import (
+    FailbackLogPositionManager,
+    MemoryLogPositionManager,
+    same_server,
+)
+from canal_server.sink.columns import ColumnFilter
+from canal_server.sink.sink import EntrySink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.config.schema import InstanceConfig, SourceConfig
+    from canal_server.core.blocks import BlockPool
+    from canal_server.core.subjects import Subjects
+    from canal_server.lifecycle import Deadline
+    from canal_server.model.positions import EntryPosition
+    from canal_server.ports import Accepts, MetaManager, Span
+    from canal_server.position.groups import Servers
+    from canal_server.sink.merge import Merge
+    from canal_server.store.memory import MemoryEventStore
+
+
+def servers_of(source: SourceConfig) -> tuple[LogIdentity, ...]:
+    """Return the names of the servers that a source may be read from."""
+    return tuple(
+        LogIdentity(each.address.host, each.address.port)
+        for each in (source.master, source.standby)
+        if each.address is not None
+    )
+
+
+class Member:
+    """A Stage: the pump of one source, and what belongs to it alone.
+
+    `begun` is told where the first session begins, `session` that one begins, both with
+    this member; `changed` that its `epoch` did. They are called on the pump's thread.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        group: str,
+        meta: MetaManager,
+        servers: Servers,
+        *,
+        store: MemoryEventStore,
+        merge: Merge,
+        pool: BlockPool,
+        subjects: Subjects,
+        wants: Accepts,
+        begun: Callable[[Member, EntryPosition], None],
+        session: Callable[[Member], None],
+        changed: Callable[[], None],
+    ) -> None:
+        """Build without starting; `config` is that of this source alone."""
+        self.config = config
+        self.number = config.source.member
+        self.sink = EntrySink(store, thin_markers=config.filter.transaction_entry)
+        self.lane = merge.lane(self._accept)
+        self._is_torn = False
+        self._subjects = subjects
+        self._changed = changed
+        # Of the numbers of tables: that of the last chunk, and that from which on no
+        # chunk has older ones; and that of all that comes behind the last boundary.
+        self._epoch_seen = self._epoch_since = self.epoch = subjects.epoch
+        self._acked = MemberLogPositionManager(meta, group, self.number, servers)
+        self._positions = FailbackLogPositionManager(
+            MemoryLogPositionManager(), self._acked
+        )
+        self._buffer = TransactionBuffer(
+            config.buffer.transaction_size,
+            config.buffer.memory_bytes_max,
+            self.lane.deliver,
+        )
+        self.pump = Pump(
+            config,
+            access_of(config.source, config.destination),
+            pool.of_member(self.number),
+            subjects,
+            self._positions,
+            columns=ColumnFilter(config.filter.field, config.filter.black_field),
+            wants=wants,
+            deliver=self._put,
+            reset=self._reset,
+            idle=self._idle,
+            begun=lambda position: begun(self, position),
+            session=lambda: session(self),
+            cursors=self._cursors,
+            history=history_of(config),
+            standby=standby_access_of(config.source),
+            index=boundary_index_of(config),
+            torn=self._begins,
+            ended=self._end,
+        )
+        self.detector = Detector(config, self.pump, self._stored)
+
+    # --- Stage ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the pump at the server that was read last."""
+        newest = self._acked.newest()
+        self.pump.begin_with(newest.identity if newest else None)
+        self.pump.start()
+        self.detector.start()
+
+    def request_stop(self) -> None:
+        """Ask the pump to stop and end all its waits."""
+        self.detector.request_stop()
+        self.pump.request_stop()
+        self.lane.close()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for the end of the threads."""
+        ended = self.detector.join(deadline)
+        return self.pump.join(deadline) and ended
+
+    # --- positions ------------------------------------------------------------------
+
+    def _stored(self) -> LogPosition | None:
+        return self._positions.latest(self.config.destination)
+
+    def _cursors(self) -> list[EntryPosition]:
+        """Return the places of clients in the binlog that is read."""
+        return [
+            place.position
+            for place in self._acked.places()
+            if same_server(place.identity, self.pump.identity)
+        ]
+
+    def begins_after(self, place: LogPosition | None) -> EntryPosition | None:
+        """Return behind what the entries of a client begin that has acked to a place.
+
+        None: all of them are for it.
+        """
+        if self.pump.sources.switches:
+            # The ring may hold entries of another server in front of this one's.
+            return None
+        if place is None or not same_server(place.identity, self.pump.identity):
+            return None
+        position = place.position
+        if not self.pump.skips(position):
+            return None
+        if position.included and position.position:
+            return replace(position, position=position.position - 1)
+        return position
+
+    def log_position(self, position: EntryPosition) -> LogPosition:
+        """Return a position with the name of the server that it is of."""
+        return LogPosition(position.source or self.pump.identity, position)
+
+    # --- what the pump's thread calls -----------------------------------------------
+
+    def _put(self, spans: list[Span]) -> bool:
+        # Reading looks at the epoch before each chunk: this one is of no older epoch
+        # than the one that was seen with the chunk before.
+        self._epoch_since, self._epoch_seen = self._epoch_seen, self._subjects.epoch
+        return self._buffer.put(spans)
+
+    def _accept(self, spans: list[Span]) -> bool:
+        """Put what has its turn into the store; then it counts as delivered."""
+        if not self.sink.accept(spans, self.pump.stop):
+            return False
+        self.pump.flushed(spans)
+        if self.epoch != self._epoch_since and any(
+            block.last_boundary(first, stop) >= 0 for block, first, stop in spans
+        ):
+            # A statement that was being read when the epoch began is behind us.
+            self._enter(self._epoch_since)
+        return True
+
+    def _enter(self, epoch: int) -> None:
+        if self.epoch != epoch:
+            self.epoch = epoch
+            self._changed()
+
+    def _idle(self) -> None:
+        self.lane.idle()
+        if self._buffer.pending == 0:
+            self._enter(self._subjects.epoch)
+
+    def _end(self) -> None:
+        self._buffer.reset()
+        self.lane.end()
+        self._enter(self._subjects.epoch)
+
+    def _begins(self) -> bool:
+        """Take note of a session; tells whether an open transaction must come anew."""
+        self._is_torn = self.lane.begin()
+        return self._is_torn
+
+    def _reset(self, goes_on: bool) -> None:
+        """Forget what is pending, and the open transaction unless it goes on."""
+        self._buffer.reset()
+        if not goes_on or self._is_torn:
+            self.sink.reset()
+            self.lane.forget_open()
+
+    # --- what people ask ------------------------------------------------------------
+
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks first, as plain values."""
+        pump = self.pump.status
+        return {
+            "name": f"master{self.number}",
+            "state": pump.state.value,
+            "source": pump.source,
+            "position": pump.position,
+            "error": pump.error,
+            "reads": str(self.pump.sources.current),
+            "switches": self.pump.sources.switches,
+            "repeated": self.pump.repeated(),
+            "detecting": self.detector.status(),
+            "transactions": self.sink.counters.transactions,
+            "rows": self.sink.counters.rows,
+        }

@@ -1,0 +1,183 @@
+"""Where clients of a group stand in each of its sources: beside their cursors.
+
+A cursor of the original is one position, in a group that of whichever source the last
+acked entry was of. So the positions in all sources stand beside it, in a file or node
+with `SUFFIX`::
+
+    {"sources":[{"number":1,"position":{as in a cursor}}, …]}
+
+and in a file such an object, with its `clientId`, for each client. It is written before
+the cursor. Unknown keys are skipped.
+
+Leaves out where all this is stored (`file`, `nodes`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.model.positions import (
+    LogPosition,
+    log_position_from_json,
+    log_position_to_json,
+)
+from canal_server.position.logposition import earlier, same_server
+from canal_server.position.metafile import check, compact, damage_told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from canal_server.model.identity import ClientIdentity
+    from canal_server.model.positions import LogIdentity
+    from canal_server.ports import MetaManager
+
+    # Of each source: its server and the standby.
+    Servers = Mapping[int, Sequence[LogIdentity]]
+
+SUFFIX: Final = ".sources"  # behind the name of what has the cursor
+
+Places = dict[int, LogPosition]  # by the number of the source
+
+
+def encode(places: Mapping[int, LogPosition]) -> bytes:
+    """Return the content beside one cursor."""
+    return compact(_to_json(places))
+
+
+def decode(content: bytes) -> Places:
+    """Read what `encode` wrote. Raises ValueError when it is damaged."""
+    with damage_told():
+        return _from_json(json.loads(content))
+
+
+def encode_clients(clients: Mapping[int, Mapping[int, LogPosition]]) -> bytes:
+    """Return the content beside the cursors of several clients."""
+    return compact(
+        {
+            "clients": [
+                {"clientId": client_id} | _to_json(clients[client_id])
+                for client_id in sorted(clients)
+            ]
+        }
+    )
+
+
+def decode_clients(content: bytes) -> dict[int, Places]:
+    """Read what `encode_clients` wrote. Raises ValueError when it is damaged."""
+    with damage_told():
+        return {
+            int(client["clientId"]): _from_json(client)
+            for client in json.loads(content)["clients"]
+        }
+
+
+def acked_places(
+    meta: MetaManager, identity: ClientIdentity, servers: Servers
+) -> Places:
+    """Return where a client stands in each source of a group, where that is known.
+
+    A position belongs to the source whose server it names, else to the one whose number
+    it has. What the cursor says goes before what stands beside it: somebody may have
+    moved it who knows nothing of that.
+    """
+    found: Places = {}
+    for number, place in meta.places(identity).items():
+        owner = owner_of(place.identity, servers)
+        if owner is None and number in servers:
+            found.setdefault(number, place)
+        elif owner is not None:
+            found[owner] = place
+    cursor = meta.cursor(identity)
+    owner = None if cursor is None else owner_of(cursor.identity, servers)
+    if cursor is not None and owner is not None:
+        found[owner] = cursor
+    return found
+
+
+def owner_of(identity: LogIdentity, servers: Servers) -> int | None:
+    """Return the number of the source that has this server, None when none has."""
+    for number, own in servers.items():
+        if identity in own:
+            return number
+    for number, own in servers.items():
+        if any(same_server(identity, each) for each in own):
+            return number
+    return None
+
+
+def no_seek_in_group(destination: str) -> str:
+    """Return why the clients of a group are not moved, and what to do instead."""
+    return (
+        f"destination {destination} merges several sources, whose clients cannot be"
+        " moved by this command: to begin elsewhere stop the server, remove the stored"
+        " positions and configure where each source begins"
+    )
+
+
+class MemberLogPositionManager:
+    """The slowest client's place in one source; a `ports.LogPositionManager`."""
+
+    def __init__(
+        self, meta: MetaManager, destination: str, number: int, servers: Servers
+    ) -> None:
+        """Take the group's name, and of which of its sources the positions are."""
+        self._meta = meta
+        self._destination = destination
+        self._number = number
+        self._servers = servers
+
+    def start(self) -> None:
+        """Do nothing: whoever has the meta manager starts it."""
+
+    def request_stop(self) -> None:
+        """Do nothing: a start does not wait."""
+
+    def stop(self) -> None:
+        """Do nothing: there is nothing to write."""
+
+    def latest(self, destination: str) -> LogPosition | None:
+        """Return the smallest place, None when no client has one in this source.
+
+        `destination` is the source's own name. Raises MetaStoreError.
+        """
+        del destination
+        smallest: LogPosition | None = None
+        for place in self.places():
+            smallest = place if smallest is None else earlier(smallest, place)
+        return smallest
+
+    def newest(self) -> LogPosition | None:
+        """Return the newest place by time: it names the server that was read last."""
+        return max(
+            self.places(), key=lambda each: each.position.timestamp or 0, default=None
+        )
+
+    def places(self) -> Iterator[LogPosition]:
+        """Yield where each client stands in the source, if it is known."""
+        for identity in self._meta.subscriptions(self._destination):
+            places = acked_places(self._meta, identity, self._servers)
+            if self._number in places:
+                yield places[self._number]
+
+    def persist(self, destination: str, position: LogPosition) -> None:
+        """Do nothing: clients move their places by acks."""
+
+
+def _to_json(places: Mapping[int, LogPosition]) -> dict[str, Any]:
+    return {
+        "sources": [
+            {"number": number, "position": log_position_to_json(places[number])}
+            for number in sorted(places)
+        ]
+    }
+
+
+def _from_json(content: dict[str, Any]) -> Places:
+    found = {
+        int(each["number"]): log_position_from_json(each["position"])
+        for each in content["sources"]
+    }
+    for place in found.values():
+        check(place)
+    return found

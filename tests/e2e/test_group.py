@@ -1,0 +1,238 @@
+"""Several real sources merged into one destination: nothing lost, order kept."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+from fix_group import GROUP_WIRING, Branch, Group
+from load import receive_until_broken
+
+from canal_server.client import EntryType
+
+
+@pytest.fixture
+def group(make_group, common_schema, two_sources):
+    """Give a running group of two MySQLs, then of a MySQL and a MariaDB."""
+    made = make_group(common_schema, two_sources, {"canal.file.flush.period": 20})
+    made.pipeline.start()
+    return made
+
+
+@pytest.fixture
+def mixed(make_group, mysql_server, mariadb_server, database):
+    """Give a running group of a MySQL and a MariaDB."""
+    made = make_group(
+        database, [mysql_server, mariadb_server], {"canal.file.flush.period": 20}
+    )
+    made.pipeline.start()
+    return made
+
+
+def test_under_load(group):
+    """All of each source comes, in its order, transactions never interleaved."""
+    with group.pipeline.client() as client:
+        with group.load():
+            group.receive_until(
+                client, lambda: all(b.checker.done > 100 for b in group.branches)
+            )
+        group.receive(client)
+    for branch in group.branches:
+        assert branch.checker.done == len(branch.writer.transactions)
+        assert branch.checker.repeated == 0
+    print(f"{group.turns} turns for {[b.checker.done for b in group.branches]}")
+
+
+@pytest.mark.parametrize(
+    "kills", [pytest.param(1, id="once"), pytest.param(7, marks=pytest.mark.slow)]
+)
+def test_killed(group, rng, kills):
+    """Killed under load at any moment, each source goes on where it was acked."""
+    with group.load():
+        for _ in range(kills):
+            killer = threading.Timer(rng.uniform(0.3, 1.5), group.pipeline.kill)
+            killer.start()
+            receive_until_broken(group.pipeline, group, rng)
+            killer.join()
+            for branch in group.branches:
+                group.resume(branch, exact=True)
+            group.pipeline.start()
+    with group.pipeline.client() as client:
+        group.receive(client)
+    for branch in group.branches:
+        assert branch.checker.done == len(branch.writer.transactions)
+        print(
+            f"master{branch.number}: {branch.checker.done} transactions,"
+            f" {branch.checker.repeated} changes came again"
+        )
+
+
+def test_one_source_down(make_group, mysql_server, own_server, database):
+    """The others go on, from the start or later; once back, it goes on where it was."""
+    other = own_server("mysql", ())
+    other.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
+    group = make_group(database, [mysql_server, other])
+    first, second = group.branches
+    second.writer.write(5)
+    other.kill()
+    group.pipeline.start()
+    with group.pipeline.client() as client:
+        first.writer.write(20)
+        group.receive_until(client, lambda: first.checker.done == 20)
+        assert second.checker.done == 0
+        assert "cannot connect" in group.source(2)["error"]
+        other.restart()
+        group.receive(client)
+        assert second.checker.done == 5
+
+        other.kill()
+        first.writer.write(20)
+        group.receive_until(client, lambda: first.checker.done == 40)
+        other.restart()
+        second.writer.write(5)
+        group.receive(client)
+    assert [branch.checker.repeated for branch in group.branches] == [0, 0]
+
+
+def test_unlike_speeds(mixed):
+    """One with few transactions neither waits for one with many nor holds it up."""
+    group = mixed
+    fast, slow = group.branches
+    with group.pipeline.client() as client:
+        group.wait_until_running()
+        # Idle on one side: all of the other comes.
+        fast.writer.write(30)
+        group.receive(client)
+        for _ in range(5):
+            fast.writer.write(40, rows=10)
+            slow.writer.write(1, rows=1)
+            wanted = slow.checker.done + 1
+            group.receive_until(client, lambda w=wanted: slow.checker.done == w)
+        group.receive(client)
+    assert [branch.checker.repeated for branch in group.branches] == [0, 0]
+
+
+def test_tables_of_one_name(make_group, mysql_server, mariadb_server, database):
+    """Each source has a history of its own: one name, other columns."""
+    table = f"{database}.same"
+    two_sources = [mysql_server, mariadb_server]
+    two_sources[0].execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, a VARCHAR(9))")
+    two_sources[1].execute(f"CREATE TABLE {table} (b DATE, id INT PRIMARY KEY)")
+    group = make_group(database, two_sources)
+    group.pipeline.start()
+    for turn in range(2):
+        two_sources[0].execute(f"INSERT INTO {table} VALUES ({turn}, 'x')")
+        two_sources[1].execute(f"INSERT INTO {table} VALUES ('2026-01-01', {turn})")
+        if turn == 0:
+            group.wait_until_running()
+            two_sources[1].execute(f"ALTER TABLE {table} ADD COLUMN c INT DEFAULT 7")
+            two_sources[1].execute(f"ALTER TABLE {table} DROP COLUMN c")
+    found: dict[int, list[dict[str, str | None]]] = {1: [], 2: []}
+    with group.pipeline.client() as client:
+        for message in group.pipeline.messages(client):
+            for entry in message.entries:
+                if entry.entry_type != EntryType.ROWDATA:
+                    continue
+                (branch,) = [
+                    b for b in group.branches if entry.header.server_id in b.server_ids
+                ]
+                rows = entry.row_change().row_datas
+                found[branch.number] += [row.after for row in rows]
+            client.ack(message.id)
+            if [len(rows) for rows in found.values()] == [2, 2]:
+                break
+    assert found == {
+        1: [{"id": "0", "a": "x"}, {"id": "1", "a": "x"}],
+        2: [{"b": "2026-01-01", "id": "0"}, {"b": "2026-01-01", "id": "1"}],
+    }
+
+
+def test_clients_at_different_places(mixed):
+    """After a restart each client goes on where it was, in each source."""
+    group = mixed
+    other = Group(group.pipeline, [Branch.like(branch) for branch in group.branches])
+    for branch in group.branches:
+        branch.writer.write(30)
+    with group.pipeline.client() as client, group.pipeline.client(2) as late:
+        group.receive(client)
+        # One message of the second client: it may be of one source only.
+        for message in itertools.islice(group.pipeline.messages(late), 1):
+            other.take(message.entries)
+            late.ack(message.id)
+        group.pipeline.settle(late)
+    group.pipeline.stop()
+    for branch in group.branches:
+        group.resume(branch, exact=True)
+        branch.writer.write(10)
+    for branch in other.branches:
+        other.resume(branch, exact=True, client_id=2)
+    group.pipeline.start()
+    with group.pipeline.client() as client, group.pipeline.client(2) as late:
+        group.receive(client)
+        other.receive(late)
+    assert [branch.checker.repeated for branch in group.branches] == [0, 0]
+    assert [branch.checker.done for branch in other.branches] == [40, 40]
+
+
+def test_filtered_source_moves_too(mixed):
+    """A client that wants nothing of a source stands behind it all the same."""
+    group = mixed
+    one, two = group.branches
+    with group.pipeline.client(filter_=rf".*\.{two.writer.table}") as client:
+        before = group.places()
+        one.writer.write(40)
+        two.writer.write(40)
+        group.receive_until(client, lambda: two.checker.done == 40)
+    group.pipeline.stop()
+    places = group.places()
+    for branch in (one, two):
+        file, offset = branch.server.binlog_position()
+        place = places[branch.number]
+        assert (place["journalName"], place["position"]) <= (file, offset)
+        assert place["position"] > before.get(branch.number, place)["position"] - 1
+
+
+def test_link_cut_in_large_transactions(
+    make_group, mysql_server, mariadb_server, make_proxy, database
+):
+    """What was delivered of a transaction in parts goes on; nobody gets in between."""
+    proxy = make_proxy(mysql_server)
+    group = make_group(
+        database,
+        [mariadb_server, mysql_server],
+        {"canal.instance.transaction.size": 8},
+        proxies={2: proxy},
+    )
+    first, second = group.branches
+    group.pipeline.start()
+    with group.pipeline.client() as client:
+        group.wait_until_running()
+        with proxy.cut(3000, 20_000, 9000, 15_000):
+            for _ in range(4):
+                second.writer.write(1, rows=60)
+                first.writer.write(3)
+            group.receive(client)
+    assert [branch.checker.repeated for branch in group.branches] == [0, 0]
+
+
+def test_cursors_in_zookeeper(
+    make_group, mysql_server, mariadb_server, database, zookeeper_root
+):
+    """Places of each source are kept there as well; a restart goes on at them."""
+    group = make_group(database, [mysql_server, mariadb_server])
+    group.pipeline.configure({"canal.zkServers": zookeeper_root}, wiring=GROUP_WIRING)
+    group.pipeline.start()
+    with group.pipeline.client() as client:
+        for branch in group.branches:
+            branch.writer.write(10)
+        group.receive(client)
+    group.pipeline.stop()
+    assert group.places() == {}
+    for branch in group.branches:
+        branch.checker.resume(branch.checker.done, branch.checker.done)
+        branch.writer.write(10)
+    group.pipeline.start()
+    with group.pipeline.client() as client:
+        group.receive(client)
+    assert [branch.checker.repeated for branch in group.branches] == [0, 0]

@@ -1,0 +1,245 @@
+"""A group of sources, wired: from real servers to what the server gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_source_access import PATIENCE_S
+from fix_store import eventually
+from golden_form import entries_of
+
+from canal_server import group as group_module
+from canal_server.config.schema import (
+    BufferConfig,
+    HostConfig,
+    HostPort,
+    InstanceConfig,
+    PositionConfig,
+    SourceConfig,
+    TableMetaConfig,
+    Wiring,
+)
+from canal_server.core.subjects import Subjects
+from canal_server.group import GroupInstance, make_instance
+from canal_server.instance import Instance
+from canal_server.lifecycle import Deadline
+from canal_server.model.entry import EntryType
+from canal_server.model.identity import ClientIdentity
+from canal_server.sink.merge import Merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from fix_proxy import Proxy
+    from servers import Server
+
+    from canal_server.protocol.entries import Entry
+
+CLIENT = ClientIdentity("merged", 1001)
+NOWHERE = HostConfig(address=HostPort("127.0.0.1", 1))
+
+
+def config_for(folder: Path, *servers: Server) -> InstanceConfig:
+    """Return the settings of a group of these servers, of nobody without any."""
+    sources = tuple(
+        SourceConfig(
+            member=number,
+            master=HostConfig(address=HostPort(server.host, server.port)),
+            user=server.user,
+            password=server.password,
+        )
+        for number, server in enumerate(servers, 1)
+    ) or (SourceConfig(member=1, master=NOWHERE),)
+    return InstanceConfig(
+        destination="merged",
+        source=sources[0],
+        group=sources,
+        position=PositionConfig(wiring=Wiring.FILE, data_dir=folder),
+        table_meta=TableMetaConfig(dir=folder / "merged"),
+        buffer=BufferConfig(transaction_size=8),
+    )
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Callable[..., GroupInstance]]:
+    """Give `running(server, …, through={number: proxy})`: a started group."""
+    started: list[GroupInstance] = []
+
+    def start(
+        *servers: Server, through: dict[int, Proxy] | None = None
+    ) -> GroupInstance:
+        config = config_for(tmp_path, *servers)
+        for number, proxy in (through or {}).items():
+            host = HostConfig(address=HostPort("127.0.0.1", proxy.port))
+            group = list(config.group)
+            group[number - 1] = replace(group[number - 1], master=host)
+            config = replace(config, group=tuple(group))
+        instance = make_instance(config)
+        assert isinstance(instance, GroupInstance)
+        started.append(instance)
+        instance.start()
+        return instance
+
+    yield start
+    for instance in started:
+        instance.request_stop()
+        assert instance.join(Deadline(PATIENCE_S))
+
+
+def subscribe(instance: GroupInstance) -> None:
+    """Do what the server does for a subscription."""
+    instance.check_filter(CLIENT.filter)
+    instance.meta.subscribe(CLIENT)
+    instance.subscribed(CLIENT)
+
+
+def entries_from(instance: GroupInstance) -> Iterator[Entry]:
+    """Yield the entries that come, each batch acked before the next."""
+    deadline = Deadline(PATIENCE_S)
+    while True:
+        batch = instance.store.get(CLIENT.client_id, 100, deadline.remaining_s())
+        assert batch is not None, "nothing more came"
+        yield from entries_of(b"".join(batch.slices))
+        instance.store.ack(CLIENT.client_id, batch.last_sequence)
+
+
+def rows_of(instance: GroupInstance, wanted: int) -> list[Entry]:
+    """Return the row entries, when there are so many; all is acked."""
+    found: list[Entry] = []
+    deadline = Deadline(PATIENCE_S)
+    while len(found) < wanted:
+        batch = instance.store.get(CLIENT.client_id, 1000, deadline.remaining_s())
+        assert batch is not None, f"{len(found)} of {wanted} entries came"
+        found += [
+            entry
+            for entry in entries_of(b"".join(batch.slices))
+            if entry.entry_type == EntryType.ROWDATA and entry.row_change().row_datas
+        ]
+        instance.store.ack(CLIENT.client_id, batch.last_sequence)
+    return found
+
+
+def test_which_instance(tmp_path: Path) -> None:
+    """A destination without a group is one for a single source."""
+    config = config_for(tmp_path)
+    assert isinstance(make_instance(config), GroupInstance)
+    single = replace(config, group=(), source=SourceConfig(master=NOWHERE))
+    assert type(make_instance(single)) is Instance
+
+
+def test_status(tmp_path: Path, running: Callable[..., GroupInstance]) -> None:
+    """It tells of each source, and of all in short."""
+    instance = running()
+    eventually(lambda: instance.status()["error"])
+    status = instance.status()
+    assert status["state"] in ("connecting", "waiting")
+    assert str(status["error"]).startswith("master1: cannot connect to 127.0.0.1:1")
+    sources = status["sources"]
+    assert isinstance(sources, list)
+    (source,) = sources
+    assert source["name"] == "master1"
+    assert source["reads"] == "master 127.0.0.1:1"
+
+
+def test_places_before_anything_is_acked(
+    mysql_server: Server,
+    mariadb_server: Server,
+    running: Callable[..., GroupInstance],
+) -> None:
+    """A client has a place in each source as soon as it is read, and a cursor."""
+    instance = running(mysql_server, mariadb_server)
+    subscribe(instance)
+    eventually(lambda: len(instance.meta.places(CLIENT)) == 2)
+    places = instance.meta.places(CLIENT)
+    assert [places[number].identity.port for number in (1, 2)] == [
+        mysql_server.port,
+        mariadb_server.port,
+    ]
+    assert instance.meta.cursor(CLIENT) in places.values()
+    assert instance.resume_places(1001) == places
+    position = instance.resume_position(1001)
+    cursor = instance.meta.cursor(CLIENT)
+    assert cursor
+    assert position == cursor.position
+
+
+def test_link_lost_for_long_in_a_transaction(
+    mysql_server: Server,
+    mariadb_server: Server,
+    database: str,
+    *,
+    running: Callable[..., GroupInstance],
+    make_proxy: Callable[[Server], Proxy],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others go on, and the transaction comes again, whole and from its BEGIN."""
+    monkeypatch.setattr(group_module, "Merge", partial(Merge, grace_s=0.1))
+    for server in (mysql_server, mariadb_server):
+        server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY, b TEXT)")
+    proxy = make_proxy(mysql_server)
+    instance = running(mariadb_server, mysql_server, through={2: proxy})
+    subscribe(instance)
+    eventually(lambda: instance.status()["state"] == "running")
+    table = f"{database}.t"
+    rows = [f"INSERT INTO {table} VALUES ({n}, REPEAT('x', 500))" for n in range(99)]
+
+    with proxy.refuse(), proxy.cut(30_000):
+        mysql_server.execute("BEGIN", *rows, "COMMIT")
+        proxy.wait_for_cuts(1, PATIENCE_S)
+        mariadb_server.execute(f"INSERT INTO {database}.t VALUES (1, 'other')")
+        coming = entries_from(instance)
+        before = []
+        for entry in coming:
+            if entry.header.server_id != mysql_server.port:
+                break
+            before.append(entry.entry_type)
+        # Part of the transaction, in which nobody was until it lost its turn.
+        assert EntryType.TRANSACTIONBEGIN in before
+        assert before[-1] == EntryType.ROWDATA
+
+    kinds = [each.entry_type for each in coming_until_end(coming, mysql_server.port)]
+    assert kinds[0] == EntryType.TRANSACTIONBEGIN
+    assert kinds[1:-1] == [EntryType.ROWDATA] * 99
+
+
+def coming_until_end(coming: Iterator[Entry], server_id: int) -> Iterator[Entry]:
+    """Yield the entries of a server up to the first END."""
+    for entry in coming:
+        if entry.header.server_id != server_id:
+            continue
+        yield entry
+        if entry.entry_type == EntryType.TRANSACTIONEND:
+            return
+
+
+def test_tables_of_many_names(
+    mysql_server: Server,
+    mariadb_server: Server,
+    database: str,
+    running: Callable[..., GroupInstance],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """When names are too many, old ones go once no source has any more of them."""
+    monkeypatch.setattr(group_module, "Subjects", lambda: Subjects(names_max=3))
+    instance = running(mysql_server, mariadb_server)
+    subscribe(instance)
+    eventually(lambda: instance.status()["state"] == "running")
+    numbers = instance._subjects
+    for turn in range(3):
+        for server in (mysql_server, mariadb_server):
+            for number in range(2):
+                name = f"{database}.t{turn}_{number}"
+                server.execute(
+                    f"CREATE TABLE {name} (a INT PRIMARY KEY)",
+                    f"INSERT INTO {name} VALUES ({turn})",
+                )
+        found = rows_of(instance, 4)
+        tables = sorted(entry.header.table_name for entry in found)
+        assert tables == sorted([f"t{turn}_{number}" for number in range(2)] * 2)
+    assert numbers.epoch > 0
+    lowest, _ = numbers.since(0)
+    assert lowest > 1

@@ -30,6 +30,7 @@ from server_process import (
     write_conf,
 )
 from servers import PrivateServer
+from zookeepers import PrivateZooKeeper
 
 from canal_server.control import ControlError, ask
 
@@ -48,8 +49,13 @@ MIB = 1024 * 1024
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def write_settings(conf: Path, server: Server, instances: int) -> list[str]:
-    """Write the conf folder; returns the names of the destinations."""
+def write_settings(
+    conf: Path, server: Server, instances: int, zookeeper: str = ""
+) -> list[str]:
+    """Write the conf folder; returns the names of the destinations.
+
+    With a ZooKeeper the cursors are there, and each destination has a lease.
+    """
     names = [f"idle{number}" for number in range(1, instances + 1)]
     write_conf(
         conf,
@@ -57,7 +63,9 @@ def write_settings(conf: Path, server: Server, instances: int) -> list[str]:
         conf,
         **{
             "canal.destinations": ",".join(names),
-            "canal.instance.global.spring.xml": "classpath:spring/file-instance.xml",
+            "canal.instance.global.spring.xml": "classpath:spring/"
+            + ("default-instance.xml" if zookeeper else "file-instance.xml"),
+            "canal.zkServers": zookeeper,
             "canal.auto.scan": "true",
         },
     )
@@ -139,13 +147,17 @@ def main() -> int:
     add = parser.add_argument
     add("--instances", type=int, default=INSTANCES, help="(default: %(default)d)")
     add("--seconds", type=float, default=SECONDS, help="to measure for")
+    add("--zookeeper", action="store_true", help="with cursors and leases there")
     args = parser.parse_args()
     print(f"package: {require_package()}")
     with ExitStack() as stack:
         server = stack.enter_context(PrivateServer("mysql", ["--max-connections=1000"]))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="canal-idle-"))
         conf = Path(folder, "conf")
-        write_settings(conf, server, args.instances)
+        zookeeper = ""
+        if args.zookeeper:
+            zookeeper = stack.enter_context(PrivateZooKeeper()).servers
+        write_settings(conf, server, args.instances, zookeeper)
         process = stack.enter_context(running(conf))
         started_s = wait_until_all_read(conf, process)
         percent, threads = measure(process.pid, args.seconds)

@@ -1,8 +1,8 @@
 """How far a place is behind the end of a source's binlog, or from another place.
 
-Bytes are counted by the sizes of the files, transactions by GTID sets or by looking at
-them, seconds by the source's own clock. What cannot be told is None. Leaves out where
-the places come from, and how they are shown.
+Bytes are counted by the sizes of the files, transactions by looking at them, by GTID
+sets or by the index of boundaries, seconds by the source's own clock. What cannot be
+told is None. Leaves out where the places come from, and how they are shown.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from canal_server.core.gtid import GtidSet
+from canal_server.dump.index import FILE_NAME, BoundaryIndex
 from canal_server.dump.places import SourceFiles, base_name
 from canal_server.dump.scan import Scanner
+from canal_server.dump.source_traits import source_of
 from canal_server.dump.survey import Surveyor
 from canal_server.errors import BinlogPurged
 from canal_server.lifecycle import Stop
@@ -31,9 +33,11 @@ from canal_server.mysql.binlogs import (
 )
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import ServerInfo, read_server_info
+from canal_server.mysql.replication import FIRST_EVENT
 from canal_server.position.logposition import same_server
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
     from typing import Self
 
@@ -95,6 +99,7 @@ class SourceView:
         self.connection = ControlConnection(access)
         self.surveyor = Surveyor(config, access, Stop())
         self.scanner = Scanner(config, access, Stop())
+        self._index = _index_of(config)
         self.info: ServerInfo
         self.files: SourceFiles  # oldest first; the last one as long as the end says
         self.end: BinlogEnd
@@ -106,6 +111,8 @@ class SourceView:
         self.connection.open()
         try:
             self._look()
+            if self._index is not None:
+                self._index.open()
         except BaseException:
             self.connection.close()
             raise
@@ -118,6 +125,8 @@ class SourceView:
         trace: TracebackType | None,
     ) -> None:
         self.connection.close()
+        if self._index is not None:
+            self._index.close()
 
     def _look(self) -> None:
         connection = self.connection
@@ -193,7 +202,10 @@ class SourceView:
         if size is not None and size <= LOOKED_AT_BYTES_MAX:
             survey = self.surveyor.between(start, stop)
             return Distance(size, survey.transactions, survey.first_ms)
-        return Distance(size, self._in_sets(start, stop), start.timestamp)
+        number = self._in_sets(start, stop)
+        if number is None:
+            number = self._in_index(start, stop)
+        return Distance(size, number, start.timestamp)
 
     def bytes_between(self, start: EntryPosition, stop: EntryPosition) -> int | None:
         """Return the bytes of binlog from one place to a later one."""
@@ -224,6 +236,40 @@ class SourceView:
         before, after = GtidSet.parse(start.gtid), GtidSet.parse(stop.gtid)
         return transactions_in(str(after.subtract(before)))
 
+    def _in_index(self, start: EntryPosition, stop: EntryPosition) -> int | None:
+        """Return how many transactions the index knows between two places.
+
+        What it lacks is read, unless that is too much.
+        """
+        if self._index is None:
+            return None
+        source, found, left = source_of(self.info), 0, LOOKED_AT_BYTES_MAX
+        for file, first, last in self._stretches(start, stop):
+            key = self._index.key_of(source, file)
+            # Another file of this name began at another time.
+            if key is None or key.began_s * 1000 != self.scanner.first_event_ms(file):
+                return None
+            counted = self._index.count_between(key, first, last)
+            left -= sum(end - begin for begin, end in counted.missing)
+            if left < 0:
+                return None
+            found += counted.transactions + sum(
+                self.scanner.count(file, *missing) for missing in counted.missing
+            )
+        return found
+
+    def _stretches(
+        self, start: EntryPosition, stop: EntryPosition
+    ) -> Iterator[tuple[str, int, int]]:
+        """Return the files between two places, with the offsets where each counts."""
+        first, last = start.order(), stop.order()
+        for log in self.files.files:
+            number = binlog_file_number(log.name)
+            begin = first[1] if number == first[0] else FIRST_EVENT
+            end = last[1] if number == last[0] else log.size
+            if first[0] <= number <= last[0] and begin < end:
+                yield log.name, begin, end
+
     def _seconds(self, since_ms: int | None) -> float | None:
         """Return how long ago something was, by the source's clock."""
         return max(0.0, (self.now_ms - since_ms) / 1000) if since_ms else None
@@ -253,6 +299,12 @@ class SourceView:
             return None
         lost = GtidSet.parse(self.purged).subtract(GtidSet.parse(place.gtid))
         return transactions_in(str(lost))
+
+
+def _index_of(config: InstanceConfig) -> BoundaryIndex | None:
+    """Return the index that a server here has written, None without one."""
+    path = config.position.data_dir / config.destination / FILE_NAME
+    return BoundaryIndex(path, read_only=True) if path.exists() else None
 
 
 def transactions_in(gtids: str) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from fix_source_access import access_of
 
-from canal_server.config.schema import InstanceConfig, SourceConfig
+from canal_server.config.schema import InstanceConfig, PositionConfig, SourceConfig
 from canal_server.dump import lag
+from canal_server.dump.index import FILE_NAME, BoundaryIndex, FileKey, Mark
 from canal_server.dump.lag import SourceView, transactions_in
+from canal_server.dump.source_traits import source_of
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 
 UUID = "4fc5fb63-e620-11f1-9489-02fc00000001"
@@ -44,6 +46,32 @@ def test_too_much_to_look_at(view, monkeypatch):
         assert behind.transactions is None
         assert behind.bytes == view.end.position - view.start.position
         assert behind.seconds == (view.now_ms - 1000) / 1000
+
+
+def test_by_index(source_server, view, monkeypatch, tmp_path):
+    """Where too much would have to be read, what a server has counted is told."""
+    position = PositionConfig(data_dir=tmp_path)
+    view.config = InstanceConfig(destination="lag", position=position)
+    with view:
+        key = FileKey(
+            source_of(view.info),
+            view.end.file,
+            view.scanner.first_event_ms(view.end.file) // 1000,
+        )
+        start, stop = view.start.position, view.end.position
+    index = BoundaryIndex(tmp_path / "lag" / FILE_NAME)
+    (tmp_path / "lag").mkdir()
+    index.open()
+    index.add(key, [Mark(start, start, stop, 1, 1, 4711, None)])
+    index.close()
+    monkeypatch.setattr(lag, "LOOKED_AT_BYTES_MAX", 10)
+    with SourceView(view.config, view.access) as other:
+        place = LogPosition(other.identity, view.start)
+        assert other.behind(place).transactions == 4711
+        source_server.execute("FLUSH BINARY LOGS")
+    with SourceView(view.config, view.access) as other:
+        # Of the new file nothing is known, and it may be much.
+        assert other.behind(place).transactions is None
 
 
 def test_other_places(view):

@@ -207,7 +207,10 @@ class Service:
                     identity.client_id, size, deadline.remaining_s(), peer_fd
                 )
                 if self._instances.running(identity.destination) is not instance:
-                    raise _not_started(identity)  # it went while the get waited
+                    # It went while the get waited, and may come back.
+                    if batch is not None:
+                        _put_back(instance, identity, seat)
+                    raise _not_started(identity)
                 if batch is None:
                     return _EMPTY
                 with seat.lock, instance.steady():
@@ -317,7 +320,8 @@ class Service:
             with seat.lock, instance.steady():
                 if instance.store is not seat.store:
                     continue  # cursors were moved since the seat was taken
-                if self._seats[identity] is not seat:
+                here = self._instances.running(identity.destination)
+                if self._seats[identity] is not seat or here is not instance:
                     raise _not_started(identity)
                 yield seat
                 return
@@ -415,6 +419,15 @@ def _register(
         return (messages_header(batch_id, batch.size), *batch.slices)
     except ValueError as error:  # the batch stays open: a rollback brings it again
         raise StoreError(f"{error}; ask for fewer entries") from error
+
+
+def _put_back(instance: RunningInstance, identity: ClientIdentity, seat: _Seat) -> None:
+    """Have entries come again that were taken, and those of open batches."""
+    # A store that was closed meanwhile has nothing to put back.
+    with seat.lock, contextlib.suppress(StoreError):
+        seat.rollbacks += 1
+        instance.meta.clear_batches(identity)
+        seat.store.rollback(identity.client_id)
 
 
 def _told(request: session.Request) -> str:

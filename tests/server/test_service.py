@@ -348,6 +348,45 @@ def test_get_ends_with_its_peer(service, instance, pool):
     assert get(service) == (1, [5])
 
 
+def test_a_get_whose_instance_goes(service, instance, instances, pool):
+    """Who waits for entries is told when the destination no longer runs here.
+
+    So that it looks for them elsewhere.
+    """
+    service.subscribe(WHO)
+    pending = pool.submit(get, service, timeout_s=PATIENCE_S)
+    instance.store.wait_for_getters(1)
+    del instances.started[DESTINATION]
+    put(instance, 5)
+    with pytest.raises(ClientError, match="should start first"):
+        pending.result(PATIENCE_S)
+
+
+def test_what_was_taken_when_the_instance_went(service, instance, instances):
+    """Entries that were not given out come again, with those given and not acked.
+
+    Forbidden: one of them is left out when the same instance may serve again.
+    """
+    instances.broken.add(DESTINATION)  # it is configured all the same
+    put(instance, 5, 6)
+    service.subscribe(WHO)
+    assert get(service, size=1) == (1, [5])
+
+    def go() -> None:
+        instances.started.pop(DESTINATION, None)
+
+    instance.store.on_taken = go
+    with pytest.raises(ClientError, match="should start first"):
+        get(service)
+    with pytest.raises(ClientError, match="should start first"):
+        service.ack(WHO, 1)
+    instance.store.on_taken = lambda: None
+    instances.started[DESTINATION] = instance
+    with pytest.raises(ClientError, match="is not exist"):
+        service.ack(WHO, 1)
+    assert get(service) == (2, [5, 6])
+
+
 def test_rollback_between_take_and_register(service, instance, pool):
     """Entries that a get took before a rollback are given once, in one open batch."""
     put(instance, 5, 6)

@@ -320,7 +320,10 @@ class Database:
         # Compares rows with indexes, 40 MB in 0.1 s. Not their content, which has sums
         # of its own.
         check = "PRAGMA integrity_check(1)"
-        (found,) = self._open_connection().execute(check).fetchone()
+        try:
+            (found,) = self._open_connection().execute(check).fetchone()
+        except UnicodeDecodeError as error:  # it quotes a name that is damaged itself
+            raise self.damaged(str(error)) from error
         if found != "ok":
             raise self.damaged(found)
 

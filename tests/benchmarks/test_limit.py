@@ -10,9 +10,18 @@ from limit import Limit
 from loads import Load, Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from servers import Server
 
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler: cc")
+
+
+@pytest.fixture(scope="module")
+def writer(mysql_server: Server) -> Iterator[Writer]:
+    """Give a writer of loads; its many tables are made once."""
+    with Writer(mysql_server, ours=False) as made:
+        yield made
 
 
 @pytest.mark.parametrize(
@@ -25,9 +34,11 @@ pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler: c
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_limit_reads_a_load(mysql_server: Server, load: Load, transactions) -> None:
+def test_limit_reads_a_load(
+    mysql_server: Server, writer: Writer, load: Load, transactions
+) -> None:
     """The upper bound finds all rows of a load, which are as large as intended."""
-    with Writer(mysql_server, ours=False) as writer, Limit() as limit:
+    with Limit() as limit:
         written = writer.write(load)
         run = limit.run(mysql_server, written)
     assert run.rows == written.rows == load.rows

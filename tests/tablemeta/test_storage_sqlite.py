@@ -179,6 +179,14 @@ def is_told(found: list[object] | str, path: Path) -> bool:
     return isinstance(found, str) and str(path) in found and ";" in found
 
 
+def test_a_name_that_is_no_text(path: Path) -> None:
+    """A damaged name of a table is told like other damage."""
+    filled(path)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"tabledefinition", b"tabl\xdf\xffefinition"))
+    assert is_told(found := read(path), path), found
+
+
 @pytest.mark.slow
 def test_flipped_bytes(path: Path, rng: random.Random) -> None:
     """A file with a changed byte is refused, or nothing that counts has changed."""

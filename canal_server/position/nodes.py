@@ -86,7 +86,11 @@ class MetaNodes:
             raise MetaStoreError(str(error)) from error
 
     def close(self) -> None:
-        """Let go of the session; may be called again."""
+        """Let go of the session; may be called again.
+
+        A leased one writes nothing more: whoever begins next has the session, too.
+        """
+        self._session = None
         if self._opened:
             self._opened = False
             self._zookeeper.close()

@@ -25,8 +25,9 @@ from canal_server.errors import (
 )
 from canal_server.lifecycle import Stop
 from canal_server.model.cursors import ClientCursor, DestinationCursors
-from canal_server.model.znodes import destination_path
+from canal_server.model.znodes import lease_path, running_path
 from canal_server.position.file import MetaFiles
+from canal_server.position.groups import no_seek_in_group
 from canal_server.position.mixed import StoredClient
 from canal_server.position.nodes import MetaNodes
 from canal_server.zookeeper import ZooKeeper
@@ -75,6 +76,8 @@ def move_stored(
     server runs the destination, or they cannot be moved.
     """
     destination = config.destination
+    if config.group:
+        raise ClientError(no_seek_in_group(destination))
     if config.position.wiring is Wiring.MEMORY:
         raise MetaStoreError(
             f"destination {destination} keeps its cursors in memory: there is nothing"
@@ -87,7 +90,12 @@ def move_stored(
             _connected(config.position.zookeeper_servers) as zookeeper,
             _kept_from_servers(zookeeper, destination),
         ):
-            _move(MetaNodes(zookeeper), destination, clients, position)
+            nodes = MetaNodes(zookeeper, leased=True)
+            nodes.open((destination,), Stop())
+            try:
+                _move(nodes, destination, clients, position)
+            finally:
+                nodes.close()
     logger.warning(
         "destination %s: an operator moved client%s %s to %s",
         destination,
@@ -168,7 +176,7 @@ def _kept_from_servers(zookeeper: ZooKeeper, destination: str) -> Iterator[None]
 
     Raises MetaStoreError when one runs it.
     """
-    path = _running_path(destination)
+    path, session = running_path(destination), zookeeper.session
     try:
         zookeeper.create(path, MOVER, ephemeral=True)
     except NodeExists:
@@ -176,21 +184,23 @@ def _kept_from_servers(zookeeper: ZooKeeper, destination: str) -> Iterator[None]
             f"destination {destination} is run by {_owner(zookeeper, destination)}:"
             " move its cursors there, or stop that server"
         ) from None  # it is what the text says
+    # Nothing is written once this session has ended: a server may have it then.
+    fence = lease_path(destination, session or 0)
+    zookeeper.create(fence, ephemeral=True)
     try:
         yield
     finally:
-        zookeeper.delete(path)
+        zookeeper.delete(fence)
+        node = zookeeper.read(path)
+        if node is not None and node.owner == session:
+            zookeeper.delete_version(path, node.version)
 
 
 def _owner(zookeeper: ZooKeeper, destination: str) -> str:
-    node = zookeeper.read(_running_path(destination))
+    node = zookeeper.read(running_path(destination))
     if node is None:
         return ""
     try:
         return str(json.loads(node.data or b"{}")["address"])
     except (ValueError, LookupError, TypeError):
         return "a server that does not say its name"
-
-
-def _running_path(destination: str) -> str:
-    return f"{destination_path(destination)}/running"

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from canal_server.config.schema import InstanceConfig, PositionConfig, Wiring
+from canal_server.config.schema import (
+    InstanceConfig,
+    PositionConfig,
+    SourceConfig,
+    Wiring,
+)
 from canal_server.errors import ClientError, MetaStoreError
 from canal_server.lifecycle import Stop
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.model.znodes import lease_path
 from canal_server.position import stored
 from canal_server.position.file import MetaFiles
 from canal_server.position.mixed import StoredClient
@@ -119,6 +126,33 @@ def test_servers_are_kept_out_meanwhile(in_nodes, zookeeper_root, monkeypatch):
     move_stored(in_nodes, [1001], position(50))
     assert seen == [json.loads(stored.MOVER)]
     assert ":" not in seen[0]["address"]
+
+
+def test_a_session_that_ended_meanwhile(in_nodes, zookeeper, monkeypatch):
+    """Once a server may have the destination, it is left alone: cursors and node."""
+
+    class Late(MetaNodes):
+        def write(self, destination, clients):
+            # As after a pause in which the session ended, and a server came.
+            session = self._zookeeper.session
+            zookeeper.delete(lease_path("example", session))
+            zookeeper.delete(f"{D}/running")
+            zookeeper.create(f"{D}/running", b'{"active":true}', ephemeral=True)
+            super().write(destination, clients)
+
+    monkeypatch.setattr(stored, "MetaNodes", Late)
+    with pytest.raises(MetaStoreError, match="may no longer run the destination"):
+        move_stored(in_nodes, [1001], position(50))
+    assert cursors(in_nodes)[1001] == 100
+    assert zookeeper.read(f"{D}/running").owner == zookeeper.session
+
+
+def test_a_group(in_files):
+    """One place says nothing of other sources: clients of a group stay."""
+    sources = tuple(SourceConfig(member=number) for number in (1, 2))
+    with pytest.raises(ClientError, match="example merges several sources"):
+        move_stored(replace(in_files, group=sources), [1001], position(50))
+    assert cursors(in_files)[1001] == 100
 
 
 def test_zookeeper_is_down(monkeypatch):

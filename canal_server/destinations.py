@@ -49,6 +49,9 @@ class Instance(RunningInstance, Stage, Protocol):
     def seek(self, clients: Collection[int], position: LogPosition) -> None:
         """Move clients' cursors, and begin to read anew. Raises CanalError."""
 
+    def is_whole(self) -> bool:
+        """Tell whether it can go on: not so when a move of cursors failed midway."""
+
 
 class State(StrEnum):
     """What a destination does here."""
@@ -58,16 +61,18 @@ class State(StrEnum):
     STARTING = "starting"  # it has the lease, the instance loads what is stored
     RUNNING = "running"
     STOPPING = "stopping"  # the instance ends; nothing starts before it has
-    PAUSED = "paused"  # the start failed: the lease is free, another try comes
+    PAUSED = "paused"  # it failed: the lease is free, another try comes
     ENDED = "ended"
 
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     State.IDLE: frozenset({State.COMPETING, State.ENDED}),
-    State.COMPETING: frozenset({State.COMPETING, State.STARTING, State.ENDED}),
+    State.COMPETING: frozenset(
+        {State.COMPETING, State.STARTING, State.PAUSED, State.ENDED}
+    ),
     State.STARTING: frozenset({State.RUNNING, State.PAUSED, State.COMPETING}),
     State.RUNNING: frozenset({State.STOPPING}),
-    State.STOPPING: frozenset({State.COMPETING, State.ENDED}),
+    State.STOPPING: frozenset({State.COMPETING, State.PAUSED, State.ENDED}),
     State.PAUSED: frozenset({State.COMPETING, State.ENDED}),
     State.ENDED: frozenset(),
 }
@@ -103,6 +108,7 @@ class DestinationLife:
         self._lease = lease
         self._next: Instance | None = make_instance(config)  # not started yet
         self._stop = Stop()
+        self._run_stop = Stop()  # of this run of an instance; guarded by `_changed`
         self._changed = threading.Condition()
         self._state = State.IDLE
         self._asked = not config.lazy  # somebody wants it to run, now
@@ -128,6 +134,7 @@ class DestinationLife:
         self._stop.request()
         with self._changed:
             instance, self._serving = self._instance, None
+            self._run_stop.request()
             self._changed.notify_all()
         if instance is not None:
             instance.request_stop()
@@ -194,10 +201,16 @@ class DestinationLife:
         """
         instance = self.running()
         if instance is not None:
-            instance.seek(clients, position)
+            try:
+                instance.seek(clients, position)
+            finally:
+                if not instance.is_whole():
+                    self._begin_anew(instance)
             return
         with self._changed:
-            if self._instance is not None or self._kept:
+            # One that ends may have a successor, which knows nothing of this move.
+            ending = self._stop.requested() or self._state is State.ENDED
+            if self._instance is not None or self._kept or ending:
                 raise CanalError(
                     f"destination {self.destination} is {self._state}, try again"
                 )
@@ -208,6 +221,16 @@ class DestinationLife:
             with self._changed:
                 self._kept = False
                 self._changed.notify_all()
+
+    def _begin_anew(self, instance: Instance) -> None:
+        """End an instance that cannot go on; another one starts when it has."""
+        with self._changed:
+            if self._instance is not instance or self._run_stop.requested():
+                return
+            self._serving = None
+            self._run_stop.request()
+        log.error("destination %s cannot go on, it begins anew", self.destination)
+        self._lease.wake()
 
     def settle(self) -> None:
         """Wait until it runs or cannot; at once for what may wait for others."""
@@ -255,6 +278,9 @@ class DestinationLife:
         except Exception:  # the outermost frame of this thread
             log.exception("destination %s: unexpected error", self.destination)
         finally:
+            with self._changed:
+                # Whoever comes after this reads what is stored: it is whole then.
+                self._changed.wait_for(lambda: not self._kept)
             self._become(State.ENDED)
 
     def _lease_changed(self) -> None:
@@ -274,13 +300,17 @@ class DestinationLife:
         with self._changed:
             self._asked = False
             self._become(State.COMPETING)
-        if not self._lease.acquire(self._stop):
-            return
-        self._become(State.STARTING)
         try:
-            self._lead()
-        finally:
-            self._lease.release()
+            if self._lease.acquire(self._stop):
+                try:
+                    self._become(State.STARTING)
+                    self._lead()
+                finally:
+                    self._lease.release()
+        except Exception:
+            # A fault of ours must be seen, and must not end the destination for good.
+            log.exception("destination %s failed, tried again later", self.destination)
+            self._become(State.PAUSED)
         if self._state is State.PAUSED:
             self._wait(self._retry_s)
             self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
@@ -297,19 +327,26 @@ class DestinationLife:
                 self._instance = None
                 self._become(State.COMPETING if lost else State.PAUSED)
             return
-        self._retry_s = RETRY_MIN_S
+        except BaseException:
+            with self._changed:
+                self._instance = None
+            raise
         with self._changed:
+            run_stop = self._run_stop = Stop()
             if not self._stop.requested():
                 self._serving = instance
+            else:
+                run_stop.request()
             self._become(State.RUNNING)
         try:
-            reason = self._lease.wait_until_lost(self._stop)
+            reason = self._lease.wait_until_lost(run_stop)
             if reason:
                 log.warning("destination %s is given up: %s", self.destination, reason)
         finally:
             self._serving = None
             self._become(State.STOPPING)
             self._end(instance)
+        self._retry_s = RETRY_MIN_S
 
     def _started(self) -> Instance:
         """Make an instance and start it. Raises CanalError."""
@@ -336,8 +373,9 @@ class DestinationLife:
         except CanalError as error:
             self._error = error
             log.error("destination %s ended badly: %s", self.destination, error)  # noqa: TRY400  # told in words
-        with self._changed:
-            self._instance = None
+        finally:
+            with self._changed:
+                self._instance = None
 
     def _become(self, state: State) -> None:
         with self._changed:

@@ -23,6 +23,7 @@ from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
 from canal_server.dump.pump import PumpState
 from canal_server.errors import CanalError, ClientError, MetaStoreError
+from canal_server.lifecycle import Deadline
 from canal_server.instance import Instance, default_filter, meta_manager_of
 from canal_server.member import Member, servers_of
 from canal_server.model.cursors import ClientCursor, DestinationCursors
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from canal_server.config.schema import InstanceConfig
-    from canal_server.lifecycle import Deadline
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import EntryPosition, LogPosition
     from canal_server.ports import Accepts, MetaManager
@@ -110,6 +110,8 @@ class GroupInstance:
         except BaseException:
             for member in self._members.values():
                 member.request_stop()
+            for member in self._members.values():
+                member.join(Deadline(None))
             self.meta.stop()
             raise
         _log.info(
@@ -176,6 +178,10 @@ class GroupInstance:
         """Refuse: one position says nothing of the other sources. Raises CanalError."""
         del clients, position
         raise CanalError(no_seek_in_group(self.destination))
+
+    def is_whole(self) -> bool:
+        """Tell that it goes on: nothing is ever moved in it."""
+        return True
 
     # --- what the server uses -------------------------------------------------------
 

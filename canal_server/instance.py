@@ -97,6 +97,7 @@ class Instance:
         # Held while clients' places change, and while the stages are replaced.
         self._steady = threading.Lock()
         self._moving = threading.Lock()  # one move of cursors at a time
+        self._is_whole = True  # guarded by `_moving`
         self._stopping = False  # guarded by `_steady`
         self._make_stages()
         self.store = self._store  # as the server sees it
@@ -152,6 +153,7 @@ class Instance:
             self._log_positions.start()
             self._begin_stages(self._last_read())
         except BaseException:
+            self._end_stages()  # one of them may have begun
             self._log_positions.stop()
             self.meta.stop()
             raise
@@ -281,6 +283,7 @@ class Instance:
             with self._steady:
                 if self._stopping:
                     raise CanalError(f"destination {self.destination} is being stopped")
+                self._is_whole = False
                 for client in self.cursors().clients:
                     moved: LogPosition | None = position
                     if client.identity.client_id not in clients:
@@ -289,6 +292,7 @@ class Instance:
                     if moved is not None:
                         self.meta.update_cursor(client.identity, moved)
                 self._begin_anew(position)
+                self._is_whole = True
             _log.warning(
                 "destination %s: an operator moved client%s %s to %s",
                 self.destination,
@@ -297,6 +301,11 @@ class Instance:
                 position.position,
             )
             self.meta.flush()
+
+    def is_whole(self) -> bool:
+        """Tell whether it reads, or will: not so when a move failed midway."""
+        with self._moving:
+            return self._is_whole
 
     def _subscriptions(self) -> list[ClientIdentity]:
         return self.meta.subscriptions(self.destination)

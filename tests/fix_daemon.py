@@ -66,6 +66,8 @@ class FakeInstance:
         self.may_start.wait()
         if self.destination.startswith("broken"):
             raise CanalError("the cursors cannot be read")
+        if self.destination.startswith("faulty"):
+            raise RuntimeError("a fault of ours")
 
     def request_stop(self) -> None:
         """Take note of the first one."""
@@ -99,8 +101,14 @@ class FakeInstance:
         return DestinationCursors(())
 
     def seek(self, clients, position) -> None:
-        """Take note."""
+        """Take note; a torn one fails midway."""
         self.moved.append((clients, position))
+        if self.destination.startswith("torn"):
+            raise RuntimeError("a fault of ours")
+
+    def is_whole(self) -> bool:
+        """Tell whether no move failed."""
+        return not (self.moved and self.destination.startswith("torn"))
 
 
 class Makes:

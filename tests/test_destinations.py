@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -184,6 +185,41 @@ def test_a_failed_one_can_be_tried_again(destinations_of):
     assert destinations.start_lazy("broken") is None
     assert destinations.start_lazy("broken") is None
     assert [instance.calls for instance in makes.made] == [["start"], ["start"]]
+
+
+def test_a_fault_is_told_and_tried_again(destinations_of, caplog):
+    """What nobody foresaw in a start is logged whole; the lease is free meanwhile."""
+    makes, lease = Makes(), SharedLease()
+    destinations = destinations_of(configs("faulty"), makes, lease)
+    destinations.start()
+    lease.give()
+    eventually(lambda: destinations.status()[0]["life"] == "paused")
+    assert lease.calls == ["open", "release"]
+    assert "RuntimeError: a fault of ours" in caplog.text
+    assert destinations.start_lazy("faulty") is None
+    eventually(lambda: lease.calls == ["open", "release", "release"])
+    assert len(makes.made) == 2
+
+
+def test_a_fault_of_a_lease(destinations_of, caplog):
+    """A destination is not given up for good when its lease fails us."""
+
+    class Failing(SharedLease):
+        failures = 1
+
+        def acquire(self, stop):
+            if self.failures:
+                self.failures -= 1
+                raise RuntimeError("a fault of ours")
+            return super().acquire(stop)
+
+    lease = Failing()
+    destinations = destinations_of(configs("a"), Makes(), lease)
+    destinations.start()
+    eventually(lambda: destinations.status()[0]["life"] == "paused")
+    assert "RuntimeError: a fault of ours" in caplog.text
+    lease.give()
+    assert destinations.start_lazy("a")
 
 
 def test_all_wrong_settings_at_once(destinations_of):
@@ -419,6 +455,49 @@ def test_no_instance_starts_while_stored_cursors_are_moved(
     go_on.set()
     assert starting.result(LONG)
     seeking.result(LONG)
+
+
+def test_one_that_a_move_left_torn_begins_anew(destinations_of):
+    """An instance that reads no more is not kept; another one takes its place."""
+    makes = Makes()
+    destinations = destinations_of(configs("torn"), makes)
+    destinations.start()
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        destinations.seek("torn", [1001], MOVED_TO)
+    eventually(lambda: len(makes.made) > 1 and destinations.running("torn"))
+    assert [one.calls for one in makes.made] == [
+        ["start", "request_stop", "join"],
+        ["start"],
+    ]
+
+
+def test_a_changed_one_starts_behind_a_move(destinations_of, tmp_path, monkeypatch):
+    """Settings that change while stored cursors are moved wait for the move's end."""
+    makes = Makes()
+    destinations = destinations_of(stored_client(tmp_path), makes)
+    destinations.start()
+    moving, go_on = threading.Event(), threading.Event()
+
+    def slow(*_):
+        moving.set()
+        assert go_on.wait(LONG)
+
+    monkeypatch.setattr("canal_server.destinations.move_stored", slow)
+    old = destinations._life("a")
+    seeking = in_thread(destinations.seek, "a", [1001], MOVED_TO)
+    assert moving.wait(LONG)
+    destinations.put(replace(destinations.config_of("a"), lazy=False))
+    new = destinations._life("a")
+    assert new is not old
+    with pytest.raises(CanalError, match="try again"):
+        old.seek([1001], MOVED_TO)  # by whoever found it just before
+    assert not old.has_ended
+    assert makes.made[-1].calls == []
+    go_on.set()
+    seeking.result(LONG)
+    eventually(lambda: destinations.running("a"))
+    with pytest.raises(CanalError, match="a is ended, try again"):
+        old.seek([1001], MOVED_TO)
 
 
 def test_while_it_starts_nobody_is_moved(destinations_of):

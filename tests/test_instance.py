@@ -259,6 +259,48 @@ def test_a_stop_ends_a_move(
     assert instance.join(Deadline(PATIENCE_S))
 
 
+def test_a_move_that_fails_midway(
+    mysql_server: Server,
+    running: Callable[..., Instance],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An instance whose stages ended for a move that failed says so, and can end."""
+    instance = running(config_for(source_of(mysql_server)))
+    subscribe(instance, identity())
+    eventually(lambda: reading(instance))
+    here = instance.log_position(EntryPosition("binlog.000001", 4))
+    elsewhere = replace(here, identity=LogIdentity("192.0.2.1", 3306))
+    with pytest.raises(CanalError, match="is no place of the source"):
+        instance.seek([CLIENT], elsewhere)
+    assert instance.is_whole()
+
+    def fail() -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(instance, "_make_stages", fail)
+    with pytest.raises(RuntimeError, match="can't start"):
+        instance.seek([CLIENT], here)
+    assert not instance.is_whole()
+    instance.request_stop()
+    assert instance.join(Deadline(PATIENCE_S))
+
+
+def test_a_start_that_fails_midway(
+    mysql_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing goes on of an instance that could not start."""
+    instance = Instance(config_for(source_of(mysql_server)))
+
+    def fail() -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(instance._detector, "start", fail)
+    with pytest.raises(RuntimeError, match="can't start"):
+        instance.start()
+    assert instance.status()["state"] == "stopped"
+    assert not instance._pump._thread.is_alive()
+
+
 def test_restart_goes_on_behind_the_cursor(
     source_server: Server,
     database: str,

@@ -23,8 +23,8 @@ from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
 from canal_server.dump.pump import PumpState
 from canal_server.errors import CanalError, ClientError, MetaStoreError
-from canal_server.lifecycle import Deadline
 from canal_server.instance import Instance, default_filter, meta_manager_of
+from canal_server.lifecycle import Deadline
 from canal_server.member import Member, servers_of
 from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.position.groups import acked_places, no_seek_in_group, owner_of

@@ -104,23 +104,34 @@ class ZooKeeper:
     ) -> None:
         self.servers = servers
         self._request_timeout_s = request_timeout_s
-        self._client = _client_for(servers, session_timeout_s)
-        self._granted = _Granted(self._client, session_timeout_s)
-        self._client.add_listener(self._state_changed)
+        self._asked_s = session_timeout_s
         self._lock = threading.Lock()  # guards the users
         self._users = 0
+        self._was_started = False
         # Replaced, not changed: kazoo's thread reads it without a lock, as `close`
         # waits for that thread.
         self._listeners: tuple[Callable[[SessionState], None], ...] = ()
         self._live = threading.Event()  # set while there is a connection
         self._session: int | None = None
+        self._make_client()
+
+    def _make_client(self) -> None:
+        self._client = client = _client_for(self.servers, self._asked_s)
+        self._granted = _Granted(client, self._asked_s)
+        client.add_listener(lambda told: self._state_changed(client, told))
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
         with self._lock:
             self._users += 1
-            if self._users == 1:
-                self._live = self._client.start_async()
+            if self._users > 1:
+                return
+            if self._was_started:
+                # The one before may still be about to end, and would not begin anew.
+                self._session = None
+                self._make_client()
+            self._was_started = True
+            self._live = self._client.start_async()
 
     def close(self) -> None:
         """End the session when nobody else uses it; does not wait for a dead link."""
@@ -130,19 +141,10 @@ class ZooKeeper:
                 return
             # It may hang in an attempt to connect.
             closer = threading.Thread(
-                target=self._end, name="zookeeper close", daemon=True
+                target=_end, args=(self._client,), name="zookeeper close", daemon=True
             )
             closer.start()
             closer.join(CLOSE_TIMEOUT_S)
-            if not closer.is_alive():
-                self._client.close()
-
-    def _end(self) -> None:
-        try:
-            self._client.stop()
-        except exceptions.KazooException as error:
-            # Clean-up: without us, the session ends by its time.
-            logger.warning("left the session with ZooKeeper behind: %r", error)
 
     @property
     def state(self) -> SessionState:
@@ -364,7 +366,9 @@ class ZooKeeper:
 
     # --- what kazoo's thread calls --------------------------------------------------
 
-    def _state_changed(self, told: str) -> None:
+    def _state_changed(self, client: KazooClient, told: str) -> None:
+        if client is not self._client:
+            return  # of a session that was closed
         state = SessionState(told.lower())
         if state is SessionState.CONNECTED:
             # Before any request is sent in it.
@@ -422,6 +426,16 @@ class _Granted:
         if isinstance(request, Connect) and result[0].time_out > 0:
             self.timeout_s = result[0].time_out / 1000
         return result
+
+
+def _end(client: KazooClient) -> None:
+    """End a session; waits as long as that takes."""
+    try:
+        client.stop()
+    except exceptions.KazooException as error:
+        # Clean-up: without us, the session ends by its time.
+        logger.warning("left the session with ZooKeeper behind: %r", error)
+    client.close()
 
 
 def _client_for(servers: str, session_timeout_s: float) -> KazooClient:

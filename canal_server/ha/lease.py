@@ -69,6 +69,7 @@ class ZooKeeperLease:
         self._changed: Callable[[], None] = lambda: None
         self._session: int | None = None  # in which it is held
         self._lost = False  # while there is something to release
+        self._may_be_made = False  # the node, by us, whatever was answered
         self._woken = threading.Event()
         self._not_before_s = 0.0  # on the clock of the member
         self._asked_for = False  # a person wants another server to have it
@@ -93,7 +94,13 @@ class ZooKeeperLease:
         )
 
     def close(self) -> None:
-        """Take back that this server may run the destination."""
+        """Take back that this server may run the destination.
+
+        And the node, if a stop came before its maker knew that it was there, or when it
+        could not be given back.
+        """
+        if self._may_be_made:
+            self._give_back(self._zookeeper.session)
         self._member.withdraw(znodes.candidate_path(self.destination, self._address))
         self._zookeeper.unlisten(self._look)
         self._member.close()
@@ -159,6 +166,7 @@ class ZooKeeperLease:
         if wait_s > 0:
             return wait_s
         self._make_fence(session)
+        self._may_be_made = True
         try:
             self._zookeeper.create(
                 self._path, Running(self._address).encode(), ephemeral=True
@@ -252,16 +260,23 @@ class ZooKeeperLease:
         self._told = ""
         self._note_owner(None)
         if session is None or self._zookeeper.session != session:
+            self._may_be_made = False
             return  # it went with the session
         if self._asked_for:
             # Others wait for one delay: they come first.
             self._not_before_s = self._member.now_s() + 2 * self._takeover_delay_s
             self._asked_for = False
+        self._give_back(session)
+
+    def _give_back(self, session: int | None) -> None:
+        if session is None:
+            return
         try:
             node = self._zookeeper.read(self._path)
             if node is not None and node.owner == session:
                 self._delete(node)
             self._zookeeper.delete(znodes.lease_path(self.destination, session))
+            self._may_be_made = False
         except ZooKeeperError as error:
             log.warning("%s, it goes with the session", error)
 

@@ -179,8 +179,11 @@ class Member:
         for path in missing:
             self._make_node(path, session)
             with self._lock:
-                if path in self._paths:
+                wanted = path in self._paths
+                if wanted:
                     self._paths[path] = session
+            if not wanted:  # it was withdrawn before it was there
+                self.zookeeper.delete(path)
 
     def _make_node(self, path: str, session: int) -> None:
         try:
@@ -205,16 +208,16 @@ class Member:
         self._woken.set()
 
     def _keep(self) -> None:
-        try:
-            while not self._stopping:
-                self._woken.clear()
-                try:
-                    self._prove()
-                    self._make_nodes()
-                except ZooKeeperError as error:
-                    # What follows from it is told by the leases.
-                    log.debug("%s", error)
-                every_s = self.zookeeper.session_timeout_s / PROOFS
-                self._woken.wait(min(every_s, PROOF_EVERY_MAX_S))
-        except Exception:  # the outermost frame of this thread
-            log.exception("leases in ZooKeeper cannot be kept: unexpected error")
+        while not self._stopping:
+            self._woken.clear()
+            try:
+                self._prove()
+                self._make_nodes()
+            except ZooKeeperError as error:
+                # What follows from it is told by the leases.
+                log.debug("%s", error)
+            except Exception:
+                # A fault of ours must be seen, and must not cost all leases for good.
+                log.exception("cannot prove that the session with ZooKeeper lives")
+            every_s = self.zookeeper.session_timeout_s / PROOFS
+            self._woken.wait(min(every_s, PROOF_EVERY_MAX_S))

@@ -11,6 +11,7 @@ from fix_proxy import Proxy
 from fix_store import eventually, in_thread
 from fix_zookeeper import end_session
 
+from canal_server.errors import ZooKeeperUnavailable
 from canal_server.ha.lease import ZooKeeperLease
 from canal_server.ha.member import Member
 from canal_server.ha.running import Running, decode
@@ -256,6 +257,29 @@ class TestCluster:
         one.stop.request()
         one.lease.wake()
         assert waiting.result(LONG_S) is False
+
+    def test_a_stop_before_it_is_known(self, serve, zookeeper, monkeypatch):
+        """A node that was made, and not known to be, does not outlast its maker.
+
+        Its session may: other destinations use it.
+        """
+        one = serve(ONE)
+        one.member.open()  # as another destination
+        create = one.zookeeper.create
+
+        def unanswered(path, *rest, **options):
+            create(path, *rest, **options)
+            if path == RUNNING:
+                one.stop.request()
+                raise ZooKeeperUnavailable("the answer got lost")
+
+        monkeypatch.setattr(one.zookeeper, "create", unanswered)
+        assert one.acquire().result(LONG_S) is False
+        assert zookeeper.read(RUNNING).owner == one.zookeeper.session
+        one.lease.close()
+        assert zookeeper.read(RUNNING) is None
+        one.lease.open(lambda: None)  # for the fixture, which closes it
+        one.member.close()
 
 
 class TestFencing:

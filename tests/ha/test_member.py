@@ -76,6 +76,60 @@ def test_shared(zookeeper_root, zookeeper):
         eventually(lambda: zookeeper.read(MINE) is None)
 
 
+def test_again_while_the_end_hangs(zookeeper_server, zookeeper_root, zookeeper):
+    """A session begins though the one before could not be ended in time."""
+    way = Proxy(zookeeper_server.host, zookeeper_server.port)
+    chroot = zookeeper_root.partition("/")[2]
+    servers = f"127.0.0.1:{way.port}/{chroot}"
+    member = Member(ZooKeeper(servers, session_timeout_s=SESSION_S))
+    member.open()
+    member.announce(MINE)
+    eventually(lambda: owner(zookeeper, MINE))
+    before = member.zookeeper.session
+    with way.silence():
+        member.close()
+        member.open()
+        assert member.zookeeper.session is None
+    way.end_all()
+    eventually(lambda: member.proven(member.zookeeper.session))
+    eventually(lambda: owner(zookeeper, MINE) == member.zookeeper.session != before)
+    member.close()
+    way.close()
+
+
+def test_a_fault_does_not_end_it(member, zookeeper, caplog, monkeypatch):
+    """What nobody foresaw is told, and the session is proven all the same."""
+    faults = iter([RuntimeError("a fault of ours")])
+    touch = member.zookeeper.touch
+
+    def failing(timeout_s):
+        for fault in faults:
+            raise fault
+        return touch(timeout_s)
+
+    monkeypatch.setattr(member.zookeeper, "touch", failing)
+    member.announce(MINE)
+    eventually(lambda: "RuntimeError: a fault of ours" in caplog.text)
+    eventually(lambda: owner(zookeeper, MINE))
+    assert member.proven(member.zookeeper.session)
+
+
+def test_withdrawn_before_it_is_there(member, zookeeper, monkeypatch):
+    """A node that is made while it is withdrawn goes again."""
+    create = member.zookeeper.create
+
+    def slow(path, **options):
+        create(path, **options)
+        if path == "/late":
+            member.withdraw(path)
+
+    monkeypatch.setattr(member.zookeeper, "create", slow)
+    member.announce("/late")
+    member.announce("/later")
+    eventually(lambda: owner(zookeeper, "/later"))
+    eventually(lambda: owner(zookeeper, "/late") is None)
+
+
 def test_time_that_passed_unseen(zookeeper_root):
     """After a pause the session is not trusted until there is a new proof.
 

@@ -126,7 +126,7 @@ class MetaFiles:
     def _read_places(self, destination: str, path: Path) -> dict[int, groups.Places]:
         """Read where clients of a group stand, by client id; none for others."""
         try:
-            places, _ = _read(
+            places, restored = _read(
                 self._disk,
                 path.with_name(path.name + groups.SUFFIX),
                 groups.decode_clients,
@@ -136,6 +136,8 @@ class MetaFiles:
         except FileNotFoundError:
             return {}
         self._groups.add(destination)
+        if restored:
+            self._restored.add(destination)
         return places
 
     def _write_places(

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from fix_disk import PowerCut, PowerlessDisk
+from fix_disk import FaultyDisk, PowerCut, PowerlessDisk
 
 from canal_server.errors import MetaStoreError
 from canal_server.lifecycle import Stop
@@ -160,6 +160,32 @@ def test_damaged_file(tmp_path, caplog):
     file.with_name("meta.dat.sources.bak").unlink()
     with pytest.raises(MetaStoreError, match=r"meta\.dat\.sources is damaged"):
         MetaFiles(tmp_path).read("example")
+
+
+def test_a_backup_that_was_needed_stays(tmp_path):
+    """The damaged file does not become the backup: a crash finds that one again."""
+    meta = MixedMetaManager(
+        MetaFiles(tmp_path), destinations=["example"], writing=Writing.AT_ONCE
+    )
+    meta.subscribe(CLIENT)
+    meta.update_places(CLIENT, {1: at("db1", 100)})
+    meta.update_places(CLIENT, {1: at("db1", 200)})
+    file = tmp_path / "example" / "meta.dat.sources"
+    file.write_bytes(bytes(len(file.read_bytes())))
+    disk = FaultyDisk()
+    place = MetaFiles(tmp_path, disk=disk)
+    clients = place.read("example")
+    with (
+        disk.always_failing("replace", OSError("the machine goes down")),
+        pytest.raises(MetaStoreError, match="goes down"),
+    ):
+        place.write("example", clients)
+    (found,) = MetaFiles(tmp_path).read("example")
+    assert found.places == {1: at("db1", 100)}
+    place.write("example", clients)
+    file.with_name("meta.dat.sources.bak").unlink()
+    (found,) = MetaFiles(tmp_path).read("example")
+    assert found.places == {1: at("db1", 100)}
 
 
 def test_damaged_node(zookeeper_root):

@@ -135,6 +135,7 @@ def test_a_session_that_ended_meanwhile(in_nodes, zookeeper, monkeypatch):
         def write(self, destination, clients):
             # As after a pause in which the session ended, and a server came.
             session = self._zookeeper.session
+            assert session is not None
             zookeeper.delete(lease_path("example", session))
             zookeeper.delete(f"{D}/running")
             zookeeper.create(f"{D}/running", b'{"active":true}', ephemeral=True)

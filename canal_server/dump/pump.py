@@ -280,12 +280,9 @@ class Pump:
             if self._begin_turn():
                 backoff.reset()
             try:
-                self._session()
-                continue
-            except CanalError as error:
-                if self._turn.requested():
-                    continue  # it ended by a wish: the loop, or this server's turn
-                delay_s = self._failed(error, backoff)
+                delay_s = self._attempt(backoff)
+                if delay_s is None:
+                    continue
             except Exception as error:  # noqa: BLE001
                 # The outermost frame of the thread: a fault of ours must be seen and
                 # must not end the stream for good.
@@ -295,6 +292,15 @@ class Pump:
                 delay_s = _STUBBORN_DELAY_S
             self.status.state = PumpState.WAITING
             self._turn.wait(delay_s)
+
+    def _attempt(self, backoff: Backoff) -> float | None:
+        """Have a session; returns the seconds to wait if it failed, else None."""
+        try:
+            self._session()
+        except CanalError as error:
+            if not self._turn.requested():
+                return self._failed(error, backoff)
+        return None  # it ended by a wish: the loop, or this server's turn
 
     def _begin_turn(self) -> bool:
         """Turn to another server when that is wished; tells whether it was.

@@ -197,6 +197,21 @@ def test_the_same_error_again(caplog: pytest.LogCaptureFixture) -> None:
     assert "BinlogPurged: old; next attempt in" in second
 
 
+def test_a_fault_while_an_error_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told, and does not end the thread: the next attempt comes."""
+    found = Pumped(unreachable(), "db")
+
+    def fail(error: object, *, passed: bool) -> bool:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(found.pump._beginning, "failed", fail)
+    found.pump.start()
+    eventually(lambda: "a fault of ours" in found.pump.status.error)
+    eventually(lambda: found.state is PumpState.WAITING)
+    assert found.pump._thread.is_alive()
+    found.stop()
+
+
 def test_an_error_after_a_session_that_was_good(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -65,6 +65,10 @@ class NoServer(ControlError):  # noqa: N818  # it reads as what it says
     """No server runs with a data folder."""
 
 
+class NoAnswer(ControlError):  # noqa: N818  # likewise
+    """A server runs, but does not answer in time."""
+
+
 class ControlServer:
     """A stage: holds the lock of a data folder and answers on its socket.
 
@@ -255,7 +259,8 @@ def ask(
 ) -> dict[str, Any]:
     """Send a command to the server of a data folder and return its reply.
 
-    Raises NoServer when no server runs there, ControlError when it refuses.
+    Raises NoServer when no server runs there, NoAnswer when it does not answer in
+    time, ControlError when it refuses.
     """
     with _connected(data_dir, command, timeout_s, arguments) as (_, reply):
         return reply
@@ -264,10 +269,19 @@ def ask(
 def ask_to_stop(data_dir: Path, deadline: Deadline) -> bool:
     """Ask the server of a data folder to stop and wait for its end.
 
-    Returns false when it still runs at the deadline. Raises ControlError when no
-    server runs there or it refuses.
+    Returns false when it still runs at the deadline, also when it did not even answer.
+    Raises ControlError when no server runs there or it refuses.
     """
-    with _connected(data_dir, "stop") as (connection, _):
+    with contextlib.suppress(NoAnswer):
+        return _wait_for_stop(data_dir, deadline)
+    return False
+
+
+def _wait_for_stop(data_dir: Path, deadline: Deadline) -> bool:
+    remaining_s = deadline.remaining_s()
+    answer_s = ASK_TIMEOUT_S if remaining_s is None else remaining_s
+    answer_s = max(answer_s, SHORTEST_WAIT_S)
+    with _connected(data_dir, "stop", answer_s) as (connection, _):
         remaining_s = deadline.remaining_s()
         # Zero would mean not to wait at all, and not to tell a time-out.
         connection.settimeout(
@@ -306,6 +320,11 @@ def _connected(
             yield connection, reply
     except (FileNotFoundError, ConnectionRefusedError):
         raise NoServer(f"no server runs with the data folder {data_dir}") from None
+    except TimeoutError as error:
+        raise NoAnswer(
+            f"the server of {data_dir} did not answer within {timeout_s:g} s: it is"
+            " paused (SIGSTOP), or this machine is very busy"
+        ) from error
     except ValueError as error:
         raise ControlError(f"the server of {data_dir} gave no answer") from error
     except OSError as error:

@@ -13,7 +13,14 @@ import threading
 import pytest
 
 from canal_server import control
-from canal_server.control import ControlError, ControlServer, ask, ask_to_stop
+from canal_server.control import (
+    SOCKET_NAME,
+    ControlError,
+    ControlServer,
+    NoAnswer,
+    ask,
+    ask_to_stop,
+)
 from canal_server.errors import CanalError
 from canal_server.lifecycle import Deadline
 
@@ -154,6 +161,19 @@ def test_asking_nobody(tmp_path):
     """Without a server the error says for which folder there is none."""
     with pytest.raises(ControlError, match=f"no server runs .*{tmp_path}"):
         ask(tmp_path / "none", "status")
+
+
+def test_a_server_that_is_paused(tmp_path):
+    """One that takes connections and never answers is told, in the time given."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
+        silent.bind(str(tmp_path / SOCKET_NAME))
+        silent.listen()
+        with pytest.raises(
+            NoAnswer, match=r"did not answer within 0\.05 s: it is paused"
+        ):
+            ask(tmp_path, "status", 0.05)
+        assert ask_to_stop(tmp_path, Deadline(0.05)) is False
+        assert ask_to_stop(tmp_path, Deadline(0)) is False
 
 
 def test_stop_waits_for_the_end(tmp_path):

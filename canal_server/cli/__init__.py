@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "start": "run the server in the foreground",
     "stop": "end a running server",
-    "status": "show what a running server does, as JSON",
+    "status": "show what a server does, and who runs what in its cluster",
     "position": "show where clients stand, and move them",
     "tail": "print changes as they come, as a client of a server",
     "unsubscribe": "end the subscription of a client that is gone for good",

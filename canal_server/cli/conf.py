@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from canal_server.config.load import InstanceLoader, load, load_data_dir
 from canal_server.errors import ConfigError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig
 
@@ -27,20 +28,44 @@ def add_conf_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def load_for(
+    conf: Path, name: str | None, environ: Mapping[str, str]
+) -> tuple[Path, tuple[InstanceConfig, ...]]:
+    """Return the data folder and the destinations, or just the one that is named.
+
+    Settings of others that cannot be used are no hindrance to one that is named: a
+    server that follows its conf folder leaves them out as well. Raises ConfigError.
+    """
+    try:
+        config = load(conf, environ)
+    except ConfigError:
+        if name is None:
+            raise
+        loader = InstanceLoader(conf, environ)
+        if not loader.path_of(name).is_file():
+            raise
+        instance, _ = loader.load(name, ())
+        return load_data_dir(conf, environ), (instance,)
+    if name is None:
+        return config.data_dir, config.instances
+    return config.data_dir, (destination_of(config, name),)
+
+
 def destination_of(config: DaemonConfig, name: str | None) -> InstanceConfig:
     """Return the destination that is named; the only one needs no name.
 
     Raises ConfigError.
     """
-    return _named(config.instances, name)
+    return named(config.instances, name)
 
 
 def source_of_destination(config: DaemonConfig, name: str | None) -> InstanceConfig:
     """Return the same for one source, which in a group is `destination/masterN`."""
-    return _named([each for one in config.instances for each in one.by_source], name)
+    return named([each for one in config.instances for each in one.by_source], name)
 
 
-def _named(instances: Sequence[InstanceConfig], name: str | None) -> InstanceConfig:
+def named(instances: Sequence[InstanceConfig], name: str | None) -> InstanceConfig:
+    """Return the one with that name, or the only one. Raises ConfigError."""
     names = ", ".join(each.destination for each in instances) or "none"
     if name is None:
         if len(instances) == 1:

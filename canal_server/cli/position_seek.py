@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.cli.conf import add_conf_option, destination_of
+from canal_server.cli.conf import add_conf_option, load_for, named
 from canal_server.cli.position_found import (
     Found,
     access_for,
@@ -17,7 +17,6 @@ from canal_server.cli.position_found import (
     place_text,
 )
 from canal_server.cli.schema_options import printable, time_text
-from canal_server.config.load import load
 from canal_server.control import ask, locked
 from canal_server.dump.lag import SourceView
 from canal_server.dump.target import Target, TargetFinder, Wanted, parse_target
@@ -73,11 +72,11 @@ def _target(text: str) -> Wanted:
 
 def run(args: argparse.Namespace) -> int:
     """Move the clients. Raises CanalError."""
-    config = load(args.conf, os.environ)
-    instance = destination_of(config, args.destination)
+    data_dir, instances = load_for(args.conf, args.destination, os.environ)
+    instance = named(instances, args.destination)
     if instance.group:
         raise CanalError(no_seek_in_group(instance.destination))
-    found = find_cursors(instance, config.data_dir)
+    found = find_cursors(instance, data_dir)
     moved = _chosen(instance, found, args.client)
     with SourceView(instance, access_for(instance, found.cursors)) as view:
         target = TargetFinder(view).find(args.to)
@@ -93,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.yes and not _agreed():
         print("nothing was changed", file=sys.stderr)
         return 1
-    _move(instance, config.data_dir, moved, position)
+    _move(instance, data_dir, moved, position)
     print("done")
     return 0
 

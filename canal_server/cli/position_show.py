@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from canal_server.cli.conf import add_conf_option, destination_of
+from canal_server.cli.conf import add_conf_option, load_for
 from canal_server.cli.position_found import (
     Found,
     access_for,
@@ -15,7 +15,6 @@ from canal_server.cli.position_found import (
     gone_text,
 )
 from canal_server.cli.schema_options import place_as_json, printable
-from canal_server.config.load import load
 from canal_server.dump.lag import Behind, SourceView
 from canal_server.errors import CanalError
 
@@ -44,11 +43,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the places. Raises ConfigError, ControlError, MetaStoreError."""
-    config = load(args.conf, os.environ)
-    instances = list(config.instances)
-    if args.destination is not None:
-        instances = [destination_of(config, args.destination)]
-    told = [_told(each, find_cursors(each, config.data_dir)) for each in instances]
+    data_dir, instances = load_for(args.conf, args.destination, os.environ)
+    told = [_told(each, find_cursors(each, data_dir)) for each in instances]
     if args.json:
         print(json.dumps({"destinations": told}, indent=2, ensure_ascii=False))
         return 0

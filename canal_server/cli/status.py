@@ -139,8 +139,18 @@ def _table(told: dict[str, Any]) -> Iterator[str]:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
     for each in told["instances"]:
+        yield from _switched(each["destination"], each)
+        for source in each.get("sources", ()):
+            yield from _switched(f"{each['destination']}/{source['name']}", source)
         if each.get("error"):
             yield f"{each['destination']}: {each['error']}"
+
+
+def _switched(name: str, source: dict[str, Any]) -> Iterator[str]:
+    """Tell which server is read when that is not the one of the start any more."""
+    if switches := source.get("switches"):
+        times = "once" if switches == 1 else f"{switches} times"
+        yield f"{name}: reads {source['reads']}, changed {times} since the start"
 
 
 def _row(here: dict[str, Any], shared: dict[str, Any] | None) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ came to (`beginning`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.core.gtid import GtidSet
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from canal_server.mysql.flavour import ServerInfo
 
 FIRST_EVENT = 4
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS: Final = 253_402_300_799_000  # of the year 9999
 OLDEST: Final = "oldest"  # as the name of a file: the first one that the source has
 
 Gtids = GtidSet | MariaGtidSet
@@ -312,8 +315,9 @@ class StartFinder:
         if found is None:
             oldest = names[0] if names else "none"
             raise PositionError(
-                f"can't find start position for time {timestamp_ms} ms: the oldest"
-                f" binlog file, {oldest}, begins later; configure a later time or"
+                f"can't find start position for time {timestamp_ms} ms"
+                f" ({_time_text(timestamp_ms)}): the oldest binlog file, {oldest},"
+                " begins later; configure a later time (in milliseconds) or"
                 " canal.instance.master.journal.name = oldest to take what is left"
             )
         place, _ = self.at(found.file, found.offset)
@@ -350,3 +354,9 @@ class StartFinder:
     def now_ms(self) -> int:
         """Return the time that the server has."""
         return server_time_s(self.connection) * 1000
+
+
+def _time_text(timestamp_ms: int) -> str:
+    """Return a time for the eye: seconds taken for milliseconds show as 1970."""
+    moment = _EPOCH + timedelta(milliseconds=min(timestamp_ms, _LAST_MS))
+    return moment.isoformat(timespec="seconds")

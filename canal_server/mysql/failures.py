@@ -134,7 +134,9 @@ def _dump_error(text: str, told: str) -> SourceError:
         )
     if any(part in low for part in _GONE_TEXTS):
         return BinlogPurged(
-            f"{told}; start the instance at a position that the server still has",
+            f"{told}; this server does not have the position, or no longer:"
+            " `canal-server position show` tells what clients lack and how to go on,"
+            " canal.instance.master.journal.name is where to begin without any",
             errno=READING_BINLOG_FAILED,
         )
     for part, remedy in _REFUSING_TEXTS:

@@ -115,6 +115,23 @@ def test_who_cannot_be_moved(conf, capsys, arguments, status, words):
     assert (conf / "one" / "meta.dat").read_bytes() == before
 
 
+def test_a_destination_that_cannot_be_used_is_no_hindrance_to_others(conf, capsys):
+    """What is wrong with another one's settings is told only where it is in the way.
+
+    A server that follows its conf folder goes on without it, too.
+    """
+    broken = conf / "two" / "instance.properties"
+    broken.write_text("canal.instance.memory.buffer.size = 7\n")
+    assert run("show", "--conf", conf, "--destination", "one") == 0
+    assert "client 1001 at binlog.000001:4711" in capsys.readouterr().out
+    seek = ("seek", "--conf", conf, "--to", "oldest", "--yes", "--destination")
+    assert run(*seek, "one") == 1
+    assert "cannot connect" in capsys.readouterr().err
+    for arguments in (("show", "--conf", conf), (*seek, "two"), (*seek, "three")):
+        assert run(*arguments) == 2
+        assert "canal.instance.memory.buffer.size = 7" in capsys.readouterr().err
+
+
 def test_a_target_that_is_none(capsys):
     """It is an error of usage that tells what may be written."""
     with pytest.raises(SystemExit) as caught:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from canal_server import cli
+from canal_server.cli.status import _table
 from canal_server.ha.running import Running
 from canal_server.model.znodes import candidate_path, running_path, server_path
 
@@ -97,3 +98,25 @@ def test_settings_that_were_broken_since(make_conf, start_server, status):
     server.read_until("canal-server 0")
     make_conf("canal.serverMode = nonsense\n")
     assert "example" in status(conf)
+
+
+def test_a_source_that_was_changed():
+    """The server that is read is told once it was changed, of a group's sources too."""
+    told = {
+        "clusters": [],
+        "instances": [
+            {"destination": "a", "reads": "master db1:3306", "switches": 0},
+            {"destination": "b", "reads": "standby db2:3306", "switches": 1},
+            {
+                "destination": "c",
+                "sources": [
+                    {"name": "master1", "reads": "master db3:3306", "switches": 2},
+                    {"name": "master2", "reads": "master db4:3306", "switches": 0},
+                ],
+            },
+        ],
+    }
+    assert list(_table(told))[-2:] == [
+        "b: reads standby db2:3306, changed once since the start",
+        "c/master1: reads master db3:3306, changed 2 times since the start",
+    ]

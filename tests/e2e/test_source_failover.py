@@ -314,6 +314,7 @@ def test_an_address_that_changes_hands(
     replicas: Replicas,
     replicated_schema: str,
     rng: random.Random,
+    *,
     by: str,
 ) -> None:
     """Another server behind one address is read where the first one was left.

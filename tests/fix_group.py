@@ -138,7 +138,7 @@ class Group:
         path = f"{destination_path(DESTINATION)}/{client_id}/cursor"
         beside, cursor = (self.nodes.read(each) for each in (f"{path}.sources", path))
         return (
-            json.loads(beside.data)["sources"] if beside else [],
+            json.loads(beside.data or b"")["sources"] if beside else [],
             json.loads(cursor.data or b"null") if cursor else None,
         )
 

@@ -38,12 +38,13 @@ if TYPE_CHECKING:
     from fix_pipeline import Pipeline
     from ledger import Checker
     from servers import Server
-    from zookeepers import PrivateZooKeeper
+    from zookeepers import PrivateZooKeeper, ZooKeepersOfOneMind
 
     from canal_server.client import CanalClient, Message
 
 WIRING = "classpath:spring/default-instance.xml"
 SESSION_S = 3.0
+LONG_SESSION_S = 10.0  # outlives the choice of a leader among ZooKeepers
 DELAY_S = 0.3
 AGAIN_S = 0.02  # between two tries of a client that is refused
 
@@ -225,10 +226,45 @@ class Cluster:
 
 
 @pytest.fixture
+def _make_member(
+    make_pipeline: Callable[..., Pipeline], mysql_server: Server, database: str
+) -> Callable[[str, float], Pipeline]:
+    """Give `make(addresses, session_s)`: one more server, which is not started."""
+
+    def make(addresses: str, session_s: float) -> Pipeline:
+        server = make_pipeline(mysql_server, database)
+        server.configure(
+            {
+                "canal.zkServers": addresses,
+                "canal.zookeeper.flush.period": 20,
+                "canal.zookeeper.session.timeout.ms": int(session_s * 1000),
+                "canal.zookeeper.takeover.delay.ms": int(DELAY_S * 1000),
+            },
+            wiring=WIRING,
+        )
+        return server
+
+    return make
+
+
+def _observer(addresses: str, opened: contextlib.ExitStack) -> ZooKeeper:
+    observer = ZooKeeper(addresses)
+    observer.start()
+    opened.callback(observer.close)
+    observer.wait_until_connected(Stop())
+    return observer
+
+
+def _start(servers: list[Pipeline]) -> None:
+    """Start both, so that the first one runs the destination."""
+    servers[0].start()
+    servers[0].process.wait_for_log("is run by this server")
+    servers[1].start()
+
+
+@pytest.fixture
 def make_cluster(
-    make_pipeline: Callable[..., Pipeline],
-    mysql_server: Server,
-    database: str,
+    _make_member: Callable[[str, float], Pipeline],
     own_zookeeper: PrivateZooKeeper,
     rng: random.Random,
 ) -> Iterator[Callable[[float], Cluster]]:
@@ -244,33 +280,37 @@ def make_cluster(
             return way
 
         def server(way: Proxy, session_s: float) -> Pipeline:
-            server = make_pipeline(mysql_server, database)
-            server.configure(
-                {
-                    "canal.zkServers": f"127.0.0.1:{way.port}",
-                    "canal.zookeeper.flush.period": 20,
-                    "canal.zookeeper.session.timeout.ms": int(session_s * 1000),
-                    "canal.zookeeper.takeover.delay.ms": int(DELAY_S * 1000),
-                },
-                wiring=WIRING,
-            )
+            server = _make_member(f"127.0.0.1:{way.port}", session_s)
             # Before its way ends: it is not to wait for it.
             opened.callback(server.close)
             return server
 
         def make(session_s: float) -> Cluster:
-            observer = ZooKeeper(own_zookeeper.servers)
-            observer.start()
-            opened.callback(observer.close)
-            observer.wait_until_connected(Stop())
+            observer = _observer(own_zookeeper.servers, opened)
             ways = [way(), way()]
             servers = [server(each, session_s) for each in ways]
-            servers[0].start()
-            servers[0].process.wait_for_log("is run by this server")
-            servers[1].start()
+            _start(servers)
             return Cluster(servers, ways, observer, rng)
 
         yield make
+
+
+@pytest.fixture
+def cluster_of_three(
+    _make_member: Callable[[str, float], Pipeline],
+    three_zookeepers: ZooKeepersOfOneMind,
+    rng: random.Random,
+) -> Iterator[Cluster]:
+    """Give two servers that run on three ZooKeepers."""
+    with contextlib.ExitStack() as opened:
+        observer = _observer(three_zookeepers.servers, opened)
+        servers = []
+        for _ in range(2):
+            servers.append(_make_member(three_zookeepers.servers, LONG_SESSION_S))
+            # Before the ZooKeepers end: it is not to wait for them.
+            opened.callback(servers[-1].close)
+        _start(servers)
+        yield Cluster(servers, [], observer, rng)
 
 
 @pytest.fixture

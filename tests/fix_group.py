@@ -16,21 +16,25 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fix_pipeline import DESTINATION
 from ledger import Checker, Writer
 from load import Load
 from servers import PrivateServer, Unavailable
 
 from canal_server.client import EntryType
+from canal_server.model.znodes import destination_path
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from fix_pipeline import Pipeline
     from fix_proxy import Proxy
     from servers import Server
 
     from canal_server.client import CanalClient, Entry
+    from canal_server.zookeeper import ZooKeeper
 
 GROUP_WIRING = "classpath:spring/group-instance.xml"
 
@@ -61,6 +65,7 @@ class Group:
     def __init__(self, pipeline: Pipeline, branches: list[Branch]) -> None:
         self.pipeline = pipeline
         self.branches = branches
+        self.nodes: ZooKeeper | None = None  # where the places are, instead of files
         self.turns = 0  # how often the stream went from one source to another
         self._open: Branch | None = None  # whose transaction goes on
         self._last: Branch | None = None
@@ -104,24 +109,38 @@ class Group:
 
         That of its cursor goes before what stands beside it, which is written first.
         """
-        file = self.pipeline.meta_file
-        found: dict[int, dict[str, Any]] = {}
-        for content, key in (
-            (file.with_name("meta.dat.sources"), "clients"),
-            (file, "clientDatas"),
-        ):
-            clients = json.loads(content.read_text())[key] if content.exists() else []
-            for client in clients:
-                if client.get("clientId") == client_id:
-                    for each in client["sources"]:
-                        found[each["number"]] = each["position"]["postion"]
-                cursor = client.get("cursor")
-                if cursor and client["clientIdentity"]["clientId"] == client_id:
-                    port = cursor["identity"]["sourceAddress"]["port"]
-                    for branch in self.branches:
-                        if port in branch.ports:
-                            found[branch.number] = cursor["postion"]
+        in_nodes = self.nodes is not None
+        beside, cursor = (self._in_nodes if in_nodes else self._in_files)(client_id)
+        found = {each["number"]: each["position"]["postion"] for each in beside}
+        if cursor:
+            port = cursor["identity"]["sourceAddress"]["port"]
+            for branch in self.branches:
+                if port in branch.ports:
+                    found[branch.number] = cursor["postion"]
         return found
+
+    def _in_files(self, client_id: int) -> tuple[list[Any], Any]:
+        """Return what stands beside a cursor in its file, and the cursor."""
+        file = self.pipeline.meta_file
+        beside: list[Any] = []
+        cursor = None
+        for client in _content(file.with_name("meta.dat.sources"), "clients"):
+            if client["clientId"] == client_id:
+                beside = client["sources"]
+        for client in _content(file, "clientDatas"):
+            if client["clientIdentity"]["clientId"] == client_id:
+                cursor = client.get("cursor")
+        return beside, cursor
+
+    def _in_nodes(self, client_id: int) -> tuple[list[Any], Any]:
+        """Return what stands beside a cursor in its node, and the cursor."""
+        assert self.nodes is not None, "they are in ZooKeeper"
+        path = f"{destination_path(DESTINATION)}/{client_id}/cursor"
+        beside, cursor = (self.nodes.read(each) for each in (f"{path}.sources", path))
+        return (
+            json.loads(beside.data or b"")["sources"] if beside else [],
+            json.loads(cursor.data or b"null") if cursor else None,
+        )
 
     def receive(self, client: CanalClient, *, batch_size: int = 100) -> None:
         """Receive and ack until all came that is written so far."""
@@ -155,7 +174,7 @@ class Group:
 
     def wait_until_running(self) -> None:
         """Wait until all sources are read."""
-        self.pipeline.wait_for_status(lambda status: status["state"] == "running")
+        self.pipeline.wait_for_status(lambda status: status.get("state") == "running")
 
     def source(self, number: int) -> dict[str, Any]:
         """Return what the status says of one source."""
@@ -165,6 +184,11 @@ class Group:
             if each["name"] == f"master{number}"
         ]
         return dict(found)
+
+
+def _content(file: Path, key: str) -> list[Any]:
+    """Return what a file has under a key, nothing without the file."""
+    return list(json.loads(file.read_text())[key]) if file.exists() else []
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from server_folders import Unavailable
-from zookeepers import PrivateZooKeeper
+from zookeepers import PrivateZooKeeper, ZooKeepersOfOneMind
 
 from canal_server.lifecycle import Stop
 from canal_server.zookeeper import ZooKeeper
@@ -44,6 +44,20 @@ def zookeeper_server() -> Iterator[PrivateZooKeeper]:
 def own_zookeeper() -> Iterator[PrivateZooKeeper]:
     """Give a ZooKeeper of the test's own, to kill, pause and restart."""
     yield from _running()
+
+
+@pytest.fixture
+def three_zookeepers() -> Iterator[ZooKeepersOfOneMind]:
+    """Give three ZooKeepers of the test's own that serve as long as two of them run."""
+    servers = ZooKeepersOfOneMind()
+    try:
+        servers.start()
+    except Unavailable as error:
+        pytest.skip(f"no three ZooKeepers: {error}")
+    try:
+        yield servers
+    finally:
+        servers.stop()
 
 
 @pytest.fixture

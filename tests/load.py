@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 from fix_pipeline import UNIT_S
@@ -24,6 +25,14 @@ def allow_from(cursor, checker):
     else:
         # The place of a subscription from which nothing was delivered or acked.
         checker.resume()
+
+
+def stored_cursor(pipeline):
+    """Return the cursor in meta.dat, None without one."""
+    if not pipeline.meta_file.exists():
+        return None
+    (client,) = json.loads(pipeline.meta_file.read_text())["clientDatas"]
+    return client.get("cursor")
 
 
 class Load:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import os
 import shutil
 import signal
@@ -40,6 +41,7 @@ START_TRIES_MAX = 5  # another process may take the port between choosing and us
 POLL_SECONDS = 0.03
 TICK_MS = 100  # sessions may be from 2 to 20 ticks long, unless told otherwise
 SESSION_MAX_MS = 90_000
+LIMIT_TICKS = 100  # for one of several to follow the others
 LOG_TAIL_BYTES = 4000
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -47,11 +49,14 @@ MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 class PrivateZooKeeper:
     """A ZooKeeper of ours on a free port of the loopback interface.
 
-    Its data live until `stop`; `kill` and `restart` keep them, and the port.
+    Its data live until `stop`; `kill` and `restart` keep them, and the port. `number`
+    and `quorum` make it one of several, see `ZooKeepersOfOneMind`.
     """
 
-    def __init__(self, *, port: int = 0) -> None:
+    def __init__(self, *, port: int = 0, number: int = 0, quorum: str = "") -> None:
         self._wanted_port = port  # 0: any that is free
+        self._number = number
+        self._quorum = quorum
         self.host = "127.0.0.1"
         self.port = port
         self._folder: Path | None = None
@@ -115,30 +120,55 @@ class PrivateZooKeeper:
             self._owned = None
         atexit.unregister(self.stop)
 
-    def _launch(self, command: list[str]) -> None:
-        """Start the process on its folder and wait until it serves."""
-        assert self._folder is not None, "`start` claims it"
-        settings = self._folder / "zoo.cfg"
-        settings.write_text(
-            f"tickTime={TICK_MS}\n"
-            f"maxSessionTimeout={SESSION_MAX_MS}\n"
-            f"dataDir={self._folder / 'data'}\n"
-            f"clientPort={self.port}\n"
-            "clientPortAddress=127.0.0.1\n"
-            "maxClientCnxns=0\n"
-            "admin.enableServer=false\n"
-            "4lw.commands.whitelist=srvr\n"
-        )
-        log = self._folder / "server.log"
-        self._process = SPAWNER.spawn([*command, str(settings)], self._folder, log)
+    def begin(self) -> None:
+        """Start it on its port, without waiting: it serves when enough others run."""
+        self._folder, self._owned = claim_folder("zookeeper")
+        atexit.register(self.stop)
+        self._spawn(_command())
+
+    def wait(self) -> None:
+        """Wait until it serves. Raises Unavailable with the log's end."""
+        assert self._process is not None, "it is started"
         give_up_at = time.monotonic() + START_SECONDS_MAX
         while not serves(self.host, self.port):
             ended = self._process.poll() is not None
             if ended or time.monotonic() > give_up_at:
                 self.kill()
-                tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+                tail = self._log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
                 raise Unavailable(f"the ZooKeeper did not come up:\n{tail}")
             time.sleep(POLL_SECONDS)
+
+    @property
+    def _log(self) -> Path:
+        assert self._folder is not None, "`start` claims it"
+        return self._folder / "server.log"
+
+    def _launch(self, command: list[str]) -> None:
+        """Start the process on its folder and wait until it serves."""
+        self._spawn(command)
+        self.wait()
+
+    def _spawn(self, command: list[str]) -> None:
+        assert self._folder is not None, "`start` claims it"
+        data = self._folder / "data"
+        if self._number:
+            data.mkdir(exist_ok=True)
+            (data / "myid").write_text(str(self._number))
+        settings = self._folder / "zoo.cfg"
+        settings.write_text(
+            f"tickTime={TICK_MS}\n"
+            f"maxSessionTimeout={SESSION_MAX_MS}\n"
+            f"dataDir={data}\n"
+            f"clientPort={self.port}\n"
+            "clientPortAddress=127.0.0.1\n"
+            "maxClientCnxns=0\n"
+            "admin.enableServer=false\n"
+            "4lw.commands.whitelist=srvr\n"
+            f"{self._quorum}"
+        )
+        self._process = SPAWNER.spawn(
+            [*command, str(settings)], self._folder, self._log
+        )
 
     def __enter__(self) -> Self:
         return self.start()
@@ -150,6 +180,53 @@ class PrivateZooKeeper:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+class ZooKeepersOfOneMind:
+    """Several ZooKeepers that serve as long as most of them run."""
+
+    def __init__(self, count: int = 3) -> None:
+        self._count = count
+        self.nodes: list[PrivateZooKeeper] = []
+
+    @property
+    def servers(self) -> str:
+        """Return what `canal.zkServers` is to be."""
+        return ",".join(node.servers for node in self.nodes)
+
+    def start(self) -> Self:
+        """Start all and wait until all answer. Raises Unavailable."""
+        for attempt in range(START_TRIES_MAX):
+            try:
+                self._start()
+            except Unavailable:
+                self.stop()
+                if attempt + 1 == START_TRIES_MAX:
+                    raise
+            else:
+                break
+        return self
+
+    def _start(self) -> None:
+        ports = _free_ports(3 * self._count)
+        numbers = range(1, self._count + 1)
+        quorum = f"initLimit={LIMIT_TICKS}\nsyncLimit={LIMIT_TICKS}\n" + "".join(
+            f"server.{number}=127.0.0.1:{ports.pop()}:{ports.pop()}\n"
+            for number in numbers
+        )
+        self.nodes = [
+            PrivateZooKeeper(port=ports.pop(), number=number, quorum=quorum)
+            for number in numbers
+        ]
+        for node in self.nodes:
+            node.begin()
+        for node in self.nodes:
+            node.wait()
+
+    def stop(self) -> None:
+        """End all and remove their folders; may be called again."""
+        for node in self.nodes:
+            node.stop()
 
 
 def serves(host: str, port: int) -> bool:
@@ -211,9 +288,16 @@ def _tree(name: str, package: str) -> Path:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return _free_ports(1)[0]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that differ, as all are held until the last one is known."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

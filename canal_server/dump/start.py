@@ -196,11 +196,11 @@ class StartFinder:
             has_time = self._time_before(position) > 0
             if not has_time or not self._is_of_another(position, error):
                 raise
-            return self._by_stored_time(
-                stored,
-                f"of server id {position.server_id}, now it is {self.info} behind this"
-                " address",
-            )
+            # Who wrote an event first may be the server that is there now.
+            was = f"of server id {position.server_id}, now it is {self.info}"
+            if position.server_id in (None, 0, self.info.server_id):
+                was = f"of another server than {self.info}"
+            return self._by_stored_time(stored, f"{was} behind this address")
         place, means = self.at(position.journal_name, position.position)
         return Start(place, f"stored position {stored}{means}")
 

@@ -84,3 +84,33 @@ def test_zookeeper_goes_and_comes(make_cluster, own_zookeeper):
         assert cluster.running().address == cluster.address(cluster.one)
     assert len(seen.runs) == 1  # the connection of the client outlived it, too
     assert not any("given up" in line for line in cluster.one.process.log)
+
+
+def test_three_zookeepers(cluster_of_three, three_zookeepers):
+    """Nothing happens as long as two of three run; with one, nobody delivers.
+
+    Each of them ends once, so the one that a server is connected to does, and the one
+    that leads. With most of them gone, a server cannot know whether it has the lease;
+    when they are back, a server delivers again.
+    """
+    cluster = cluster_of_three
+    with cluster.following() as seen:
+        seen.wait_for_run(cluster.one)
+        for node in three_zookeepers.nodes:
+            node.kill()
+            seen.wait_for_acks(3)
+            node.restart()
+            cluster.zookeeper.wait_until_connected(Stop())
+            assert cluster.running().address == cluster.address(cluster.one)
+        assert len(seen.runs) == 1
+        assert not any("given up" in line for line in cluster.one.process.log)
+
+        for node in three_zookeepers.nodes[:2]:
+            node.kill()
+        cluster.one.process.wait_for_log("is given up: no contact with ZooKeeper")
+        assert not any(server.status()["running"] for server in cluster.servers)
+        runs, written = len(seen.runs), seen.acks()
+        three_zookeepers.nodes[0].restart()
+        seen.wait_for(lambda: len(seen.runs) > runs, "a run on two ZooKeepers")
+        seen.wait_for_acks(3)
+        print(f"fenced after {written} acks; then run by {seen.servers()[-1]}")

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import threading
 
 import pytest
 from fix_pipeline import UNIT_S
 from fix_random import longer
-from load import Load, allow_from, receive_until_broken
+from load import Load, allow_from, receive_until_broken, stored_cursor
 
 from canal_server.errors import ClientError
-
-
-def stored_cursor(pipeline):
-    """Return the cursor in meta.dat, None without one."""
-    if not pipeline.meta_file.exists():
-        return None
-    (client,) = json.loads(pipeline.meta_file.read_text())["clientDatas"]
-    return client.get("cursor")
 
 
 def test_server_killed(pipeline, rng):

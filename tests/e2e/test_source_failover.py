@@ -5,171 +5,30 @@ Two real servers, one the replica of the other, and a pipeline that knows both.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fix_failover import BY_TIME, GTID_MODE, Scene
 from fix_pipeline import POLL_S, UNIT_S
-from ledger import Checker, Writer
 from load import Load
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from fix_group import Group
     from fix_pipeline import Pipeline
     from fix_proxy import Proxy
     from fix_replicas import Replicas
-    from servers import PrivateServer, Server
-
-    from canal_server.client import CanalClient, Entry, Message
+    from servers import Server
 
 # So that an entry tells which server it was read from.
 REPLICA_OPTIONS = ("--log-bin=second",)
 FILES = ("binlog", "second")
-GTID_MODE = {"canal.instance.gtidon": "true"}
-BY_TIME = {"canal.instance.fallbackIntervalInSeconds": 5}
-
-
-class TickingWriter(Writer):
-    """Writes in a time of its own, a second per call, far behind any binlog's begin."""
-
-    now_s = 0
-
-    def write(self, count: int, *, rows: int | None = None) -> None:
-        """Write transactions of one second."""
-        if not self.now_s:
-            ((now_s,),) = self._server.execute("SELECT UNIX_TIMESTAMP() + 1000")
-            self.now_s = int(now_s)
-        self.now_s += 1
-        self.session = (f"SET timestamp = {self.now_s}",)
-        super().write(count, rows=rows)
-
-
-class Follower:
-    """A checker of a stream that changes from one server to the other."""
-
-    def __init__(self, writer: Writer, *, begins: bool, exact: bool) -> None:
-        self.checker = Checker(writer, begins=begins)
-        self.changes = 0
-        self._exact = exact
-        self._file = ""
-
-    def restart(self) -> None:
-        """Allow what a restart may repeat."""
-        self.checker.resume()
-        self._file = ""
-
-    def take(self, entries: Iterable[Entry]) -> None:
-        """Check entries; where the server changes, some may come again by time only."""
-        for entry in entries:
-            file = entry.header.logfile_name.partition(".")[0]
-            if self._file and file != self._file:
-                done = self.checker.done
-                self.checker.resume(done if self._exact else 0, done)
-                self.changes += 1
-            self._file = file
-            self.checker.take([entry])
-
-
-class Scene:
-    """The servers, what is written to them, the pipeline and what comes out of it."""
-
-    def __init__(
-        self, replicas: Replicas, pipeline: Pipeline, rng: random.Random, *, exact: bool
-    ) -> None:
-        self.replicas = replicas
-        self.pipeline = pipeline
-        self.writer = TickingWriter(replicas.source, pipeline.schema, rng)
-        self.follower = Follower(self.writer, begins=pipeline.has_begins, exact=exact)
-        self.messages: list[Message] = []
-
-    def receive(self, client: CanalClient, *, some: int | None = None) -> None:
-        """Receive and ack so many messages, or all that was written."""
-        wanted = len(self.writer.transactions)
-        for number, message in enumerate(self.pipeline.messages(client), 1):
-            self.follower.take(message.entries)
-            client.ack(message.id)
-            if number == some or (some is None and self.follower.checker.has(wanted)):
-                break
-        self.pipeline.settle(client)
-
-    def die(self) -> None:
-        """End the source as a power cut would, and promote the replica."""
-        self.replicas.catch_up()
-        self.replicas.source.kill()
-        self.replicas.take_over()
-        self.writer.go_to(self.replicas.source)
-
-    def read_ahead(self) -> None:
-        """Write what the pipeline reads and nobody acks, and some that it may not."""
-        self.writer.write(10)
-        rows = sum(map(len, self.writer.transactions))
-        self.pipeline.wait_for_status(lambda status: status["rows"] >= rows)
-        self.writer.write(10)
-
-    def wait_until_reads(self, role: str) -> dict[str, Any]:
-        """Wait until the pipeline reads a server; return its status."""
-        self.pipeline.wait_for_status(
-            lambda status: (
-                status["reads"].startswith(role) and status["state"] == "running"
-            )
-        )
-        return self.pipeline.status()
-
-    def cursor(self) -> tuple[int, str]:
-        """Return the port and the file that the stored cursor names, when stored."""
-        (client,) = json.loads(self.pipeline.meta_file.read_text())["clientDatas"]
-        cursor = client["cursor"]
-        port: int = cursor["identity"]["sourceAddress"]["port"]
-        return port, cursor["postion"]["journalName"]
-
-    def wait_for_cursor(self, server: PrivateServer, file: str) -> None:
-        """Wait until the cursor on disk is a place of a server."""
-        give_up_at = time.monotonic() + 3 * UNIT_S
-        while True:
-            port, name = self.cursor()
-            if port == server.port and name.startswith(file):
-                return
-            assert time.monotonic() < give_up_at, f"{port}/{name}, not {file}"
-            time.sleep(POLL_S)
-
-
-@pytest.fixture
-def make_scene(
-    make_pipeline: Callable[..., Pipeline],
-    replicas: Replicas,
-    replicated_schema: str,
-    rng: random.Random,
-) -> Callable[..., Scene]:
-    """Give `make(settings, …)`: a scene with a running pipeline that may switch."""
-
-    def make(settings: dict[str, object], *, exact: bool = False) -> Scene:
-        standby = replicas.replica
-        pipeline = make_pipeline(
-            replicas.source,
-            replicated_schema,
-            {
-                "canal.file.flush.period": 20,
-                "canal.instance.standby.address": f"{standby.host}:{standby.port}",
-                "canal.instance.detecting.enable": "true",
-                "canal.instance.detecting.sql": "select 1",
-                "canal.instance.detecting.interval.time": 1,
-                "canal.instance.detecting.retry.threshold": 0,
-                "canal.instance.detecting.heartbeatHaEnable": "true",
-                **settings,
-            },
-        )
-        scene = Scene(replicas, pipeline, rng, exact=exact)
-        pipeline.start()
-        pipeline.process.wait_for_log("reads .* from")
-        return scene
-
-    return make
+CLUSTER_WIRING = "classpath:spring/default-instance.xml"
 
 
 @pytest.mark.parametrize("by", ["gtid", "time"])
@@ -302,19 +161,27 @@ def wait_until_received(replicas: Replicas) -> None:
         time.sleep(POLL_S)
 
 
+@pytest.mark.parametrize("by", ["gtid", "time"])
 def test_an_address_that_changes_hands(
     make_pipeline: Callable[..., Pipeline],
     make_proxy: Callable[..., Proxy],
     replicas: Replicas,
     replicated_schema: str,
     rng: random.Random,
+    *,
+    by: str,
 ) -> None:
-    """Another server behind one address is read where the first one was left."""
+    """Another server behind one address is read where the first one was left.
+
+    By time a little before it: what comes again is told in the log and counted.
+    """
+    settings = GTID_MODE if by == "gtid" else BY_TIME
     proxy = make_proxy(replicas.source)
-    pipeline = make_pipeline(replicas.source, replicated_schema, GTID_MODE, proxy=proxy)
-    scene = Scene(replicas, pipeline, rng, exact=True)
+    pipeline = make_pipeline(replicas.source, replicated_schema, settings, proxy=proxy)
+    scene = Scene(replicas, pipeline, rng, exact=by == "gtid")
     pipeline.start()
     pipeline.process.wait_for_log("reads .* from")
+    checker, counted = scene.follower.checker, 0
     with pipeline.client() as client:
         for _ in range(2):
             with Load(scene.writer):
@@ -328,9 +195,73 @@ def test_an_address_that_changes_hands(
             with Load(scene.writer):
                 scene.receive(client, some=5)
             scene.receive(client)
+            if by == "time":
+                counted += pipeline.status()["repeated"]["rows"]
             replicas.rejoin()
+    print(f"{by}: {checker.done} transactions, {checker.repeated} changes came again")
     assert scene.follower.changes == 2
-    print(f"{scene.follower.checker.done} transactions, 2 changes of server")
+    assert checker.done == len(scene.writer.transactions)
+    if by == "gtid":
+        assert checker.repeated == 0
+    else:
+        assert counted >= checker.repeated > 0
+        print(f"at most {counted}, says the server")
+
+
+@pytest.mark.parametrize(
+    ("by", "switched"),
+    [
+        pytest.param("gtid", True, id="gtid-switched"),
+        pytest.param("time", False, id="time-at-once"),
+        pytest.param("gtid", False, id="gtid-at-once", marks=pytest.mark.slow),
+    ],
+)
+def test_the_source_and_the_server_die(
+    make_scene: Callable[..., Scene],
+    make_pipeline: Callable[..., Pipeline],
+    zookeeper_root: str,
+    *,
+    by: str,
+    switched: bool,
+) -> None:
+    """The source dies, then the server that runs the destination: nothing is lost.
+
+    The next server goes to the standby by itself, whether the one before did or not.
+    """
+    settings: dict[str, object] = {
+        "canal.zkServers": zookeeper_root,
+        "canal.zookeeper.flush.period": 20,
+        "canal.zookeeper.session.timeout.ms": 2000,
+        "canal.zookeeper.takeover.delay.ms": 200,
+    }
+    settings |= GTID_MODE if by == "gtid" else BY_TIME
+    scene = make_scene(settings, exact=by == "gtid", wiring=CLUSTER_WIRING)
+    one = scene.pipeline
+    two = make_pipeline(scene.replicas.source, one.schema)
+    two.configure(dict(one.settings), wiring=CLUSTER_WIRING)
+    two.start()
+    with one.client() as client:
+        with Load(scene.writer):
+            scene.receive(client, some=5)
+        scene.read_ahead()
+        scene.die()
+        if switched:
+            scene.wait_until_reads("standby")
+            with Load(scene.writer):
+                scene.receive(client, some=5)
+        one.kill()
+    scene.writer.write(10)
+    two.process.wait_for_log("is run by this server")
+    scene.pipeline = two
+    scene.follower.restart()
+    scene.wait_until_reads("standby")
+    with two.client() as client:
+        with Load(scene.writer):
+            scene.receive(client, some=5)
+        scene.receive(client)
+    checker = scene.follower.checker
+    assert checker.done == len(scene.writer.transactions)
+    print(f"{checker.done} transactions, {checker.repeated} changes came again")
 
 
 def test_in_a_group(

@@ -1,0 +1,255 @@
+"""Where reading begins when another server stands behind an address: a row for each.
+
+Two real servers, one the replica of the other: the same transactions lie at other
+places of files of the same names. What was read before is read for real, too, so that
+the index of boundaries knows of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_pump import DESTINATION, Pumped
+from fix_source_access import access_of
+from fix_store import eventually
+
+from canal_server.config.schema import HostConfig
+from canal_server.dump.index import BoundaryIndex
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.mysql.settings import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from fix_proxy import Proxy
+    from fix_replicas import Replicas
+    from servers import PrivateServer
+
+ROWS, ACKED = 6, 3  # of which this one was acked last
+STEP_S = 100  # between two transactions; by time reading goes back for 60 s
+ELSEWHERE = LogIdentity("elsewhere.invalid", 3306)
+
+_numbers = itertools.count(2)
+
+
+@dataclass
+class Pair:
+    """A source `a`, its replica `b`, and where both have the transactions' ends."""
+
+    a: PrivateServer
+    b: PrivateServer
+    schema: str
+    begin_s: int
+    gtids: list[str] = field(default_factory=list)  # executed behind each
+    ends: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+
+    def server(self, name: str) -> PrivateServer:
+        """Return a server by its letter."""
+        return {"a": self.a, "b": self.b}[name]
+
+    def write(self, replicas: Replicas) -> None:
+        """Write the transactions, a row each, and find them on both servers."""
+        begins = {name: self.server(name).binlog_position() for name in "ab"}
+        for number in range(ROWS):
+            self.a.execute(
+                f"SET timestamp = {self.begin_s + number * STEP_S}",
+                f"INSERT INTO {self.schema}.t VALUES ({number})",
+            )
+            self.gtids.append(replicas.executed(self.a))
+        replicas.catch_up()
+        for name, (file, offset) in begins.items():
+            events = self.server(name).execute(
+                f"SHOW BINLOG EVENTS IN '{file}' FROM {offset}"
+            )
+            self.ends[name] = [
+                (row[0], int(row[1])) for row in events if row[2] == "Xid"
+            ]
+            assert len(self.ends[name]) == ROWS
+        assert self.ends["a"] != self.ends["b"]
+
+
+@pytest.fixture
+def pair(replicas: Replicas, replicated_schema: str) -> Pair:
+    """Give both servers with the transactions that the rows are about."""
+    a, b = replicas.source, replicas.replica
+    # Other offsets than on the source, whatever was there before.
+    b.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    a.execute(f"CREATE TABLE {replicated_schema}.t (a INT PRIMARY KEY)")
+    replicas.catch_up()
+    ((now_s,),) = a.execute("SELECT UNIX_TIMESTAMP()")
+    # Behind all that is there: times grow in both binlogs.
+    begin_s = int(now_s) + next(_numbers) * (ROWS + 2) * STEP_S
+    made = Pair(a, b, replicated_schema, begin_s)
+    made.write(replicas)
+    return made
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[BoundaryIndex]:
+    """Give an empty index of boundaries."""
+    made = BoundaryIndex(tmp_path / "boundaries.sqlite")
+    made.open()
+    yield made
+    made.close()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row of the table.
+
+    `read` are the servers that were read before, `stored` the one whose place is
+    stored, `now` the one that is there now. An `exact` start repeats nothing, one by
+    time the transaction that was acked last.
+    """
+
+    name: str
+    why: str
+    read: str
+    stored: str
+    now: str
+    exact: bool = False
+    gtid_on: bool = False
+    with_set: bool = False
+    identity: LogIdentity | None = None  # None: of the address itself
+
+
+BY_TIME = "its time .* less 60 s, by "
+CASES = (
+    Case("never-read", f"of server id .*, now it is .*{BY_TIME}", "", "a", "b"),
+    Case(
+        "changed", f"of another server than .* behind this .*{BY_TIME}", "a", "a", "b"
+    ),
+    Case("back-on-its-place", "stored position", "ab", "a", "a", exact=True),
+    Case("back-on-the-others", f"of another server than .*{BY_TIME}", "ab", "b", "a"),
+    Case("replicas-own-place", "stored position", "b", "b", "b", exact=True),
+    Case("replicas-own-never-read", "stored position", "", "b", "b", exact=True),
+    Case(
+        "other-address",
+        f"of another server: {BY_TIME}",
+        "a",
+        "a",
+        "b",
+        identity=ELSEWHERE,
+    ),
+    Case(
+        "changed-gtid",
+        "stored GTID set",
+        "a",
+        "a",
+        "b",
+        exact=True,
+        gtid_on=True,
+        with_set=True,
+    ),
+    Case(
+        "never-read-gtid",
+        "stored GTID set",
+        "",
+        "a",
+        "b",
+        exact=True,
+        gtid_on=True,
+        with_set=True,
+    ),
+    Case(
+        "back-gtid",
+        "stored GTID set",
+        "ab",
+        "b",
+        "a",
+        exact=True,
+        gtid_on=True,
+        with_set=True,
+    ),
+    Case(
+        "other-address-gtid",
+        "stored GTID set",
+        "a",
+        "a",
+        "b",
+        exact=True,
+        gtid_on=True,
+        with_set=True,
+        identity=ELSEWHERE,
+    ),
+    Case(
+        "changed-before-gtid-mode",
+        f"of another server than .*{BY_TIME}",
+        "a",
+        "a",
+        "b",
+        gtid_on=True,
+    ),
+    Case(
+        "back-before-gtid-mode",
+        "stored position .*, by ",
+        "ab",
+        "a",
+        "a",
+        exact=True,
+        gtid_on=True,
+    ),
+)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
+def test_place(
+    pair: Pair,
+    make_proxy: Callable[[PrivateServer], Proxy],
+    index: BoundaryIndex,
+    caplog: pytest.LogCaptureFixture,
+    case: Case,
+) -> None:
+    """It begins where the table says, says why in a line, and delivers what follows."""
+    proxy = make_proxy(pair.a)
+    for name in case.read:
+        read_all(pair, proxy, name, index)
+    caplog.clear()
+    caplog.set_level(logging.INFO, "canal_server")
+
+    found = pumped(pair, proxy, case.now, index, gtid_on=case.gtid_on)
+    file, offset = pair.ends[case.stored][ACKED]
+    stored = EntryPosition(
+        file,
+        offset,
+        (pair.begin_s + ACKED * STEP_S) * 1000,
+        pair.a.port,  # the server that wrote it, which all servers tell
+        pair.gtids[ACKED] if case.with_set else None,
+    )
+    identity = case.identity or found.pump.identity
+    found.positions.persist(DESTINATION, LogPosition(identity, stored))
+    found.pump.start()
+    try:
+        eventually(lambda: str(ROWS - 1) in found.values)
+    finally:
+        found.stop()
+    (line,) = [each for each in caplog.messages if " begins at " in each]
+    assert re.search(case.why, line), line
+    first = ACKED + 1 if case.exact else ACKED
+    assert found.values == [str(number) for number in range(first, ROWS)]
+
+
+def pumped(
+    pair: Pair, proxy: Proxy, name: str, index: BoundaryIndex, **changes: object
+) -> Pumped:
+    """Return a pump that finds this server behind the address."""
+    server = pair.server(name)
+    proxy.target = (server.host, server.port)
+    access = replace(access_of(server), address=Address("127.0.0.1", proxy.port))
+    return Pumped(access, pair.schema, index, **changes)
+
+
+def read_all(pair: Pair, proxy: Proxy, name: str, index: BoundaryIndex) -> None:
+    """Read what a server has behind the first transaction."""
+    file, offset = pair.ends[name][0]
+    begin = HostConfig(journal_name=file, position=offset)
+    reading = pumped(pair, proxy, name, index, master=begin)
+    reading.pump.start()
+    eventually(lambda: str(ROWS - 1) in reading.values)
+    reading.stop()

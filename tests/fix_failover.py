@@ -1,0 +1,177 @@
+"""A pipeline that knows a source and its standby, and a checker of what comes of both.
+
+::
+
+    def test_x(make_scene):
+        scene = make_scene(GTID_MODE, exact=True)
+        scene.die()
+        scene.wait_until_reads("standby")
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fix_pipeline import FILE_WIRING, POLL_S, UNIT_S
+from ledger import Checker, Writer
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable
+
+    from fix_pipeline import Pipeline
+    from fix_replicas import Replicas
+    from servers import PrivateServer
+
+    from canal_server.client import CanalClient, Entry
+
+GTID_MODE = {"canal.instance.gtidon": "true"}
+BY_TIME = {"canal.instance.fallbackIntervalInSeconds": 5}
+
+
+class TickingWriter(Writer):
+    """Writes in a time of its own, a second per call, far behind any binlog's begin.
+
+    It goes on where that of the writers before has come to: the servers are the same.
+    """
+
+    now_s = 0
+    latest_s = 0  # of all of them
+
+    def write(self, count: int, *, rows: int | None = None) -> None:
+        """Write transactions of one second."""
+        if not self.now_s:
+            ((now_s,),) = self._server.execute("SELECT UNIX_TIMESTAMP() + 1000")
+            self.now_s = max(int(now_s), TickingWriter.latest_s + 10)
+        self.now_s += 1
+        TickingWriter.latest_s = self.now_s
+        self.session = (f"SET timestamp = {self.now_s}",)
+        super().write(count, rows=rows)
+
+
+class Follower:
+    """A checker of a stream that changes from one server to the other."""
+
+    def __init__(self, writer: Writer, *, begins: bool, exact: bool) -> None:
+        self.checker = Checker(writer, begins=begins)
+        self.changes = 0
+        self._exact = exact
+        self._file = ""
+
+    def restart(self) -> None:
+        """Allow what a restart may repeat."""
+        self.checker.resume()
+        self._file = ""
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Check entries; where the server changes, some may come again by time only."""
+        for entry in entries:
+            file = entry.header.logfile_name.partition(".")[0]
+            if self._file and file != self._file:
+                done = self.checker.done
+                self.checker.resume(done if self._exact else 0, done)
+                self.changes += 1
+            self._file = file
+            self.checker.take([entry])
+
+
+class Scene:
+    """The servers, what is written to them, the pipeline and what comes out of it."""
+
+    def __init__(
+        self, replicas: Replicas, pipeline: Pipeline, rng: random.Random, *, exact: bool
+    ) -> None:
+        self.replicas = replicas
+        self.pipeline = pipeline
+        self.writer = TickingWriter(replicas.source, pipeline.schema, rng)
+        self.follower = Follower(self.writer, begins=pipeline.has_begins, exact=exact)
+
+    def receive(self, client: CanalClient, *, some: int | None = None) -> None:
+        """Receive and ack so many messages, or all that was written."""
+        wanted = len(self.writer.transactions)
+        for number, message in enumerate(self.pipeline.messages(client), 1):
+            self.follower.take(message.entries)
+            client.ack(message.id)
+            if number == some or (some is None and self.follower.checker.has(wanted)):
+                break
+        self.pipeline.settle(client)
+
+    def die(self) -> None:
+        """End the source as a power cut would, and promote the replica."""
+        self.replicas.catch_up()
+        self.replicas.source.kill()
+        self.replicas.take_over()
+        self.writer.go_to(self.replicas.source)
+
+    def read_ahead(self) -> None:
+        """Write what the pipeline reads and nobody acks, and some that it may not."""
+        self.writer.write(10)
+        rows = sum(map(len, self.writer.transactions))
+        self.pipeline.wait_for_status(lambda status: status["rows"] >= rows)
+        self.writer.write(10)
+
+    def wait_until_reads(self, role: str) -> dict[str, Any]:
+        """Wait until the pipeline reads a server; return its status."""
+        self.pipeline.wait_for_status(
+            lambda status: (
+                status.get("reads", "").startswith(role)
+                and status["state"] == "running"
+            )
+        )
+        return self.pipeline.status()
+
+    def cursor(self) -> tuple[int, str]:
+        """Return the port and the file that the stored cursor names, when stored."""
+        (client,) = json.loads(self.pipeline.meta_file.read_text())["clientDatas"]
+        cursor = client["cursor"]
+        port: int = cursor["identity"]["sourceAddress"]["port"]
+        return port, cursor["postion"]["journalName"]
+
+    def wait_for_cursor(self, server: PrivateServer, file: str) -> None:
+        """Wait until the cursor on disk is a place of a server."""
+        give_up_at = time.monotonic() + 3 * UNIT_S
+        while True:
+            port, name = self.cursor()
+            if port == server.port and name.startswith(file):
+                return
+            assert time.monotonic() < give_up_at, f"{port}/{name}, not {file}"
+            time.sleep(POLL_S)
+
+
+@pytest.fixture
+def make_scene(
+    make_pipeline: Callable[..., Pipeline],
+    replicas: Replicas,
+    replicated_schema: str,
+    rng: random.Random,
+) -> Callable[..., Scene]:
+    """Give `make(settings, …)`: a scene with a running pipeline that may switch."""
+
+    def make(
+        settings: dict[str, object], *, exact: bool = False, wiring: str = FILE_WIRING
+    ) -> Scene:
+        standby = replicas.replica
+        pipeline = make_pipeline(
+            replicas.source,
+            replicated_schema,
+            {
+                "canal.file.flush.period": 20,
+                "canal.instance.standby.address": f"{standby.host}:{standby.port}",
+                "canal.instance.detecting.enable": "true",
+                "canal.instance.detecting.sql": "select 1",
+                "canal.instance.detecting.interval.time": 1,
+                "canal.instance.detecting.retry.threshold": 0,
+                "canal.instance.detecting.heartbeatHaEnable": "true",
+                **settings,
+            },
+        )
+        pipeline.configure({}, wiring=wiring)
+        scene = Scene(replicas, pipeline, rng, exact=exact)
+        pipeline.start()
+        pipeline.process.wait_for_log("reads .* from")
+        return scene
+
+    return make

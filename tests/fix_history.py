@@ -151,7 +151,8 @@ class Follower:
         for message in pipeline.messages(client, batch_size=3):
             self.take(message.entries)
             client.ack(message.id)
-            if self.next >= stop:
+            # The rest of the last transaction counts as well: its end moves the cursor.
+            if self.next >= stop and not _is_inside(message.entries[-1]):
                 break
         pipeline.settle(client)
 
@@ -198,6 +199,13 @@ SCRIPT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("CREATE TABLE s AS SELECT r AS one, q AS two FROM t LIMIT 0", ("s", "t")),
     ("CREATE OR REPLACE VIEW v AS SELECT 1", ("s",)),
 )
+
+
+def _is_inside(entry: Entry) -> bool:
+    """Tell whether more of the entry's transaction must come."""
+    if entry.entry_type == EntryType.ROWDATA:
+        return not entry.row_change().is_ddl
+    return entry.entry_type == EntryType.TRANSACTIONBEGIN
 
 
 def random_change(rng: random.Random, chronicle: Chronicle, number: int) -> str:

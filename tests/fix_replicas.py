@@ -46,7 +46,9 @@ class Replicas:
         """Let the replica follow the source from what it has on."""
         self._follow(self.replica, self.source)
 
-    def _follow(self, replica: PrivateServer, source: PrivateServer) -> None:
+    def _follow(
+        self, replica: PrivateServer, source: PrivateServer, *, forget: bool = True
+    ) -> None:
         if self._is_mysql:
             where = (
                 "CHANGE REPLICATION SOURCE TO"
@@ -60,9 +62,10 @@ class Replicas:
                 f", MASTER_PORT = {source.port}, MASTER_USER = '{CANAL[0]}'"
                 f", MASTER_PASSWORD = '{CANAL[1]}', MASTER_USE_GTID = slave_pos"
             )
-            # It may have been the source, whose transactions are its own.
-            forget = "SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos"
-            replica.execute("STOP REPLICA", forget)
+            if forget:
+                # It may have been the source, whose transactions are its own.
+                own = "SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos"
+                replica.execute("STOP REPLICA", own)
         replica.execute("STOP REPLICA", where, "START REPLICA")
 
     @contextlib.contextmanager
@@ -105,6 +108,18 @@ class Replicas:
         """
         self.replica.execute("STOP REPLICA", "RESET REPLICA ALL")
         self.source, self.replica = self.replica, self.source
+
+    def begin_behind(self) -> None:
+        """Let the replica follow from now on, whatever it has too much or lacks.
+
+        A MariaDB that died with transactions of its own is else refused.
+        """
+        if not self._is_mysql:
+            self.replica.execute("STOP REPLICA", "RESET MASTER")
+            self.replica.execute(
+                f"SET GLOBAL gtid_slave_pos = '{self.executed(self.source)}'"
+            )
+        self._follow(self.replica, self.source, forget=False)
 
     def take_back(self) -> None:
         """Undo a `take_over`, as long as the new source wrote nothing."""
@@ -159,7 +174,7 @@ def replicas(_two_servers: Replicas) -> Replicas:
         if server.pid is None:
             server.restart()
     if not made.replica.execute("SHOW REPLICA STATUS"):
-        made.follow()
+        made.begin_behind()
     made.replica.execute("START REPLICA")
     made.catch_up()
     return made

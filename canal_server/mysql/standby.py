@@ -174,8 +174,14 @@ def without_lost(control: ControlConnection, gtids: str) -> str:
     A dump cannot begin behind a transaction that this server never had. Where it stood
     when it took over, of the same domain and server id, it still knows. Of a server
     that replicates nothing; MySQL needs none of it.
+
+    What the server lacks of its own died with no other one: its binlog was begun anew,
+    or it was restored. That stays in the set, for the server to refuse.
     """
-    (row,) = control.query("SELECT @@global.gtid_binlog_state")
+    (row,) = control.query(
+        "SELECT @@global.gtid_binlog_state, CAST(@@global.server_id AS CHAR)"
+    )
+    own = str(row[1])
     had = {}
     for item in "".join(str(row[0] or "").split()).split(","):
         domain, _, rest = item.partition("-")
@@ -186,6 +192,8 @@ def without_lost(control: ControlConnection, gtids: str) -> str:
     for item in str(MariaGtidSet.parse(gtids)).split(","):
         domain, server, sequence = item.split("-") if item else ("", "", "0")
         last = had.get((domain, server), int(sequence))
+        if server == own:
+            last = int(sequence)
         found.append(f"{domain}-{server}-{min(last, int(sequence))}" if item else "")
     return ",".join(found)
 

@@ -79,10 +79,13 @@ class Scene:
 
     def wait_for_cursor(self) -> None:
         """Wait until it is on disk that all of the server that is read was acked."""
-        gtids = self.replicas.executed(self.reads)
+        self.wait_for_stored(self.replicas.executed(self.reads))
+
+    def wait_for_stored(self, part: str) -> None:
+        """Wait until a text is part of the stored cursors."""
         give_up_at = time.monotonic() + 3 * UNIT_S
-        while gtids not in (found := self.pipeline.meta_file.read_text()):
-            assert time.monotonic() < give_up_at, f"{gtids} is not in {found}"
+        while part not in (found := self.pipeline.meta_file.read_text()):
+            assert time.monotonic() < give_up_at, f"{part} is not in {found}"
             time.sleep(POLL_S)
 
     def read_ahead(self) -> None:
@@ -203,6 +206,7 @@ def test_by_time(make_scene: Callable[..., Scene]) -> None:
         scene.chronicle.run(f"SET timestamp = {now_s + 10 * number}")
         scene.run(each)
     scene.receive()
+    scene.wait_for_stored(f'"timestamp":{now_s + 110}000')
     scene.replicas.catch_up()
     scene.pipeline.kill()
     scene.take_over()

@@ -24,6 +24,7 @@ from fix_source_access import (
     access_of,
 )
 
+from canal_server.core.gtid import GtidSet
 from canal_server.errors import BinlogPurged, ConnectionLost, SourceRefused
 from canal_server.lifecycle import Stop
 from canal_server.mysql.dump import DumpOptions, DumpStream
@@ -126,18 +127,18 @@ def test_by_gtid_of_mysql(mysql_server, database, dump):
     """Transactions in the set are left out, all others come."""
     old, new = marks(2)
     insert(mysql_server, database, old)
-    executed = mysql_server.execute("SELECT @@global.gtid_executed")[0][0]
-    uuid_text, _, numbers = executed.replace("\n", "").partition(":")
-    last = int(numbers.rpartition("-")[2])
-    encoded = struct.pack("<Q", 1) + uuid.UUID(uuid_text).bytes
-    encoded += struct.pack("<QQQ", 1, 1, last + 1)
+    executed = GtidSet.parse(
+        mysql_server.execute("SELECT @@global.gtid_executed")[0][0]
+    )
     insert(mysql_server, database, new)
-    raw = dump(mysql_server, GtidStart(encoded))
+    raw = dump(mysql_server, GtidStart(executed.encode()))
     events = raw.until_text(new)
 
     assert not any(old.encode() in event.body for event in events)
     first = next(event for event in events if event.type == GTID)
-    assert struct.unpack_from("<Q", first.body, 17) == (last + 1,)
+    server, number = struct.unpack_from("<16sQ", first.body, 1)
+    new_one = GtidSet.parse(f"{uuid.UUID(bytes=server)}:{number}")
+    assert new_one.subtract(executed) == new_one
 
 
 def test_by_gtid_of_mysql_from_the_beginning(mysql_server, database, dump):

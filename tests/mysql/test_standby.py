@@ -263,3 +263,6 @@ def test_without_what_was_lost(replicas: Replicas, replicated_schema: str) -> No
         behind = f"{domain}-{server}-{int(sequence) - 1}"
         assert without_lost(control, behind) == behind
         assert without_lost(control, "") == ""
+        # Its own died with nobody: the binlog was begun anew.
+        own = f"{domain}-{read_server_info(control).server_id}-999999"
+        assert without_lost(control, own) == own

@@ -36,12 +36,11 @@ from canal_server.errors import (
     ZooKeeperError,
     ZooKeeperUnavailable,
 )
-from canal_server.lifecycle import Deadline
+from canal_server.lifecycle import Deadline, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from canal_server.lifecycle import Stop
 
 logger = logging.getLogger(__name__)
 
@@ -399,6 +398,33 @@ class ZooKeepers:
                 servers, session_timeout_s=session_timeout_s
             )
         return self._sessions[key]
+
+
+@contextmanager
+def session_for(servers: str, timeout_s: float) -> Iterator[ZooKeeper]:
+    """Give a session of its own, for a person who waits.
+
+    Raises ZooKeeperUnavailable without an answer in time, ZooKeeperError when the
+    chroot does not exist.
+    """
+    stop = Stop()
+    timer = threading.Timer(timeout_s, stop.request)
+    timer.daemon = True
+    zookeeper = ZooKeeper(servers)
+    zookeeper.start()
+    try:
+        timer.start()
+        try:
+            zookeeper.wait_until_connected(stop)
+        except ZooKeeperUnavailable:
+            raise ZooKeeperUnavailable(
+                f"ZooKeeper at {servers} did not answer in {timeout_s:g} s"
+            ) from None  # it tells of the stop
+        finally:
+            timer.cancel()
+        yield zookeeper
+    finally:
+        zookeeper.close()
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped

@@ -27,8 +27,8 @@ from fix_proxy import Proxy
 from load import Load
 
 from canal_server.errors import ClientError
-from canal_server.ha.running import Running, decode
 from canal_server.lifecycle import Stop
+from canal_server.model.running import Running, decode
 from canal_server.model.znodes import running_path
 from canal_server.zookeeper import ZooKeeper
 

@@ -28,8 +28,8 @@ from canal_server.errors import (
     ZooKeeperError,
     ZooKeeperUnavailable,
 )
-from canal_server.ha.running import Running, decode
 from canal_server.model import znodes
+from canal_server.model.running import Running, decode, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASK_AGAIN_S: Final = 1.0  # after ZooKeeper did not answer, or a node that says nothing
-UNNAMED: Final = "a server that does not say its name"
 
 
 class ZooKeeperLease:
@@ -151,7 +150,7 @@ class ZooKeeperLease:
         running = decode(node.data)
         # One of this address is of a session before: what we had, we take at once.
         self._other_had_it = running is None or running.address != self._address
-        self._note_owner(running.address if running else UNNAMED)
+        self._note_owner(owner_of(node.data))
         self._tell_once(logging.INFO, f"is run by {self._owner}, waiting for its end")
         # A node that does not say who made it: its maker is about to write it.
         return None if running else ASK_AGAIN_S
@@ -243,7 +242,7 @@ class ZooKeeperLease:
         running = decode(node.data)
         if node.owner != session:
             self._other_had_it = True
-            self._note_owner(running.address if running else UNNAMED)
+            self._note_owner(owner_of(node.data))
             return f"{self._owner} runs it"
         if running == Running(self._address):
             return ""

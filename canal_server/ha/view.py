@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.errors import ZooKeeperUnavailable
-from canal_server.ha.running import decode
-from canal_server.lifecycle import Stop
 from canal_server.model import znodes
-from canal_server.zookeeper import ZooKeeper
+from canal_server.model.running import decode
+from canal_server.zookeeper import session_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from canal_server.zookeeper import ZooKeeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +36,11 @@ def look(servers: str, destinations: Sequence[str], timeout_s: float) -> Cluster
 
     Raises ZooKeeperError, also when there is no answer in time.
     """
-    stop = Stop()
-    timer = threading.Timer(timeout_s, stop.request)
-    timer.daemon = True
-    zookeeper = ZooKeeper(servers)
-    zookeeper.start()
-    try:
-        timer.start()
-        try:
-            zookeeper.wait_until_connected(stop)
-        except ZooKeeperUnavailable as error:
-            raise ZooKeeperUnavailable(
-                f"ZooKeeper at {servers} did not answer in {timeout_s:g} s"
-            ) from error
-        finally:
-            timer.cancel()
+    with session_for(servers, timeout_s) as zookeeper:
         return ClusterView(
             tuple(zookeeper.children(znodes.SERVERS)),
             {each: _destination(zookeeper, each) for each in destinations},
         )
-    finally:
-        zookeeper.close()
 
 
 def _destination(zookeeper: ZooKeeper, destination: str) -> DestinationView:

@@ -9,9 +9,7 @@ of what is stored (`file`, `nodes`).
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,16 +19,16 @@ from canal_server.errors import (
     MetaStoreError,
     NodeExists,
     ZooKeeperError,
-    ZooKeeperUnavailable,
 )
 from canal_server.lifecycle import Stop
 from canal_server.model.cursors import ClientCursor, DestinationCursors
+from canal_server.model.running import owner_of
 from canal_server.model.znodes import lease_path, running_path
 from canal_server.position.file import MetaFiles
 from canal_server.position.groups import no_seek_in_group
 from canal_server.position.mixed import StoredClient
 from canal_server.position.nodes import MetaNodes
-from canal_server.zookeeper import ZooKeeper
+from canal_server.zookeeper import session_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.model.positions import LogPosition
     from canal_server.position.mixed import MetaPlace
+    from canal_server.zookeeper import ZooKeeper
 
 logger = logging.getLogger(__name__)
 
@@ -148,26 +147,12 @@ def _cursors(clients: list[StoredClient]) -> DestinationCursors:
 
 @contextlib.contextmanager
 def _connected(servers: str) -> Iterator[ZooKeeper]:
-    """Give a session of its own. Raises MetaStoreError without one in time."""
-    stop = Stop()
-    timer = threading.Timer(CONNECT_S, stop.request)
-    zookeeper = ZooKeeper(servers)
-    zookeeper.start()
+    """Give a session of its own. Raises MetaStoreError when it fails."""
     try:
-        timer.start()
-        try:
-            zookeeper.wait_until_connected(stop)
-        except ZooKeeperUnavailable:
-            raise MetaStoreError(
-                f"ZooKeeper at {servers} did not answer in {CONNECT_S:g} s"
-            ) from None  # it tells of the stop
-        finally:
-            timer.cancel()
-        yield zookeeper
+        with session_for(servers, CONNECT_S) as zookeeper:
+            yield zookeeper
     except ZooKeeperError as error:
         raise MetaStoreError(str(error)) from error
-    finally:
-        zookeeper.close()
 
 
 @contextlib.contextmanager
@@ -198,9 +183,4 @@ def _kept_from_servers(zookeeper: ZooKeeper, destination: str) -> Iterator[None]
 
 def _owner(zookeeper: ZooKeeper, destination: str) -> str:
     node = zookeeper.read(running_path(destination))
-    if node is None:
-        return ""
-    try:
-        return str(json.loads(node.data or b"{}")["address"])
-    except (ValueError, LookupError, TypeError):
-        return "a server that does not say its name"
+    return "" if node is None else owner_of(node.data)

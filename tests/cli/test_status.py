@@ -8,7 +8,7 @@ import pytest
 
 from canal_server import cli
 from canal_server.cli.status import _table
-from canal_server.ha.running import Running
+from canal_server.model.running import Running
 from canal_server.model.znodes import candidate_path, running_path, server_path
 
 MAIN = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = "

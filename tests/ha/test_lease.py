@@ -14,9 +14,9 @@ from fix_zookeeper import end_session
 from canal_server.errors import ZooKeeperUnavailable
 from canal_server.ha.lease import ZooKeeperLease
 from canal_server.ha.member import Member
-from canal_server.ha.running import Running, decode
 from canal_server.ha.single import SingleNode
 from canal_server.lifecycle import Stop
+from canal_server.model.running import Running, decode
 from canal_server.model.znodes import candidate_path, lease_path, running_path
 from canal_server.zookeeper import ZooKeeper
 

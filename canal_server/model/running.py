@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Final
+
+UNNAMED: Final = "a server that does not say its name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +33,9 @@ def decode(data: bytes | None) -> Running | None:
         return Running(str(content["address"]), content.get("active") is not False)
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
+
+
+def owner_of(data: bytes | None) -> str:
+    """Return who a node says that runs it, for people."""
+    running = decode(data)
+    return running.address if running else UNNAMED

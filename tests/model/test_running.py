@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.ha.running import Running, decode
+from canal_server.model.running import Running, decode
 
 RECORDED = b'{"active":true,"address":"127.0.0.1:21111"}'  # of the original
 

@@ -77,6 +77,7 @@ class SideDump:
         self._access = access
         self._stop = stop
         self._replica = replica
+        self._asked = ""  # where the last dump was to begin, empty: by a set
 
     def reader(
         self,
@@ -100,7 +101,9 @@ class SideDump:
             columns=ColumnFilter("", ""),
             filters=FilterConfig(rows=whole),
             gtids=gtids,
-            error_of_packet=lambda body: error_of_packet(body, address=address),
+            error_of_packet=lambda body: error_of_packet(
+                body, address=address, place=self._asked
+            ),
             until=until,
         )
 
@@ -115,6 +118,7 @@ class SideDump:
         Raises SourceError, and ConnectionLost when it ended before.
         """
         is_enough = False
+        self._asked = str(place) if isinstance(place, FileStart) else ""
 
         def taken(spans: list[Span]) -> bool:
             nonlocal is_enough

@@ -162,16 +162,18 @@ class StartFinder:
         wanted = self.configured
         # 3. A configured GTID set.
         if self.gtid_on and wanted.gtid:
-            return Start(
-                self.by_gtid(wanted.gtid), f"configured GTID set {wanted.gtid[:200]!r}"
-            )
+            place = self.by_gtid(wanted.gtid, what="canal.instance.master.gtid")
+            return Start(place, f"configured GTID set {wanted.gtid[:200]!r}")
         # 4. A configured file, with an offset, a time, or from its first event.
         if wanted.journal_name:
             return self._from_configured_file(wanted.journal_name)
         # 5. A configured time alone.
         if wanted.timestamp_ms:
             place, means = self.by_time(wanted.timestamp_ms)
-            return Start(place, f"configured time {wanted.timestamp_ms}, {means}")
+            told = f"configured time {wanted.timestamp_ms}"
+            if wanted.timestamp_ms > self.now_ms():
+                told += f" ({_time_text(wanted.timestamp_ms)}, which is yet to come)"
+            return Start(place, f"{told}, {means}")
         # 6. Nothing: from now on.
         return Start(self.end(), "nothing stored, nothing configured: the current end")
 
@@ -325,13 +327,16 @@ class StartFinder:
             place, timestamp_ms=timestamp_ms, time_ms=timestamp_ms
         ), f"by {found.means}"
 
-    def by_gtid(self, text: str) -> Place:
-        """Return the place behind a GTID set. Raises PositionError."""
+    def by_gtid(self, text: str, *, what: str = "GTID set") -> Place:
+        """Return the place behind a GTID set, which errors call `what`.
+
+        Raises PositionError.
+        """
         try:
             kind = MariaGtidSet if self.info.is_mariadb else GtidSet
             return Place("", 0, kind.parse(text), by_gtid=True)
         except ValueError as error:
-            raise PositionError(f"GTID set {text[:200]!r}: {error}") from error
+            raise PositionError(f"{what} {text[:200]!r}: {error}") from error
 
     def oldest(self) -> Place:
         """Return the beginning of the oldest file. Raises PositionError without any."""

@@ -100,15 +100,22 @@ _REFUSING_TEXTS = (
 
 
 def source_error(
-    errno: int, text: str, *, address: str, user: str = "", logged_in: bool = True
+    errno: int,
+    text: str,
+    *,
+    address: str,
+    user: str = "",
+    logged_in: bool = True,
+    place: str = "",
 ) -> SourceError:
     """Return the error to raise for an error that a server reports.
 
-    `errno` is the server's number or PyMySQL's, `address` and `user` are for the
-    message. The text is the server's own.
+    `errno` is the server's number or PyMySQL's, `address`, `user` and `place` (where a
+    dump was to begin) are for the message. The text is the server's own.
     """
     told = f"{address}: {text.strip().rstrip('.')} (error {errno})"
     if errno == READING_BINLOG_FAILED:
+        told += f", asked to begin at {place}" if place else ""
         return _dump_error(text, told)
     if errno in _LOST:
         return ConnectionLost(told, errno=errno)
@@ -163,14 +170,15 @@ def parse_error_packet(payload: bytes | memoryview) -> tuple[int, str]:
 
 
 def error_of_packet(
-    payload: bytes | memoryview, *, address: str, user: str = ""
+    payload: bytes | memoryview, *, address: str, user: str = "", place: str = ""
 ) -> SourceError:
     """Return the error that an error packet of the dump stream stands for.
 
+    `place` is where the dump was to begin, for the text; empty when that is not known.
     Bytes that are no error packet become a ConnectionLost that shows them.
     """
     try:
         errno, text = parse_error_packet(payload)
     except ValueError as error:
         return ConnectionLost(f"{address}: {error}")
-    return source_error(errno, text, address=address, user=user)
+    return source_error(errno, text, address=address, user=user, place=place)

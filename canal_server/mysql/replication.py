@@ -68,6 +68,9 @@ class FileStart:
     file: str
     position: int = FIRST_EVENT
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.position}"
+
 
 @dataclass(frozen=True, slots=True)
 class GtidStart:

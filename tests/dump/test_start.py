@@ -255,6 +255,11 @@ def test_broken_gtids(*, mariadb: bool) -> None:
 # --- by time ------------------------------------------------------------------------
 
 
+def test_a_time_to_come() -> None:
+    """All that is there is older, which may be a slip of the pen: it is told."""
+    assert "which is yet to come" in start(timestamp_ms=10**15).why
+
+
 def test_time_within_a_file() -> None:
     """The newest file that begins before the time is searched."""
     scans = Scans()

@@ -182,14 +182,26 @@ def printed_status(pipeline):
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        pytest.param({JOURNAL: "nosuch.000001"}, "1236.*", id="file"),
-        pytest.param({JOURNAL: "binlog.999999", POSITION: 4}, "1236.*", id="number"),
-        pytest.param({POSITION: 10**9}, "1236.*", id="position"),
+        pytest.param(
+            {JOURNAL: "nosuch.000001"},
+            "1236.*asked to begin at nosuch.000001:",
+            id="file",
+        ),
+        pytest.param(
+            {JOURNAL: "binlog.999999", POSITION: 4},
+            "1236.*asked to begin at binlog.999999:4",
+            id="number",
+        ),
+        pytest.param(
+            {POSITION: 10**9}, "1236.*asked to begin at .*:1000000000", id="position"
+        ),
         pytest.param(
             NOTHING | {TIMESTAMP: 1000}, "time 1000 ms.*the oldest binlog", id="time"
         ),
         pytest.param(
-            NOTHING | {GTID_MODE: "true", GTID: "a:b:c-d"}, "GTID set 'a:b:c", id="gtid"
+            NOTHING | {GTID_MODE: "true", GTID: "a:b:c-d"},
+            "canal.instance.master.gtid 'a:b:c",
+            id="gtid",
         ),
         pytest.param(
             {"canal.instance.dbPassword": "no"}, "1045.*password", id="password"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig
     from canal_server.control import Arguments
-    from canal_server.destinations import Instance
+    from canal_server.life import Instance
 
 log = logging.getLogger(__name__)
 

@@ -19,11 +19,10 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
-from canal_server.dump.pump import PumpState
-from canal_server.errors import CanalError, ClientError, MetaStoreError
-from canal_server.instance import Instance, default_filter, meta_manager_of
+from canal_server.dump.status import PumpState
+from canal_server.errors import CanalError
+from canal_server.instance import Instance
 from canal_server.lifecycle import Deadline
 from canal_server.member import Member, servers_of
 from canal_server.model.cursors import ClientCursor, DestinationCursors
@@ -31,6 +30,13 @@ from canal_server.position.groups import acked_places, no_seek_in_group, owner_o
 from canal_server.sink.clients import ClientFilters
 from canal_server.sink.merge import Merge
 from canal_server.store.memory import MemoryEventStore
+from canal_server.wiring import (
+    block_pool,
+    default_filter,
+    meta_manager_of,
+    serve_stored_clients,
+    stop_writing,
+)
 from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
@@ -43,9 +49,6 @@ if TYPE_CHECKING:
     from canal_server.ports import Accepts, MetaManager
 
 _log = logging.getLogger(__name__)
-
-# Free blocks kept for reuse: about what a full ring takes.
-_SPARE_BYTES_MAX = 16 * 1024 * 1024
 
 
 class GroupInstance:
@@ -60,7 +63,7 @@ class GroupInstance:
         self.meta: MetaManager = meta_manager_of(config, zookeepers or ZooKeepers())
         self._servers = {each.member: servers_of(each) for each in config.group}
         default = default_filter(config)
-        pool = BlockPool(spare_max=_SPARE_BYTES_MAX)
+        pool = block_pool()
         self._subjects = Subjects()
         self.store = MemoryEventStore(
             config.store,
@@ -104,7 +107,7 @@ class GroupInstance:
         """
         self.meta.start()
         try:
-            self._serve_stored_clients()
+            serve_stored_clients(self.meta, self.destination, self.subscribed)
             for member in self._members.values():
                 member.start()
         except BaseException:
@@ -119,19 +122,6 @@ class GroupInstance:
             self.destination,
             len(self._members),
         )
-
-    def _serve_stored_clients(self) -> None:
-        for identity in self.meta.subscriptions(self.destination):
-            try:
-                self.subscribed(identity)
-            except ClientError as error:
-                _log.error(
-                    "destination %s: client %s has a filter that cannot be used, the "
-                    "configured one serves: %s",
-                    self.destination,
-                    identity.client_id,
-                    error,
-                )
 
     def request_stop(self) -> None:
         """Ask the members to stop and end all waits."""
@@ -149,14 +139,7 @@ class GroupInstance:
         ended = True
         for member in self._members.values():
             ended = member.join(deadline) and ended
-        try:
-            self.meta.stop()
-        except MetaStoreError as error:
-            if ended:
-                raise
-            _log.error("destination %s: %s", self.destination, error)
-        if ended:
-            _log.info("destination %s stopped", self.destination)
+        stop_writing(self.destination, self.meta.stop, ended=ended)
         return ended
 
     # --- what the operator uses -----------------------------------------------------
@@ -249,7 +232,7 @@ class GroupInstance:
         """
         places = acked_places(self.meta, identity, self._servers)
         found = {
-            number: member.begins_after(places.get(number))
+            number: member.pump.begins_after(places.get(number))
             for number, member in self._members.items()
         }
         return {number: each for number, each in found.items() if each is not None}

@@ -11,51 +11,40 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.buffer.ring import TransactionBuffer
-from canal_server.config.schema import SslMode, Wiring
-from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
 from canal_server.dump.detecting import Detector
-from canal_server.dump.index import FILE_NAME, BoundaryIndex
 from canal_server.dump.pump import Pump
 from canal_server.errors import (
     CanalError,
-    ClientError,
-    ConfigError,
-    MetaStoreError,
     StoreError,
 )
 from canal_server.lifecycle import Deadline
 from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
-from canal_server.mysql.settings import (
-    Access,
-    Address,
-    Credentials,
-    TlsMode,
-    TlsOptions,
-)
-from canal_server.position.file import MetaFiles
 from canal_server.position.logposition import (
-    FailbackLogPositionManager,
-    MemoryLogPositionManager,
     MetaLogPositionManager,
     same_server,
 )
-from canal_server.position.memory import MemoryMetaManager
-from canal_server.position.mixed import MixedMetaManager
-from canal_server.position.nodes import MetaNodes
 from canal_server.position.stored import check_subscribed
 from canal_server.sink.clients import ClientFilters
 from canal_server.sink.columns import ColumnFilter
-from canal_server.sink.filters import TableFilter
 from canal_server.sink.sink import EntrySink
 from canal_server.store.memory import MemoryEventStore
-from canal_server.tablemeta.storage_open import open_storage
-from canal_server.tablemeta.tsdb import Retention, TableMetaTsdb
+from canal_server.wiring import (
+    access_of,
+    block_pool,
+    boundary_index_of,
+    default_filter,
+    history_of,
+    log_position_manager_of,
+    meta_manager_of,
+    serve_stored_clients,
+    standby_access_of,
+    stop_writing,
+)
 from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
@@ -63,18 +52,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from canal_server.config.schema import (
-        HostConfig,
-        HostPort,
         InstanceConfig,
-        SourceConfig,
     )
     from canal_server.model.identity import ClientIdentity
-    from canal_server.ports import Accepts, LogPositionManager, MetaManager, Span
+    from canal_server.ports import Accepts, MetaManager, Span
 
 _log = logging.getLogger(__name__)
-
-# Free blocks kept for reuse: about what a full ring takes.
-_SPARE_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Instance:
@@ -87,7 +70,7 @@ class Instance:
         self.config = config
         self.destination = config.destination
         self.meta: MetaManager = meta_manager_of(config, zookeepers or ZooKeepers())
-        self._log_positions = _log_position_manager(config, self.meta)
+        self._log_positions = log_position_manager_of(config, self.meta)
         self._default = default_filter(config)
         self._filters = ClientFilters(
             self.destination, config.filter, self._default, self._change_wants
@@ -105,7 +88,7 @@ class Instance:
     def _make_stages(self) -> None:
         """Make what the entries pass, empty: at first, and when cursors were moved."""
         config = self.config
-        self._pool = BlockPool(spare_max=_SPARE_BYTES_MAX)
+        self._pool = block_pool()
         self._subjects = Subjects()
         self._store = MemoryEventStore(
             config.store, self._subjects, self._pool, destination=self.destination
@@ -162,7 +145,7 @@ class Instance:
     def _begin_stages(self, server: LogIdentity | None) -> None:
         """Give each known client its cursor, and begin to read, first this server."""
         self._pump.begin_with(server)
-        self._serve_stored_clients()
+        serve_stored_clients(self.meta, self.destination, self.subscribed)
         # Only now: who finds a store finds its cursor in it.
         self.store = self._store
         self._pump.start()
@@ -190,19 +173,6 @@ class Instance:
             return None
         return max(cursors, key=lambda each: each.position.timestamp or 0).identity
 
-    def _serve_stored_clients(self) -> None:
-        for identity in self.meta.subscriptions(self.destination):
-            try:
-                self.subscribed(identity)
-            except ClientError as error:
-                _log.error(
-                    "destination %s: client %s has a filter that cannot be used, the "
-                    "configured one serves: %s",
-                    self.destination,
-                    identity.client_id,
-                    error,
-                )
-
     def request_stop(self) -> None:
         """Ask the pump to stop and end all waits."""
         self.meta.request_stop()
@@ -221,17 +191,8 @@ class Instance:
         """
         ended = self._detector.join(deadline)
         ended = self._pump.join(deadline) and ended
-        try:
-            try:
-                self._log_positions.stop()
-            finally:
-                self.meta.stop()
-        except MetaStoreError as error:
-            if ended:
-                raise
-            _log.error("destination %s: %s", self.destination, error)
-        if ended:
-            _log.info("destination %s stopped", self.destination)
+        stops = self._log_positions.stop, self.meta.stop
+        stop_writing(self.destination, *stops, ended=ended)
         return ended
 
     # --- what the operator uses -----------------------------------------------------
@@ -346,18 +307,7 @@ class Instance:
 
     def _begins_after(self, identity: ClientIdentity) -> EntryPosition | None:
         """Return the place behind which the client's entries begin, None: all."""
-        if self._pump.sources.switches:
-            # The ring may hold entries of another server in front of this one's.
-            return None
-        cursor = self.meta.cursor(identity)
-        if cursor is None or not same_server(cursor.identity, self._pump.identity):
-            return None
-        position = cursor.position
-        if not self._pump.skips(position):
-            return None
-        if position.included and position.position:
-            return replace(position, position=position.position - 1)
-        return position
+        return self._pump.begins_after(self.meta.cursor(identity))
 
     def _session_begins(self) -> None:
         """Look again which clients' places are places of the source that is read.
@@ -447,118 +397,3 @@ class Instance:
             "transactions": self._sink.counters.transactions,
             "rows": self._sink.counters.rows,
         }
-
-
-def default_filter(config: InstanceConfig) -> TableFilter:
-    """Return the configured filter. Raises ConfigError with what is wrong in it."""
-    wanted, unwanted = config.filter.regex, config.filter.black_regex
-    problems = []
-    for key, lists in (("regex", (wanted, "")), ("black.regex", ("", unwanted))):
-        try:
-            TableFilter(*lists)
-        except ValueError as error:
-            problems.append(
-                f"{config.destination}/instance.properties: "
-                f"canal.instance.filter.{key}: {error}"
-            )
-    if problems:
-        raise ConfigError(problems)
-    return TableFilter(wanted, unwanted)
-
-
-def history_of(config: InstanceConfig) -> TableMetaTsdb | None:
-    """Return the table history; None: columns are those the tables have today."""
-    wanted = config.table_meta
-    if not wanted.enable:
-        return None
-    return TableMetaTsdb(
-        open_storage(config),
-        Retention(
-            snapshot_interval_s=wanted.snapshot_interval_h * 3600,
-            expire_s=wanted.snapshot_expire_h * 3600,
-        ),
-    )
-
-
-def boundary_index_of(config: InstanceConfig) -> BoundaryIndex | None:
-    """Return the index of transaction boundaries; None where nothing is kept."""
-    position = config.position
-    if position.wiring is Wiring.MEMORY:
-        return None
-    return BoundaryIndex(position.data_dir / config.destination / FILE_NAME)
-
-
-def meta_manager_of(config: InstanceConfig, zookeepers: ZooKeepers) -> MetaManager:
-    """Return where the clients of a destination are kept, not started yet."""
-    position = config.position
-    destinations = (config.destination,)
-    if position.wiring is Wiring.ZOOKEEPER:
-        return MixedMetaManager(
-            MetaNodes(
-                zookeepers.of(
-                    position.zookeeper_servers,
-                    position.zookeeper_session_timeout_ms / 1000,
-                ),
-                leased=True,
-            ),
-            destinations=destinations,
-            flush_period_s=position.zookeeper_flush_period_ms / 1000,
-        )
-    if position.wiring is Wiring.FILE:
-        return MixedMetaManager(
-            MetaFiles(position.data_dir),
-            destinations=destinations,
-            flush_period_s=position.flush_period_ms / 1000,
-        )
-    return MemoryMetaManager()
-
-
-def _log_position_manager(
-    config: InstanceConfig, meta: MetaManager
-) -> LogPositionManager:
-    memory = MemoryLogPositionManager()
-    if config.position.wiring is Wiring.MEMORY:
-        return memory
-    return FailbackLogPositionManager(memory, MetaLogPositionManager(meta))
-
-
-def access_of(source: SourceConfig, destination: str) -> Access:
-    """Return how to reach the source. Raises ConfigError without an address."""
-    master = source.master
-    if master.address is None:
-        raise ConfigError(
-            [
-                (
-                    f"{destination}/instance.properties: canal.instance.master.address "
-                    "is not set; give the MySQL server as host:port"
-                )
-            ]
-        )
-    return _access(source, master, master.address)
-
-
-def standby_access_of(source: SourceConfig) -> Access | None:
-    """Return how to reach the standby, None when there is none."""
-    standby = source.standby
-    if standby.address is None:
-        return None
-    return _access(source, standby, standby.address)
-
-
-def _access(source: SourceConfig, host: HostConfig, address: HostPort) -> Access:
-    tls = TlsOptions()
-    if host.ssl_mode is not SslMode.DISABLED:
-        tls = TlsOptions(
-            mode=TlsMode[host.ssl_mode.name],
-            ca=str(host.ssl_ca or ""),
-            cert=str(host.ssl_cert or ""),
-            key=str(host.ssl_key or ""),
-        )
-    return Access(
-        address=Address(address.host, address.port),
-        credentials=Credentials(source.user, source.password),
-        tls=tls,
-        connect_timeout_s=source.so_timeout_s,
-        io_timeout_s=source.so_timeout_s,
-        receive_buffer=source.receive_buffer_bytes,
-    )

@@ -9,18 +9,11 @@ Leaves out what all sources of the group share (`group`).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.buffer.ring import TransactionBuffer
 from canal_server.dump.detecting import Detector
 from canal_server.dump.pump import Pump
-from canal_server.instance import (
-    access_of,
-    boundary_index_of,
-    history_of,
-    standby_access_of,
-)
 from canal_server.model.positions import LogIdentity, LogPosition
 from canal_server.position.groups import MemberLogPositionManager
 from canal_server.position.logposition import (
@@ -30,6 +23,12 @@ from canal_server.position.logposition import (
 )
 from canal_server.sink.columns import ColumnFilter
 from canal_server.sink.sink import EntrySink
+from canal_server.wiring import (
+    access_of,
+    boundary_index_of,
+    history_of,
+    standby_access_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,23 +150,6 @@ class Member:
             for place in self._acked.places()
             if same_server(place.identity, self.pump.identity)
         ]
-
-    def begins_after(self, place: LogPosition | None) -> EntryPosition | None:
-        """Return behind what the entries of a client begin that has acked to a place.
-
-        None: all of them are for it.
-        """
-        if self.pump.sources.switches:
-            # The ring may hold entries of another server in front of this one's.
-            return None
-        if place is None or not same_server(place.identity, self.pump.identity):
-            return None
-        position = place.position
-        if not self.pump.skips(position):
-            return None
-        if position.included and position.position:
-            return replace(position, position=position.position - 1)
-        return position
 
     def log_position(self, position: EntryPosition) -> LogPosition:
         """Return a position with the name of the server that it is of."""

@@ -12,7 +12,7 @@ from canal_server.buffer.ring import TransactionBuffer
 from canal_server.config.schema import FilterConfig, InstanceConfig, SourceConfig
 from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
-from canal_server.dump.pump import Pump, PumpState
+from canal_server.dump.pump import Pump
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
 from canal_server.position.logposition import MemoryLogPositionManager
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fix_blocks import Span
 
     from canal_server.dump.index import BoundaryIndex
+    from canal_server.dump.status import PumpState
     from canal_server.model.positions import EntryPosition
     from canal_server.mysql.settings import Access
     from canal_server.protocol.entries import Entry

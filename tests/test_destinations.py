@@ -175,6 +175,9 @@ def test_a_failing_one_does_not_hold_others_up(destinations_of, caplog):
     assert destinations.running("broken") is None
     assert destinations.running("b")
     assert "destination broken cannot start: the cursors cannot be read" in caplog.text
+    broken, _ = destinations.status()
+    assert broken["running"] is False
+    assert str(broken["error"]).endswith("Error: the cursors cannot be read")
 
 
 def test_a_failed_one_can_be_tried_again(destinations_of):
@@ -444,7 +447,7 @@ def test_no_instance_starts_while_stored_cursors_are_moved(
         moving.set()
         assert go_on.wait(LONG)
 
-    monkeypatch.setattr("canal_server.destinations.move_stored", slow)
+    monkeypatch.setattr("canal_server.life.move_stored", slow)
     seeking = in_thread(destinations.seek, "a", [1001], MOVED_TO)
     assert moving.wait(LONG)
     starting = in_thread(destinations.start_lazy, "a")
@@ -482,7 +485,7 @@ def test_a_changed_one_starts_behind_a_move(destinations_of, tmp_path, monkeypat
         moving.set()
         assert go_on.wait(LONG)
 
-    monkeypatch.setattr("canal_server.destinations.move_stored", slow)
+    monkeypatch.setattr("canal_server.life.move_stored", slow)
     old = destinations._life("a")
     seeking = in_thread(destinations.seek, "a", [1001], MOVED_TO)
     assert moving.wait(LONG)

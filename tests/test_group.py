@@ -137,7 +137,9 @@ def test_status(tmp_path: Path, running: Callable[..., GroupInstance]) -> None:
     eventually(lambda: instance.status()["error"])
     status = instance.status()
     assert status["state"] in ("connecting", "waiting")
-    assert str(status["error"]).startswith("master1: cannot connect to 127.0.0.1:1")
+    assert str(status["error"]).startswith(
+        "master1: ConnectionLost: cannot connect to 127.0.0.1:1"
+    )
     sources = status["sources"]
     assert isinstance(sources, list)
     (source,) = sources

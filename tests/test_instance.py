@@ -24,7 +24,7 @@ from canal_server.config.schema import (
     Wiring,
 )
 from canal_server.errors import CanalError, ClientError, ConfigError
-from canal_server.instance import Instance, access_of, standby_access_of
+from canal_server.instance import Instance
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
 from canal_server.model.identity import ClientIdentity
@@ -34,6 +34,7 @@ from canal_server.position.file import MetaFiles
 from canal_server.position.memory import MemoryMetaManager
 from canal_server.position.mixed import MixedMetaManager
 from canal_server.position.nodes import MetaNodes
+from canal_server.wiring import access_of, standby_access_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

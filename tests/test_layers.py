@@ -30,7 +30,8 @@ LAYERS = {
     "decoder": 3, "buffer": 3, "sink": 3, "store": 3, "position": 3, "tablemeta": 3,
     "ha": 3, "client": 3,
     "dump": 4, "server": 4,
-    "instance": 5, "member": 5, "group": 5, "destinations": 5, "watch": 5,
+    "wiring": 5, "instance": 5, "member": 5, "group": 5,
+    "life": 5, "destinations": 5, "watch": 5,
     "daemon": 6,
     "cli": 7,
     "__main__": 8,
@@ -39,9 +40,11 @@ LAYERS = {
 # Units of one layer that may see each other, beyond the layers.
 SIDEWAYS = {
     "ports": {"core", "lifecycle"},  # names of types in contracts
+    "instance": {"wiring"},
+    "member": {"wiring"},
+    "group": {"wiring", "instance", "member"},
+    "destinations": {"life"},
     "watch": {"destinations"},
-    "member": {"instance"},
-    "group": {"instance", "member"},
 }
 # Units that may not see some lower ones.
 HIDDEN = {"server": {"store", "position"}}  # it knows them as ports

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.cli.schema_options import time_text
 from canal_server.control import NoServer, ask
-from canal_server.instance import access_of, standby_access_of
 from canal_server.model.cursors import DestinationCursors, cursors_from_json
 from canal_server.model.positions import LogIdentity
 from canal_server.position.logposition import same_server
 from canal_server.position.stored import read_stored
+from canal_server.wiring import access_of, standby_access_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,6 @@ from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.places import SourceFiles
 from canal_server.dump.source_traits import source_of, traits_of
 from canal_server.errors import CanalError, ConfigError
-from canal_server.instance import access_of
 from canal_server.lifecycle import Stop
 from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.connection import ControlConnection
@@ -27,6 +26,7 @@ from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.replication import FileStart
 from canal_server.tablemeta.dump_text import place_in_dump, read_dump
 from canal_server.tablemeta.transfer import Exported, from_document
+from canal_server.wiring import access_of
 
 if TYPE_CHECKING:
     import argparse

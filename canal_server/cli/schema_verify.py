@@ -14,7 +14,7 @@ from canal_server.cli.schema_options import (
     printable,
 )
 from canal_server.dump.verify import HistoryEnd, verify
-from canal_server.instance import access_of
+from canal_server.wiring import access_of
 
 if TYPE_CHECKING:
     import argparse

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.dump.beginning import Beginning
 from canal_server.dump.ddl_scan import DdlScanner
+from canal_server.dump.delivered import Delivered
 from canal_server.dump.history import HistoryImages
 from canal_server.dump.index_writer import IndexWriter
 from canal_server.dump.overlap import Overlap, overlap_of
@@ -23,7 +23,8 @@ from canal_server.dump.reader import Reader
 from canal_server.dump.repeats import Repeats
 from canal_server.dump.replicated import reachable
 from canal_server.dump.source_traits import source_of
-from canal_server.dump.sources import MASTER, STANDBY, Source, Sources, standby_start
+from canal_server.dump.sources import Source, sources_of
+from canal_server.dump.status import PumpState, PumpStatus
 from canal_server.errors import (
     BinlogPurged,
     CanalError,
@@ -48,6 +49,7 @@ from canal_server.mysql.flavour import (
     read_server_info,
 )
 from canal_server.mysql.replication import replica_id
+from canal_server.position.logposition import same_server
 from canal_server.tablemeta.storage_open import warn_of_java_history
 
 if TYPE_CHECKING:
@@ -71,28 +73,6 @@ _STUBBORN_DELAY_S = 30.0
 _CLOSE_S = 5.0
 # What a dump may begin with before its place is looked for: names and descriptions.
 _OPENING_EVENTS = 4
-
-
-class PumpState(Enum):
-    """What the pump is doing."""
-
-    STOPPED = "stopped"
-    CONNECTING = "connecting"
-    RUNNING = "running"
-    WAITING = "waiting"  # after an error, until the next attempt
-
-
-@dataclass(slots=True)
-class PumpStatus:
-    """For people; written by the pump's thread."""
-
-    state: PumpState = PumpState.STOPPED
-    position: str = ""
-    error: str = ""
-    source: str = ""
-    connections: int = 0
-    received_bytes: int = 0
-    delivered_at_ms: int = 0
 
 
 class Pump:
@@ -132,16 +112,7 @@ class Pump:
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         self.status = PumpStatus()
-        self.sources = Sources(
-            Source(MASTER, access, config.source.master),
-            Source(
-                STANDBY,
-                standby,
-                standby_start(config.source.master, config.source.standby),
-            )
-            if standby
-            else None,
-        )
+        self.sources = sources_of(config.source, access, standby)
         self._config = config
         self._pool = pool
         self._subjects = subjects
@@ -171,13 +142,7 @@ class Pump:
         self._stream: DumpStream | None = None
         self._control: ControlConnection | None = None
         self._replica = replica_id(config.destination, config.source.slave_id)
-        self._last: tuple[int, int, int] | None = None  # file number, offset, ordinal
-        self._skip_to: tuple[int, int, int] | None = None
-        self._last_file = ""
-        self._last_ended = True  # `_last` is the end of a transaction
-        # The last such end, and on which server.
-        self._last_whole: tuple[str, tuple[int, int, int]] | None = None
-        self._last_server = ""  # whose file and offset `_last` tells
+        self._delivered = Delivered()
         self._overlap: Overlap | None = None  # of what comes again in this session
         self._index = index
         self._marks: IndexWriter | None = None  # of this session
@@ -317,7 +282,7 @@ class Pump:
             self.sources.switch_to(chosen)
         self._beginning.turn_to(self._access, self._turn)
         # What was read of the other server says nothing about this one's files.
-        self._last = self._last_whole = None
+        self._delivered.forget()
         self._logged.forget()
         return True
 
@@ -340,13 +305,12 @@ class Pump:
             delay_s = max(delay_s, _STUBBORN_DELAY_S)
         if begins_elsewhere:
             delay_s = 0.0  # the next attempt begins elsewhere
-        self.status.error = str(error)
-        if self._is_news(str(error)):
+        self.status.error = told = f"{type(error).__name__}: {error}"
+        if self._is_news(told):
             _log.error(
-                "destination %s: %s: %s; next attempt in %.1f s",
+                "destination %s: %s; next attempt in %.1f s",
                 self._config.destination,
-                type(error).__name__,
-                error,
+                told,
                 delay_s,
             )
         return delay_s
@@ -379,10 +343,7 @@ class Pump:
                     _log.warning("destination %s: %s", self._config.destination, line)
                 self._server, self._server_id = source_of(info), info.server_id
                 self.status.source = str(info)
-                files = self._beginning.list_files(control)
-                if self._last and not files.had(self._last_file, self._last[1]):
-                    # The binlog was begun anew; its places are others.
-                    self._last = self._last_whole = None
+                self._delivered.check(self._beginning.list_files(control))
                 self._read(control, info, self._find_place(control, info))
         finally:
             self._control = None
@@ -393,8 +354,24 @@ class Pump:
 
         From any thread; true as long as no session has begun.
         """
-        last = self._last
-        return self._beginning.skips(position, self._last_file, last and last[:2])
+        return self._beginning.skips(position, *self._delivered.place())
+
+    def begins_after(self, place: LogPosition | None) -> EntryPosition | None:
+        """Return behind what the entries of a client begin that has acked to a place.
+
+        None: all of them are for it. From any thread.
+        """
+        if self.sources.switches:
+            # The ring may hold entries of another server in front of this one's.
+            return None
+        if place is None or not same_server(place.identity, self.identity):
+            return None
+        position = place.position
+        if not self.skips(position):
+            return None
+        if position.included and position.position:
+            return replace(position, position=position.position - 1)
+        return position
 
     def _find_place(self, control: ControlConnection, info: ServerInfo) -> Place:
         self._passed = None
@@ -412,7 +389,7 @@ class Pump:
         )
         if self._beginning.is_at_end:
             # The files of what was delivered are gone; new ones may have their names.
-            self._last = self._last_whole = None
+            self._delivered.forget()
         return place
 
     def _read_before(self) -> list[str]:
@@ -421,7 +398,8 @@ class Pump:
         found = [each.source for each in stretches]
         if not found and self._index is not None:
             found = self._index.sources()
-        return [*found, self._last_server] if self._last_server else found
+        server = self._delivered.server
+        return [*found, server] if server else found
 
     def _await(self, what: str) -> None:
         """Say what the session waits for before it can begin."""
@@ -431,70 +409,23 @@ class Pump:
             _log.warning("destination %s: %s", self._config.destination, what)
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
-        address = str(self._access.address)
+        """Read from a place on until the session is to end. Raises CanalError."""
         self._images, begin = self._images_at(place, control, info)
-        reader = Reader(
-            self._pool,
-            self._subjects,
-            self._images,
-            wants=self._wants,
-            columns=self._columns,
-            filters=self._config.filter,
-            gtids=begin.gtids,
-            error_of_packet=lambda body: error_of_packet(body, address=address),
-            source=self.identity,
-        )
-        if self._torn() and self._last is not None:
-            server, place_before = self._last_whole or ("", None)
-            self._last = place_before if server == self._last_server else None
-            self._last_ended = True
-        # What was delivered from this very binlog is not delivered again. By GTID
-        # only the rest of an open transaction can come twice.
-        same = self._last is not None and self._last_server == self._server
-        self._skip_to = self._last if same else None
-        if place.by_gtid and self._last_ended:
-            self._skip_to = None
+        reader = self._reader_from(place, begin)
+        goes_on = self._delivered.begin(place, self._server, torn=self._torn())
         self._marks = self._index_writer(reader, place)
-        self._reset(same)
+        self._reset(goes_on)
         stored = self._positions.latest(self._config.destination)
         self._overlap = overlap_of(self._config.destination, place, stored)
         self._session_begins()
         self._reader = reader
-        reader.decoder.refuses_inside = not place.by_gtid
         # A wish that came while the reader was made.
         reader.change_wants(self._wants)
-        source = self._config.source
-        stream = DumpStream(
-            self._access,
-            self._replica,
-            begin.dump_start(),
-            self._turn,
-            DumpOptions(
-                heartbeat_s=source.heartbeat_s,
-                allowance=max(1.0, source.silence_s / source.heartbeat_s),
-            ),
-        )
-        self._stream = stream
+        stream = self._stream = self._stream_from(begin)
         try:
             stream.open()
             reader.start(place.file, place.position)
-            self.status.state = PumpState.RUNNING
-            self.status.error = ""
-            self.status.connections += 1
-            _log.info(
-                "destination %s reads %s from %s",
-                self._config.destination,
-                info,
-                place,
-            )
-            unlisted = self._beginning.unlisted
-            if unlisted and self._is_news(unlisted):
-                _log.warning(
-                    "destination %s: the source does not list its binlog files, so "
-                    "stored positions are believed unseen: %s",
-                    self._config.destination,
-                    unlisted,
-                )
+            self._tell_begin(info, place)
             self._note_begin(place)
             at_end = reader.run(stream, self._take, self._idled, self._turn)
         finally:
@@ -504,7 +435,58 @@ class Pump:
             if self._marks is not None:
                 self._marks.flush()
         if at_end and not self._turn.requested():
-            raise ConnectionLost(f"{address}: the server closed the connection")
+            raise ConnectionLost(
+                f"{self._access.address}: the server closed the connection"
+            )
+
+    def _reader_from(self, place: Place, begin: Place) -> Reader:
+        assert self._images is not None
+        address = str(self._access.address)
+        reader = Reader(
+            self._pool,
+            self._subjects,
+            self._images,
+            wants=self._wants,
+            columns=self._columns,
+            filters=self._config.filter,
+            gtids=begin.gtids,
+            error_of_packet=lambda body: error_of_packet(
+                body, address=address, place=str(place)
+            ),
+            source=self.identity,
+        )
+        reader.decoder.refuses_inside = not place.by_gtid
+        return reader
+
+    def _stream_from(self, begin: Place) -> DumpStream:
+        source = self._config.source
+        return DumpStream(
+            self._access,
+            self._replica,
+            begin.dump_start(),
+            self._turn,
+            DumpOptions(
+                heartbeat_s=source.heartbeat_s,
+                allowance=max(1.0, source.silence_s / source.heartbeat_s),
+            ),
+        )
+
+    def _tell_begin(self, info: ServerInfo, place: Place) -> None:
+        """Say that the source lets us read."""
+        self.status.state = PumpState.RUNNING
+        self.status.error = ""
+        self.status.connections += 1
+        _log.info(
+            "destination %s reads %s from %s", self._config.destination, info, place
+        )
+        unlisted = self._beginning.unlisted
+        if unlisted and self._is_news(unlisted):
+            _log.warning(
+                "destination %s: the source does not list its binlog files, so "
+                "stored positions are believed unseen: %s",
+                self._config.destination,
+                unlisted,
+            )
 
     def _index_writer(self, reader: Reader, place: Place) -> IndexWriter | None:
         """Return what tells the index of boundaries of what this session reads."""
@@ -579,24 +561,8 @@ class Pump:
         """Hand a chunk's spans on, without what was delivered already."""
         if self._marks is not None:
             self._marks.note(spans)
-        if self._skip_to is not None:
-            spans = self._without_delivered(spans)
+        spans = self._delivered.rest_of(spans)
         return not spans or self._deliver(spans)
-
-    def _without_delivered(self, spans: list[Span]) -> list[Span]:
-        assert self._skip_to is not None
-        number, offset, ordinal = self._skip_to
-        left = []
-        for block, first, stop in spans:
-            if block.file_number < number:
-                continue
-            if block.file_number == number:
-                first = block.first_behind(first, stop, offset, ordinal)  # noqa: PLW2901
-            if first < stop:
-                self._skip_to = None
-                left.append((block, first, stop))
-                number = -1
-        return left
 
     def flushed(self, spans: list[Span]) -> None:
         """Note that spans left the buffer and are in the store.
@@ -604,23 +570,13 @@ class Pump:
         The position of the last transaction's end or DDL among them is where a new
         connection begins; later records are told apart by file and offset.
         """
-        block, _, stop = spans[-1]
-        record = block.record(stop - 1)
-        self._last = (block.file_number, record["offset"], record["ordinal"])
-        self._last_file = block.file
-        self._last_ended = block.last_boundary(stop - 1, stop) >= 0
-        self._last_server = self._server
+        boundary = self._delivered.note(spans, self._server)
         self._advanced = True
         if self._overlap is not None:
             self._overlap.take(spans)
-        for block, first, stop in reversed(spans):
-            index = block.last_boundary(first, stop)
-            if index >= 0:
-                whole = block.record(index)
-                place = (block.file_number, whole["offset"], whole["ordinal"])
-                self._last_whole = (self._server, place)
-                self._persist(block.position(index))
-                return
+        if boundary is not None:
+            block, index = boundary
+            self._persist(block.position(index))
 
     def _persist(
         self, position: tuple[str, int, int, int, str, LogIdentity | None]

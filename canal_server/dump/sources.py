@@ -13,7 +13,7 @@ from canal_server.model.positions import LogIdentity
 from canal_server.position.logposition import same_server
 
 if TYPE_CHECKING:
-    from canal_server.config.schema import HostConfig
+    from canal_server.config.schema import HostConfig, SourceConfig
     from canal_server.mysql.settings import Access
 
 MASTER, STANDBY = "master", "standby"
@@ -77,3 +77,12 @@ class Sources:
         assert source in self._known
         self.current = source
         self.switches += 1
+
+
+def sources_of(config: SourceConfig, master: Access, standby: Access | None) -> Sources:
+    """Return the servers that the settings name, given how to reach them."""
+    other = None
+    if standby is not None:
+        configured = standby_start(config.master, config.standby)
+        other = Source(STANDBY, standby, configured)
+    return Sources(Source(MASTER, master, config.master), other)

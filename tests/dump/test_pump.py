@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from fix_blocks import BEGIN, END, OTHER, ROWS, Entries, numbers_in
+from fix_blocks import BEGIN, OTHER, ROWS, Entries
 from fix_pump import DESTINATION, Pumped
 from fix_source_access import PATIENCE_S, access_of
 from fix_store import eventually
@@ -15,7 +15,7 @@ from fix_store import eventually
 from canal_server.config.schema import (
     HostConfig,
 )
-from canal_server.dump.pump import PumpState
+from canal_server.dump.status import PumpState
 from canal_server.errors import BinlogPurged, ConnectionLost
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
@@ -331,53 +331,6 @@ def test_binlogs_that_begin_anew(
         found.stop()
 
 
-# --- what was delivered already -----------------------------------------------------
-
-
-def without_delivered(
-    entries: Entries, last: tuple[int, int, int]
-) -> tuple[list[int], bool]:
-    """Return the numbers of the entries that are delivered, and whether it goes on."""
-    access = Access(address=Address("db", 1), credentials=Credentials("u", ""))
-    pump = Pumped(access, "db").pump
-    pump._skip_to = last
-    return numbers_in(pump._without_delivered(entries.take())), pump._skip_to is None
-
-
-def test_skips_up_to_the_last_record() -> None:
-    """Records at or before the last one that was delivered are left out."""
-    entries = Entries()
-    for _ in range(2):
-        entries.transaction(2)
-    assert without_delivered(entries, (1, 300, 0)) == ([4, 5, 6, 7], True)
-
-
-def test_skips_whole_files() -> None:
-    """Records of earlier files are left out, those of later ones are not."""
-    entries = Entries()
-    entries.transaction(1)
-    entries.rotate("bin.000002", 2)
-    entries.transaction(1)
-    entries.rotate("bin.000003", 3)
-    entries.transaction(1)
-    assert without_delivered(entries, (2, 10_000, 0)) == ([6, 7, 8], True)
-
-
-def test_goes_on_skipping() -> None:
-    """Where nothing is new yet, the skipping goes on."""
-    entries = Entries()
-    entries.transaction(1)
-    assert without_delivered(entries, (1, 10_000, 0)) == ([], False)
-
-
-def test_skips_within_one_event() -> None:
-    """Records of one compressed transaction are told apart by their ordinal."""
-    entries = Entries()
-    for ordinal, kind in enumerate((BEGIN, ROWS, ROWS, END)):
-        entries.add(kind, offset=500, ordinal=ordinal)
-    assert without_delivered(entries, (1, 500, 1)) == ([2, 3], True)
-
-
 def test_keeps_the_last_boundary() -> None:
     """What is kept is the last end of a transaction, not a place inside of one."""
     access = Access(address=Address("db", 1), credentials=Credentials("u", ""))
@@ -391,8 +344,8 @@ def test_keeps_the_last_boundary() -> None:
     stored = found.positions.latest(DESTINATION)
     assert stored is not None
     assert stored.position.position == 200
-    assert found.pump._last == (1, 500, 0)
+    assert found.pump._delivered.place() == ("bin.000001", (1, 500))
     entries.add(ROWS)
     found.pump.flushed(entries.take())
     assert found.positions.latest(DESTINATION) == stored
-    assert found.pump._last == (1, 600, 0)
+    assert found.pump._delivered.place() == ("bin.000001", (1, 600))

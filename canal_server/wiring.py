@@ -1,0 +1,209 @@
+"""What the wirings of destinations have in common: the parts that settings ask for.
+
+Leaves out how they are put together (`instance`, `group`, `member`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from canal_server.config.schema import SslMode, Wiring
+from canal_server.core.blocks import BlockPool
+from canal_server.dump.index import FILE_NAME, BoundaryIndex
+from canal_server.errors import ClientError, ConfigError, MetaStoreError
+from canal_server.mysql.settings import (
+    Access,
+    Address,
+    Credentials,
+    TlsMode,
+    TlsOptions,
+)
+from canal_server.position.file import MetaFiles
+from canal_server.position.logposition import (
+    FailbackLogPositionManager,
+    MemoryLogPositionManager,
+    MetaLogPositionManager,
+)
+from canal_server.position.memory import MemoryMetaManager
+from canal_server.position.mixed import MixedMetaManager
+from canal_server.position.nodes import MetaNodes
+from canal_server.sink.filters import TableFilter
+from canal_server.tablemeta.storage_open import open_storage
+from canal_server.tablemeta.tsdb import Retention, TableMetaTsdb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.config.schema import (
+        HostConfig,
+        HostPort,
+        InstanceConfig,
+        SourceConfig,
+    )
+    from canal_server.model.identity import ClientIdentity
+    from canal_server.ports import LogPositionManager, MetaManager
+    from canal_server.zookeeper import ZooKeepers
+
+_log = logging.getLogger(__name__)
+
+# Free blocks kept for reuse: about what a full ring takes.
+_SPARE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+def block_pool() -> BlockPool:
+    """Return a pool for the entries of one destination."""
+    return BlockPool(spare_max=_SPARE_BYTES_MAX)
+
+
+def serve_stored_clients(
+    meta: MetaManager, destination: str, serve: Callable[[ClientIdentity], None]
+) -> None:
+    """Serve each known client; one whose filter cannot be used is told in the log."""
+    for identity in meta.subscriptions(destination):
+        try:
+            serve(identity)
+        except ClientError as error:
+            _log.error(
+                "destination %s: client %s has a filter that cannot be used, the "
+                "configured one serves: %s",
+                destination,
+                identity.client_id,
+                error,
+            )
+
+
+def stop_writing(destination: str, *stops: Callable[[], None], ended: bool) -> None:
+    """Have what is left of cursors written, by each of these in turn.
+
+    Raises MetaStoreError when all else of the destination has ended; else it is told
+    in the log, as the end is not over.
+    """
+    first_error: MetaStoreError | None = None
+    for stop in stops:
+        try:
+            stop()
+        except MetaStoreError as error:
+            first_error = first_error or error
+    if first_error is not None:
+        if ended:
+            raise first_error
+        _log.error("destination %s: %s", destination, first_error)
+    if ended:
+        _log.info("destination %s stopped", destination)
+
+
+def default_filter(config: InstanceConfig) -> TableFilter:
+    """Return the configured filter. Raises ConfigError with what is wrong in it."""
+    wanted, unwanted = config.filter.regex, config.filter.black_regex
+    problems = []
+    for key, lists in (("regex", (wanted, "")), ("black.regex", ("", unwanted))):
+        try:
+            TableFilter(*lists)
+        except ValueError as error:
+            problems.append(
+                f"{config.destination}/instance.properties: "
+                f"canal.instance.filter.{key}: {error}"
+            )
+    if problems:
+        raise ConfigError(problems)
+    return TableFilter(wanted, unwanted)
+
+
+def history_of(config: InstanceConfig) -> TableMetaTsdb | None:
+    """Return the table history; None: columns are those the tables have today."""
+    wanted = config.table_meta
+    if not wanted.enable:
+        return None
+    return TableMetaTsdb(
+        open_storage(config),
+        Retention(
+            snapshot_interval_s=wanted.snapshot_interval_h * 3600,
+            expire_s=wanted.snapshot_expire_h * 3600,
+        ),
+    )
+
+
+def boundary_index_of(config: InstanceConfig) -> BoundaryIndex | None:
+    """Return the index of transaction boundaries; None where nothing is kept."""
+    position = config.position
+    if position.wiring is Wiring.MEMORY:
+        return None
+    return BoundaryIndex(position.data_dir / config.destination / FILE_NAME)
+
+
+def meta_manager_of(config: InstanceConfig, zookeepers: ZooKeepers) -> MetaManager:
+    """Return where the clients of a destination are kept, not started yet."""
+    position = config.position
+    destinations = (config.destination,)
+    if position.wiring is Wiring.ZOOKEEPER:
+        return MixedMetaManager(
+            MetaNodes(
+                zookeepers.of(
+                    position.zookeeper_servers,
+                    position.zookeeper_session_timeout_ms / 1000,
+                ),
+                leased=True,
+            ),
+            destinations=destinations,
+            flush_period_s=position.zookeeper_flush_period_ms / 1000,
+        )
+    if position.wiring is Wiring.FILE:
+        return MixedMetaManager(
+            MetaFiles(position.data_dir),
+            destinations=destinations,
+            flush_period_s=position.flush_period_ms / 1000,
+        )
+    return MemoryMetaManager()
+
+
+def log_position_manager_of(
+    config: InstanceConfig, meta: MetaManager
+) -> LogPositionManager:
+    """Return where the pump's positions of a single source are kept."""
+    memory = MemoryLogPositionManager()
+    if config.position.wiring is Wiring.MEMORY:
+        return memory
+    return FailbackLogPositionManager(memory, MetaLogPositionManager(meta))
+
+
+def access_of(source: SourceConfig, destination: str) -> Access:
+    """Return how to reach the source. Raises ConfigError without an address."""
+    master = source.master
+    if master.address is None:
+        raise ConfigError(
+            [
+                (
+                    f"{destination}/instance.properties: canal.instance.master.address "
+                    "is not set; give the MySQL server as host:port"
+                )
+            ]
+        )
+    return _access(source, master, master.address)
+
+
+def standby_access_of(source: SourceConfig) -> Access | None:
+    """Return how to reach the standby, None when there is none."""
+    standby = source.standby
+    if standby.address is None:
+        return None
+    return _access(source, standby, standby.address)
+
+
+def _access(source: SourceConfig, host: HostConfig, address: HostPort) -> Access:
+    tls = TlsOptions()
+    if host.ssl_mode is not SslMode.DISABLED:
+        tls = TlsOptions(
+            mode=TlsMode[host.ssl_mode.name],
+            ca=str(host.ssl_ca or ""),
+            cert=str(host.ssl_cert or ""),
+            key=str(host.ssl_key or ""),
+        )
+    return Access(
+        address=Address(address.host, address.port),
+        credentials=Credentials(source.user, source.password),
+        tls=tls,
+        connect_timeout_s=source.so_timeout_s,
+        io_timeout_s=source.so_timeout_s,
+        receive_buffer=source.receive_buffer_bytes,
+    )

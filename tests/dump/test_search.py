@@ -50,6 +50,8 @@ class Scene:
             "FLUSH BINARY LOGS",
         )
         self.file, _ = server.binlog_position()
+        if self.is_mariadb:
+            eventually(self._is_settled)
         self.places: list[int] = []
         self.sets: list[str] = []
         variable = "gtid_binlog_pos" if self.is_mariadb else "gtid_executed"
@@ -63,6 +65,17 @@ class Scene:
                 cursor.execute(f"SELECT @@global.{variable}")
                 self.sets.append(str(cursor.fetchone()[0]).replace("\n", ""))
         self.key = FileKey(SOURCE, self.file, BEGAN)
+
+    def _is_settled(self) -> bool:
+        """Tell whether the new file says that no older one is needed any more.
+
+        That comes in the server's own time, and would else be amid the transactions.
+        """
+        events = self.server.execute(f"SHOW BINLOG EVENTS IN '{self.file}'")
+        return any(
+            (kind, what) == ("Binlog_checkpoint", self.file)
+            for _, _, kind, _, _, what in events
+        )
 
     def search(self, *, indexed: bool) -> BinlogSearch:
         """Return a search, with the index or without."""

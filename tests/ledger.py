@@ -174,16 +174,21 @@ class Checker:
         self._seen = 0  # changes that arrived at least once, in all transactions
         self._reached = (0, 0)  # the furthest transaction and change
         self._may_begin_at: range | None = None  # after a resume, until the first row
+        self._left_at: int | None = None  # where it may go on as well, in `done`
         self._place = (0, 0)
         self._last: list[str] = []
 
-    def resume(self, earliest: int = 0, latest: int | None = None) -> None:
+    def resume(
+        self, earliest: int = 0, latest: int | None = None, *, amid: bool = False
+    ) -> None:
         """Allow the stream to begin again at one of these transactions.
 
-        By default at any up to the first that did not arrive with its END.
+        By default at any up to the first that did not arrive with its END. With `amid`
+        it may go on amid the open one, too, as if nothing had been.
         """
         latest = self._reached[0] if latest is None else latest
         self._may_begin_at = range(earliest, latest + 1)
+        self._left_at = self._index if amid and self._open else None
         self._open = False
         self._index = 0
         self._place = (0, 0)
@@ -197,6 +202,8 @@ class Checker:
 
     def mark(self) -> Mark:
         """Remember how far the stream came, amid a transaction as well."""
+        if self._left_at is not None:  # nothing came since then
+            return Mark(self.done, self._left_at, True, self._place)
         return Mark(self.done, self._index, self._open, self._place)
 
     def rewind(self, mark: Mark) -> None:
@@ -237,12 +244,14 @@ class Checker:
         self._check(self._begins, "a BEGIN, which this source does not have")
         self._check(not self._open, "a BEGIN inside of a transaction")
         self._open, self._index = True, 0
+        self._left_at = None
         header = entry.header
         place = header.logfile_name, header.logfile_offset
         if self._may_begin_at is None:
             self.resumes_at[place] = self.done
 
     def _on_end(self, entry: Entry) -> None:
+        self._go_on_amid()
         was_open, self._open = self._open, False
         if self._index == 0:
             # An empty transaction, or after a resume the END of the one before.
@@ -260,7 +269,6 @@ class Checker:
         self.gtids.append(header.gtid)
 
     def _on_rows(self, entry: Entry) -> None:
-        self._check(self._open or not self._begins, "rows before their BEGIN")
         header = entry.header
         expected_name = (self._writer.schema, self._writer.table)
         self._check(
@@ -268,6 +276,9 @@ class Checker:
         )
         change = entry.row_change()
         assert isinstance(change.event_type, EventType)
+        if change.row_datas[0].after.get("n") != "0":
+            self._go_on_amid()
+        self._check(self._open or not self._begins, "rows before their BEGIN")
         for row in change.row_datas:
             self._open = True
             self._on_change(Change(change.event_type.name, row.before, row.after))
@@ -298,7 +309,17 @@ class Checker:
             f"resumed at transaction {number}, not in {self._may_begin_at}",
         )
         self.done = number
-        self._may_begin_at = None
+        self._may_begin_at = self._left_at = None
+
+    def _go_on_amid(self) -> None:
+        """Go on in the transaction that was open at the resume, where that is allowed.
+
+        Which change comes is checked as any other.
+        """
+        if self._may_begin_at is not None and self._left_at is not None:
+            self._open, self._index = True, self._left_at
+            self._may_begin_at = None
+        self._left_at = None
 
     def _reach(self, index: int) -> None:
         self._reached = max(self._reached, (self.done, index))

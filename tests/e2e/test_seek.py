@@ -344,10 +344,9 @@ class Follower:
         self._thread.start()
 
     def resume(self):
-        """Have the checker expect what is not acked; it may begin at a BEGIN."""
-        done = self._acked.done
+        """Have the checker expect what is not acked, maybe from its BEGIN on."""
         self._checker.rewind(self._acked)
-        self._checker.resume(done, done)
+        self._checker.resume(self._acked.done, self._acked.done, amid=True)
 
     def join(self):
         """Wait for its end; raises what went wrong."""
@@ -375,6 +374,8 @@ class Follower:
                 # Before its entries are checked: this tells of the ack before.
                 self._acked = self._checker.mark()
                 if message:
+                    if self._acked.open:  # a move unseen since then may begin it again
+                        self.resume()
                     self._checker.take(message.entries)
                     client.ack(message.id)
             self._pipeline.settle(client)

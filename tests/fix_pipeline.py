@@ -16,15 +16,13 @@ import itertools
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fix_daemon import child_environ
+from forked_command import ForkedCommand
 from ledger import Checker, Writer
 
 from canal_server.client import CanalClient, EntryType
@@ -56,20 +54,12 @@ class Process:
     def __init__(self, conf: Path) -> None:
         self.log: list[str] = []
         self._changed = threading.Condition()
-        self._popen = subprocess.Popen(
-            [sys.executable, "-m", "canal_server", "start", "--conf", str(conf)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=child_environ(),
-        )
+        self._popen = ForkedCommand(["start", "--conf", str(conf)])
         self.pid = self._popen.pid
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
 
     def _read_log(self) -> None:
-        assert self._popen.stderr
         for line in self._popen.stderr:
             with self._changed:
                 self.log.append(line)
@@ -99,7 +89,6 @@ class Process:
         """Wait for its end, return its status; its log is complete then."""
         status = self._popen.wait(timeout_s)
         self._reader.join()
-        assert self._popen.stderr
         self._popen.stderr.close()
         return status
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from fix_pipeline import Pipeline
     from fix_replicas import Replicas
-    from servers import PrivateServer
+    from servers import PrivateServer, Server
 
     from canal_server.client import CanalClient, Entry
 
@@ -38,18 +38,22 @@ class TickingWriter(Writer):
     It goes on where that of the writers before has come to: the servers are the same.
     """
 
-    now_s = 0
     latest_s = 0  # of all of them
+
+    def __init__(self, server: Server, schema: str, rng: random.Random) -> None:
+        ((now_s,),) = server.execute("SELECT UNIX_TIMESTAMP() + 1000")
+        self.now_s = max(int(now_s), TickingWriter.latest_s + 10)
+        super().__init__(server, schema, rng, session=self._next_second())
 
     def write(self, count: int, *, rows: int | None = None) -> None:
         """Write transactions of one second."""
-        if not self.now_s:
-            ((now_s,),) = self._server.execute("SELECT UNIX_TIMESTAMP() + 1000")
-            self.now_s = max(int(now_s), TickingWriter.latest_s + 10)
+        self.session = self._next_second()
+        super().write(count, rows=rows)
+
+    def _next_second(self) -> tuple[str]:
         self.now_s += 1
         TickingWriter.latest_s = self.now_s
-        self.session = (f"SET timestamp = {self.now_s}",)
-        super().write(count, rows=rows)
+        return (f"SET timestamp = {self.now_s}",)
 
 
 class Follower:

@@ -70,8 +70,9 @@ class Writer:
         self._rows: dict[int, Values] = {}
         self._next_id = 1
         server.execute(
+            *self.session,
             f"CREATE TABLE {self.name}"
-            " (id INT PRIMARY KEY, tx INT NOT NULL, n INT NOT NULL, text TEXT)"
+            " (id INT PRIMARY KEY, tx INT NOT NULL, n INT NOT NULL, text TEXT)",
         )
 
     def go_to(self, server: Server) -> None:

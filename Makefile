@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+N ?= 2
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find canal_server -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server tests tools benchmarks
@@ -11,7 +12,8 @@ CHECKED := canal_server tests tools benchmarks
 
 help:
 	@echo 'make demo    show changes of a private MySQL arriving at a client'
-	@echo 'make test    build the package, run the tests on it; T=path runs some'
+	@echo 'make test    build the package, run the tests on it; T=path runs some,'
+	@echo '             N=3 has three processes run them all in the place of two'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
 	@echo 'make lint    check format, style and types; make format mends the first two'
 	@echo 'make dev     install an editable build for working on the code'
@@ -23,8 +25,11 @@ demo-needs:
 	@tools/demo_needs.sh '$(PYTHON)' '$(VENV)'
 
 # The tests see the installed package, not the checkout: what is tested is what ships.
+# Each of the processes has servers of its own; one that is done early takes over from
+# the others. A few tests are done sooner in a single one.
 test: $(VENV)/installed servers
-	CANAL_TEST_INSTALLED=1 $(BIN)/pytest $(T)
+	CANAL_TEST_INSTALLED=1 $(BIN)/pytest \
+		$(if $(T),$(T),--numprocesses $(N) --dist worksteal)
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py $(B)

@@ -44,5 +44,8 @@ SQL
     set -- --init-file=/tmp/first.sql "$@"
 fi
 
+# Where their clients look for the socket: MySQL's in /var/run, MariaDB's in /run.
+mkdir -p /run/mysqld
+[ -e /var/run/mysqld ] || ln -s /run/mysqld /var/run/mysqld
 exec "$server" --no-defaults --user=root --datadir="$data" --secure-file-priv= \
-    --pid-file=/run/server.pid --socket=/run/server.sock "$@"
+    --pid-file=/run/server.pid --socket=/run/mysqld/mysqld.sock "$@"

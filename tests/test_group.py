@@ -194,6 +194,8 @@ def test_link_lost_for_long_in_a_transaction(
     with proxy.refuse(), proxy.cut(30_000):
         mysql_server.execute("BEGIN", *rows, "COMMIT")
         proxy.wait_for_cuts(1, PATIENCE_S)
+        # Else the other's may be first.
+        eventually(lambda: instance._members[2].sink.counters.rows > 0)
         mariadb_server.execute(f"INSERT INTO {database}.t VALUES (1, 'other')")
         coming = entries_from(instance)
         before = []

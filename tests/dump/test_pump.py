@@ -189,9 +189,9 @@ def test_the_same_error_again(caplog: pytest.LogCaptureFixture) -> None:
     backoff = Backoff()
     for error in (ConnectionLost("gone"), ConnectionLost("gone"), BinlogPurged("old")):
         found.pump._failed(error, backoff)
-        assert found.pump.status.error == str(error)
+        assert found.pump.status.error == f"{type(error).__name__}: {error}"
     found.pump._failed(ConnectionLost("gone"), backoff)
-    assert found.pump.status.error == "gone"
+    assert found.pump.status.error == "ConnectionLost: gone"
     first, second = told_by(caplog)
     assert "ConnectionLost: gone; next attempt in" in first
     assert "BinlogPurged: old; next attempt in" in second

@@ -160,14 +160,14 @@ class Daemon:
         return {"running": True, **cursors_to_json(found)}
 
     def _seek(self, arguments: Arguments) -> dict[str, object]:
-        """Move clients of a destination to a place. Raises CanalError."""
+        """Move clients of a destination to places. Raises CanalError."""
         try:
             destination = str(arguments["destination"])
             clients = [int(each) for each in arguments["clients"]]
-            position = log_position_from_json(arguments["position"])
+            positions = [log_position_from_json(p) for p in arguments["positions"]]
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ControlError(f"not a seek: {error!r}") from error
-        self._destinations.seek(destination, clients, position)
+        self._destinations.seek(destination, clients, *positions)
         return {}
 
     def _stop_asked_for(self) -> dict[str, object]:

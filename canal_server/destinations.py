@@ -181,10 +181,10 @@ class Destinations:
         return None if instance is None else instance.cursors()
 
     def seek(
-        self, destination: str, clients: Collection[int], position: LogPosition
+        self, destination: str, clients: Collection[int], *positions: LogPosition
     ) -> None:
         """Move clients' cursors; blocks while it does. Raises CanalError."""
-        self._life(destination).seek(clients, position)
+        self._life(destination).seek(clients, *positions)
 
     def _life(self, destination: str) -> DestinationLife:
         life = self._lives.get(destination)

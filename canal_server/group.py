@@ -17,16 +17,25 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.core.subjects import Subjects
 from canal_server.dump.status import PumpState
-from canal_server.errors import CanalError
+from canal_server.errors import CanalError, StoreError
 from canal_server.instance import Instance
 from canal_server.lifecycle import Deadline
-from canal_server.member import Member, servers_of
+from canal_server.member import Member
 from canal_server.model.cursors import ClientCursor, DestinationCursors
-from canal_server.position.groups import acked_places, no_seek_in_group, owner_of
+from canal_server.position.groups import (
+    acked_places,
+    by_source,
+    cursor_among,
+    owner_of,
+    servers_of,
+)
+from canal_server.position.logposition import same_server
+from canal_server.position.stored import check_subscribed, tell_move
 from canal_server.sink.clients import ClientFilters
 from canal_server.sink.merge import Merge
 from canal_server.store.memory import MemoryEventStore
@@ -40,12 +49,12 @@ from canal_server.wiring import (
 from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from contextlib import AbstractContextManager
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.model.identity import ClientIdentity
-    from canal_server.model.positions import EntryPosition, LogPosition
+    from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
     from canal_server.ports import Accepts, MetaManager
 
 _log = logging.getLogger(__name__)
@@ -61,41 +70,50 @@ class GroupInstance:
         self.config = config
         self.destination = config.destination
         self.meta: MetaManager = meta_manager_of(config, zookeepers or ZooKeepers())
-        self._servers = {each.member: servers_of(each) for each in config.group}
-        default = default_filter(config)
-        pool = block_pool()
+        self._servers = servers_of(config.group)
+        self._default = default_filter(config)
+        self._filters = ClientFilters(
+            self.destination, config.filter, self._default, self._change_wants
+        )
+        # Held while clients' places change, and while the stages are replaced.
+        self._steady = threading.Lock()
+        # Held while a client's places are judged and handed to the store.
+        self._cursors_lock = threading.Lock()
+        self._moving = threading.Lock()  # one move of cursors at a time
+        self._is_whole = True  # guarded by `_moving`
+        self._stopping = False  # guarded by `_steady`
+        self._make_stages()
+        self.store = self._store  # as the server sees it
+
+    def _make_stages(self) -> None:
+        """Make what the entries pass, empty: at first, and when cursors were moved."""
+        config, pool = self.config, block_pool()
         self._subjects = Subjects()
-        self.store = MemoryEventStore(
+        self._store = MemoryEventStore(
             config.store,
             self._subjects,
             pool,
             destination=self.destination,
             grouped=True,
         )
-        self._steady = threading.Lock()
-        # Held while a client's places are judged and handed to the store.
-        self._cursors_lock = threading.Lock()
-        merge = Merge(idle=self.store.wake_getters)
+        merge = Merge(idle=self._store.wake_getters)
         self._members = {
             each.source.member: Member(
                 each,
                 self.destination,
                 self.meta,
                 self._servers,
-                store=self.store,
+                store=self._store,
                 merge=merge,
                 pool=pool,
                 subjects=self._subjects,
-                wants=default.accepts,
+                wants=self._default.accepts,
                 begun=self._begun,
                 session=self._session_begins,
                 changed=self._epoch_changed,
             )
             for each in config.by_source
         }
-        self._filters = ClientFilters(
-            self.destination, config.filter, default, self._change_wants
-        )
 
     # --- Stage ----------------------------------------------------------------------
 
@@ -107,14 +125,11 @@ class GroupInstance:
         """
         self.meta.start()
         try:
-            serve_stored_clients(self.meta, self.destination, self.subscribed)
             for member in self._members.values():
-                member.start()
+                member.begin_with()
+            self._begin_stages()
         except BaseException:
-            for member in self._members.values():
-                member.request_stop()
-            for member in self._members.values():
-                member.join(Deadline(None))
+            self._end_stages()
             self.meta.stop()
             raise
         _log.info(
@@ -123,12 +138,29 @@ class GroupInstance:
             len(self._members),
         )
 
+    def _begin_stages(self) -> None:
+        """Give each known client its cursor, and begin to read."""
+        serve_stored_clients(self.meta, self.destination, self.subscribed)
+        # Only now: who finds a store finds its cursor in it.
+        self.store = self._store
+        for member in self._members.values():
+            member.start()
+
     def request_stop(self) -> None:
         """Ask the members to stop and end all waits."""
         self.meta.request_stop()
+        with self._steady:  # stages that are being made are not started any more
+            self._stopping = True
+            for member in self._members.values():
+                member.request_stop()
+            self._store.close()
+
+    def _end_stages(self) -> None:
+        """Have nothing read any more."""
         for member in self._members.values():
             member.request_stop()
-        self.store.close()
+        for member in self._members.values():
+            member.join(Deadline(None))
 
     def join(self, deadline: Deadline) -> bool:
         """Wait for the members, then write what is left of the cursors.
@@ -145,26 +177,127 @@ class GroupInstance:
     # --- what the operator uses -----------------------------------------------------
 
     def cursors(self) -> DestinationCursors:
-        """Return where each client was acked last, in whichever source that was."""
-        return DestinationCursors(
-            tuple(
-                ClientCursor(
-                    identity,
-                    self.meta.cursor(identity),
-                    open_batches=len(self.meta.batches(identity)),
-                )
-                for identity in self.meta.subscriptions(self.destination)
+        """Return where each client stands, and how far each source was read."""
+        clients = [
+            ClientCursor(
+                identity,
+                self.meta.cursor(identity),
+                open_batches=len(self.meta.batches(identity)),
             )
+            for identity in self._subscriptions()
+        ]
+        places = [
+            acked_places(self.meta, each.identity, self._servers) for each in clients
+        ]
+        held = [self._held_places(each.identity.client_id) for each in clients]
+        return DestinationCursors(
+            tuple(clients),
+            sources={
+                number: DestinationCursors(
+                    tuple(
+                        replace(each, cursor=acked.get(number), before=got.get(number))
+                        for each, acked, got in zip(clients, places, held, strict=True)
+                    ),
+                    member.parsed(),
+                )
+                for number, member in self._members.items()
+            },
         )
 
-    def seek(self, clients: Collection[int], position: LogPosition) -> None:
-        """Refuse: one position says nothing of the other sources. Raises CanalError."""
-        del clients, position
-        raise CanalError(no_seek_in_group(self.destination))
+    def _held_places(self, client_id: int) -> dict[int, LogPosition]:
+        """Return behind what all lies that a client has not acked, by the store."""
+        try:
+            held = self._store.resume_positions(client_id)
+        except StoreError:  # it came or went just now
+            return {}
+        return {
+            number: self._members[number].log_position(position)
+            for number, position in held.items()
+        }
+
+    def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
+        """Move clients in the sources whose servers the positions name.
+
+        Then all sources are read anew, each from the smallest place of all clients:
+        their entries lie in one store. Blocks until the pumps have ended. Batches that
+        any client has open are void, and what they held comes again where a client is
+        not moved. Raises ClientError for clients that are not subscribed,
+        MetaStoreError when they are moved but that could not be written, CanalError
+        when a place is of a server that is not read, or the instance stops meanwhile.
+        """
+        moved = by_source(positions, self.destination, self._servers)
+        servers = self._read_now()
+        for number, position in moved.items():
+            read = servers[number]
+            if not same_server(position.identity, read):
+                raise CanalError(
+                    f"{position} is no place of the server that destination"
+                    f" {self.destination}/master{number} reads,"
+                    f" {read.address}:{read.port}"
+                )
+        with self._moving:
+            check_subscribed(
+                self.destination,
+                clients,
+                [each.client_id for each in self._subscriptions()],
+            )
+            self._end_stages()
+            # From here on no batch is registered or acked until all is moved.
+            with self._steady:
+                if self._stopping:
+                    raise CanalError(f"destination {self.destination} is being stopped")
+                self._is_whole = False
+                self._move(clients, moved)
+                self._begin_anew(moved)
+                self._is_whole = True
+            tell_move(self.destination, clients, positions)
+            self.meta.flush()
+
+    def _move(self, clients: Collection[int], moved: Mapping[int, LogPosition]) -> None:
+        """Give each client its places: where it is moved to, else where it stands."""
+        assert self._steady.locked()
+        cursors = self.cursors()
+        for index, client in enumerate(cursors.clients):
+            # What its filter rejected need not be read again.
+            places = {
+                number: place
+                for number, source in cursors.sources.items()
+                if (place := source.clients[index].furthest()) is not None
+            }
+            if client.identity.client_id in clients:
+                places.update(moved)
+            cursor = cursor_among(places, client.cursor, self._servers)
+            self.meta.update_places(client.identity, places)
+            if cursor is not None:
+                self.meta.update_cursor(client.identity, cursor)
+
+    def _begin_anew(self, moved: Mapping[int, LogPosition]) -> None:
+        """Replace the stages, and read each source from the smallest place on."""
+        assert self._steady.locked()
+        for identity in self._subscriptions():
+            self.meta.clear_batches(identity)
+        old, servers = self.store, self._read_now()
+        self._make_stages()
+        self._filters.clear()
+        for number, member in self._members.items():
+            place = moved.get(number)
+            member.begin_with(servers[number] if place is None else place.identity)
+        self._begin_stages()
+        old.close()
 
     def is_whole(self) -> bool:
-        """Tell that it goes on: nothing is ever moved in it."""
-        return True
+        """Tell whether it reads, or will: not so when a move failed midway."""
+        with self._moving:
+            return self._is_whole
+
+    def _read_now(self) -> dict[int, LogIdentity]:
+        """Return the server that is read of each source."""
+        return {
+            number: member.pump.identity for number, member in self._members.items()
+        }
+
+    def _subscriptions(self) -> list[ClientIdentity]:
+        return self.meta.subscriptions(self.destination)
 
     # --- what the server uses -------------------------------------------------------
 
@@ -184,13 +317,13 @@ class GroupInstance:
         """Give the client its cursor and filter, and let the pumps read its tables."""
         wanted = self._filters.enter(identity)
         with self._cursors_lock:
-            self.store.subscribe(
+            self._store.subscribe(
                 identity.client_id, wanted.accepts, self._begins_after(identity)
             )
 
     def unsubscribed(self, identity: ClientIdentity) -> None:
         """Take the client's cursor and wishes back."""
-        self.store.unsubscribe(identity.client_id)
+        self._store.unsubscribe(identity.client_id)
         self._filters.leave(identity)
 
     def resume_position(self, client_id: int) -> EntryPosition | None:
@@ -202,7 +335,7 @@ class GroupInstance:
         cursor = next(
             (
                 self.meta.cursor(identity)
-                for identity in self.meta.subscriptions(self.destination)
+                for identity in self._subscriptions()
                 if identity.client_id == client_id
             ),
             None,
@@ -213,7 +346,7 @@ class GroupInstance:
 
     def resume_places(self, client_id: int) -> dict[int, LogPosition]:
         """Return what lies before all of a client's entries of each source."""
-        held = self.store.resume_positions(client_id)
+        held = self._store.resume_positions(client_id)
         found = {}
         for number, member in self._members.items():
             position = held.get(number) or member.pump.began_at
@@ -246,9 +379,9 @@ class GroupInstance:
         before or by this one, and in the first case is looked at here.
         """
         with self._cursors_lock:
-            for identity in self.meta.subscriptions(self.destination):
+            for identity in self._subscriptions():
                 if member.number not in self._begins_after(identity):
-                    self.store.forget_after(identity.client_id, member.number)
+                    self._store.forget_after(identity.client_id, member.number)
 
     def _begun(self, member: Member, position: EntryPosition) -> None:
         """Let clients that have acked nothing of a source begin here, once and for all.
@@ -257,7 +390,7 @@ class GroupInstance:
         knows it already.
         """
         place = member.log_position(position)
-        for identity in self.meta.subscriptions(self.destination):
+        for identity in self._subscriptions():
             known = acked_places(self.meta, identity, self._servers)
             if member.number not in known:
                 self.meta.update_places(identity, {member.number: place})
@@ -268,7 +401,7 @@ class GroupInstance:
         """Let old names of tables go once no member has anything more with one."""
         epoch = self._subjects.epoch
         if all(member.epoch == epoch for member in self._members.values()):
-            self.store.note_new_subjects()
+            self._store.note_new_subjects()
 
     # --- what people ask ------------------------------------------------------------
 
@@ -285,11 +418,8 @@ class GroupInstance:
             "error": _told(members, "error"),
             "reads": _told(members, "reads"),
             "sources": [member.status() for member in members],
-            "clients": [
-                identity.client_id
-                for identity in self.meta.subscriptions(self.destination)
-            ],
-            "waits_for": list(self.store.holders()),
+            "clients": [identity.client_id for identity in self._subscriptions()],
+            "waits_for": list(self._store.holders()),
             "transactions": sum(m.sink.counters.transactions for m in members),
             "rows": sum(m.sink.counters.rows for m in members),
         }

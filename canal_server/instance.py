@@ -28,7 +28,7 @@ from canal_server.position.logposition import (
     MetaLogPositionManager,
     same_server,
 )
-from canal_server.position.stored import check_subscribed
+from canal_server.position.stored import check_subscribed, tell_move, the_only
 from canal_server.sink.clients import ClientFilters
 from canal_server.sink.columns import ColumnFilter
 from canal_server.sink.sink import EntrySink
@@ -218,7 +218,7 @@ class Instance:
         parsed = self._log_positions.latest(self.destination) if begun else None
         return DestinationCursors(tuple(found), parsed)
 
-    def seek(self, clients: Collection[int], position: LogPosition) -> None:
+    def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
         """Move clients' cursors, and begin to read anew at the smallest one of all.
 
         Blocks until the pump has ended. Batches that any client has open are void, and
@@ -227,6 +227,7 @@ class Instance:
         could not be written, CanalError when the place is another source's, or the
         instance stops meanwhile.
         """
+        position = the_only(self.destination, positions)
         if not same_server(position.identity, self._pump.identity):
             raise CanalError(
                 f"{position} is no place of the source that destination"
@@ -254,13 +255,7 @@ class Instance:
                         self.meta.update_cursor(client.identity, moved)
                 self._begin_anew(position)
                 self._is_whole = True
-            _log.warning(
-                "destination %s: an operator moved client%s %s to %s",
-                self.destination,
-                "s" if len(clients) > 1 else "",
-                ", ".join(map(str, sorted(clients))),
-                position.position,
-            )
+            tell_move(self.destination, clients, positions)
             self.meta.flush()
 
     def is_whole(self) -> bool:

@@ -46,8 +46,11 @@ class Instance(RunningInstance, Stage, Protocol):
     def cursors(self) -> DestinationCursors:
         """Return where each client stands, and how far the source was read."""
 
-    def seek(self, clients: Collection[int], position: LogPosition) -> None:
-        """Move clients' cursors, and begin to read anew. Raises CanalError."""
+    def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
+        """Move clients' cursors, and begin to read anew. Raises CanalError.
+
+        One position for each source that they are moved in; others have one source.
+        """
 
     def is_whole(self) -> bool:
         """Tell whether it can go on: not so when a move of cursors failed midway."""
@@ -195,7 +198,7 @@ class DestinationLife:
         """Tell whether it waits for its first client."""
         return self._state is State.IDLE and not self._asked
 
-    def seek(self, clients: Collection[int], position: LogPosition) -> None:
+    def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
         """Move clients' cursors, by the instance or where they are stored.
 
         Raises CanalError; when an instance starts or ends just now as well.
@@ -203,7 +206,7 @@ class DestinationLife:
         instance = self.running()
         if instance is not None:
             try:
-                instance.seek(clients, position)
+                instance.seek(clients, *positions)
             finally:
                 if not instance.is_whole():
                     self._begin_anew(instance)
@@ -217,7 +220,7 @@ class DestinationLife:
                 )
             self._kept = True
         try:
-            move_stored(self.config, clients, position)
+            move_stored(self.config, clients, *positions)
         finally:
             with self._changed:
                 self._kept = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from canal_server.buffer.ring import TransactionBuffer
 from canal_server.dump.detecting import Detector
 from canal_server.dump.pump import Pump
-from canal_server.model.positions import LogIdentity, LogPosition
+from canal_server.model.positions import LogPosition
 from canal_server.position.groups import MemberLogPositionManager
 from canal_server.position.logposition import (
     FailbackLogPositionManager,
@@ -33,24 +33,15 @@ from canal_server.wiring import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canal_server.config.schema import InstanceConfig, SourceConfig
+    from canal_server.config.schema import InstanceConfig
     from canal_server.core.blocks import BlockPool
     from canal_server.core.subjects import Subjects
     from canal_server.lifecycle import Deadline
-    from canal_server.model.positions import EntryPosition
+    from canal_server.model.positions import EntryPosition, LogIdentity
     from canal_server.ports import Accepts, MetaManager, Span
     from canal_server.position.groups import Servers
     from canal_server.sink.merge import Merge
     from canal_server.store.memory import MemoryEventStore
-
-
-def servers_of(source: SourceConfig) -> tuple[LogIdentity, ...]:
-    """Return the names of the servers that a source may be read from."""
-    return tuple(
-        LogIdentity(each.address.host, each.address.port)
-        for each in (source.master, source.standby)
-        if each.address is not None
-    )
 
 
 class Member:
@@ -120,10 +111,18 @@ class Member:
 
     # --- Stage ----------------------------------------------------------------------
 
+    def begin_with(self, server: LogIdentity | None = None) -> None:
+        """Read first one of the source's servers; None: the one that was read last.
+
+        Call before `start`, and before places are judged by the server that is read.
+        """
+        if server is None:
+            newest = self._acked.newest()
+            server = newest.identity if newest else None
+        self.pump.begin_with(server)
+
     def start(self) -> None:
-        """Start the pump at the server that was read last."""
-        newest = self._acked.newest()
-        self.pump.begin_with(newest.identity if newest else None)
+        """Start the pump and the watch over its server."""
         self.pump.start()
         self.detector.start()
 
@@ -139,6 +138,11 @@ class Member:
         return self.pump.join(deadline) and ended
 
     # --- positions ------------------------------------------------------------------
+
+    def parsed(self) -> LogPosition | None:
+        """Return how far the source was read; None before the first session."""
+        # Then it would be a client's.
+        return None if self.pump.began_at is None else self._stored()
 
     def _stored(self) -> LogPosition | None:
         return self._positions.latest(self.config.destination)

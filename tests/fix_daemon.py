@@ -100,9 +100,9 @@ class FakeInstance:
         """Have no clients."""
         return DestinationCursors(())
 
-    def seek(self, clients, position) -> None:
+    def seek(self, clients, *positions) -> None:
         """Take note; a torn one fails midway."""
-        self.moved.append((clients, position))
+        self.moved.append((clients, *positions))
         if self.destination.startswith("torn"):
             raise RuntimeError("a fault of ours")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fix_source_access import PATIENCE_S
-from fix_store import eventually
+from fix_store import eventually, in_thread
 from golden_form import entries_of
 
 from canal_server import group as group_module
@@ -23,11 +23,13 @@ from canal_server.config.schema import (
     Wiring,
 )
 from canal_server.core.subjects import Subjects
+from canal_server.errors import CanalError, ClientError
 from canal_server.group import GroupInstance, make_instance
 from canal_server.instance import Instance
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
 from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.sink.merge import Merge
 
 if TYPE_CHECKING:
@@ -90,11 +92,11 @@ def running(tmp_path: Path) -> Iterator[Callable[..., GroupInstance]]:
         assert instance.join(Deadline(PATIENCE_S))
 
 
-def subscribe(instance: GroupInstance) -> None:
+def subscribe(instance: GroupInstance, client: ClientIdentity = CLIENT) -> None:
     """Do what the server does for a subscription."""
-    instance.check_filter(CLIENT.filter)
-    instance.meta.subscribe(CLIENT)
-    instance.subscribed(CLIENT)
+    instance.check_filter(client.filter)
+    instance.meta.subscribe(client)
+    instance.subscribed(client)
 
 
 def entries_from(instance: GroupInstance) -> Iterator[Entry]:
@@ -192,6 +194,8 @@ def test_link_lost_for_long_in_a_transaction(
     with proxy.refuse(), proxy.cut(30_000):
         mysql_server.execute("BEGIN", *rows, "COMMIT")
         proxy.wait_for_cuts(1, PATIENCE_S)
+        # Else the other's may be first.
+        eventually(lambda: instance._members[2].sink.counters.rows > 0)
         mariadb_server.execute(f"INSERT INTO {database}.t VALUES (1, 'other')")
         coming = entries_from(instance)
         before = []
@@ -245,3 +249,109 @@ def test_tables_of_many_names(
     assert numbers.epoch > 0
     lowest, _ = numbers.since(0)
     assert lowest > 1
+
+
+def end_of(server: Server) -> LogPosition:
+    """Return the end of a server's binlog, as a place to move clients to."""
+    file, offset = server.binlog_position()
+    return LogPosition(
+        LogIdentity(server.host, server.port),
+        EntryPosition(file, offset, included=True),
+    )
+
+
+def test_a_move_begins_where_clients_stand(
+    mysql_server: Server,
+    mariadb_server: Server,
+    database: str,
+    running: Callable[..., GroupInstance],
+) -> None:
+    """The source that is not moved is read from what the filter rejected last.
+
+    Who is not moved keeps its place in the other one.
+    """
+    instance = running(mysql_server, mariadb_server)
+    subscribe(instance)
+    other = ClientIdentity("merged", 2, rf"{database}\.nothing")
+    subscribe(instance, other)
+    eventually(lambda: instance.status()["state"] == "running")
+    before = instance.meta.places(other)
+    for server in (mysql_server, mariadb_server):
+        server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
+    rows = f"INSERT INTO {database}.t VALUES "
+    for number in range(5):
+        for server in (mysql_server, mariadb_server):
+            server.execute(f"{rows}({number})")
+    rows_of(instance, 10)
+    while (batch := instance.store.get(other.client_id, 99, 0.0)) is not None:
+        # Begins and ends; only the store takes note.
+        instance.store.ack(other.client_id, batch.last_sequence)
+    latest = end_of(mysql_server)
+    instance.seek([CLIENT.client_id], latest)
+    assert instance.meta.places(CLIENT)[1] == latest
+    for number in (1, 2):
+        stands = instance.meta.places(other)[number]
+        assert stands.position.order() > before[number].position.order()
+    eventually(lambda: instance.status()["state"] == "running")
+    for server in (mysql_server, mariadb_server):
+        server.execute(f"{rows}(9)")
+    found = [entry.row_change().row_datas[0].after for entry in rows_of(instance, 2)]
+    assert found == [{"a": "9"}, {"a": "9"}]
+
+
+def test_who_is_not_moved(
+    mysql_server: Server, running: Callable[..., GroupInstance]
+) -> None:
+    """Unknown clients, and places of servers that are not read; reading goes on."""
+    instance = running(mysql_server)
+    subscribe(instance)
+    eventually(lambda: instance.status()["state"] == "running")
+    store, here = instance.store, end_of(mysql_server)
+    with pytest.raises(ClientError, match="client 7 is not subscribed to merged"):
+        instance.seek([CLIENT.client_id, 7], here)
+    elsewhere = replace(here, identity=LogIdentity("192.0.2.1", 3306))
+    with pytest.raises(ClientError, match="is of no source"):
+        instance.seek([CLIENT.client_id], elsewhere)
+    instance._servers[1] += (elsewhere.identity,)  # as a standby's
+    with pytest.raises(CanalError, match="that destination merged/master1 reads, 127"):
+        instance.seek([CLIENT.client_id], elsewhere)
+    assert instance.store is store
+    assert instance.status()["state"] == "running"
+
+
+def test_a_stop_ends_a_move(
+    mysql_server: Server, running: Callable[..., GroupInstance]
+) -> None:
+    """A group that is asked to stop makes no new stages, and ends."""
+    instance = running(mysql_server)
+    subscribe(instance)
+    eventually(lambda: instance.status()["state"] == "running")
+    here = end_of(mysql_server)
+    with instance.steady():
+        moving = in_thread(instance.seek, [CLIENT.client_id], here)
+        eventually(lambda: instance.status()["state"] == "stopped")
+        stopping = in_thread(instance.request_stop)
+        instance._stopping = True  # as it is once the stop gets here
+    with pytest.raises(CanalError, match="is being stopped"):
+        moving.result(PATIENCE_S)
+    stopping.result(PATIENCE_S)
+
+
+def test_a_move_that_fails_midway(
+    mysql_server: Server,
+    running: Callable[..., GroupInstance],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A group whose stages ended for a move that failed says so, and can end."""
+    instance = running(mysql_server)
+    subscribe(instance)
+    eventually(lambda: instance.status()["state"] == "running")
+
+    def fail() -> None:
+        raise RuntimeError("can't start new thread")
+
+    assert instance.is_whole()
+    monkeypatch.setattr(instance, "_make_stages", fail)
+    with pytest.raises(RuntimeError, match="can't start"):
+        instance.seek([CLIENT.client_id], end_of(mysql_server))
+    assert not instance.is_whole()

@@ -10,23 +10,27 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.cli.conf import add_conf_option, load_for, named
 from canal_server.cli.position_found import (
     Found,
-    access_for,
     amount_text,
     find_cursors,
     gone_text,
     place_text,
 )
+from canal_server.cli.position_parts import Part, chosen_parts, parts_of, view_of
 from canal_server.cli.schema_options import printable, time_text
 from canal_server.control import ask, locked
-from canal_server.dump.lag import SourceView
 from canal_server.dump.target import Target, TargetFinder, Wanted, parse_target
-from canal_server.errors import CanalError, ConfigError, PositionError
+from canal_server.errors import (
+    CanalError,
+    ConfigError,
+    ConnectionLost,
+    PositionError,
+    SourceRefused,
+)
 from canal_server.model.positions import (
     EntryPosition,
     LogPosition,
     log_position_to_json,
 )
-from canal_server.position.groups import no_seek_in_group
 from canal_server.position.logposition import same_server
 from canal_server.position.stored import check_subscribed, move_stored
 
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from canal_server.config.schema import InstanceConfig
+    from canal_server.dump.lag import SourceView
     from canal_server.model.cursors import ClientCursor
 
 SEEK_TIMEOUT_S: Final = 60.0  # for the server to stop reading and to begin anew
@@ -57,6 +62,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="FILE:POSITION, a GTID set, a time with its zone "
         "(2026-11-21T10:00:00+00:00) or in milliseconds since 1970, oldest, "
         "latest")  # fmt: skip
+    add("--source", metavar="NAME", help="in a group move in this source only, named "
+        "masterN or by its address; needed for FILE:POSITION and a GTID set (default: "
+        "in all)")  # fmt: skip
     add("--client", type=int, action="append", metavar="ID",
         help="this client only; may be given again (default: all)")  # fmt: skip
     add("--dry-run", action="store_true", help="print what would happen, no more")
@@ -74,27 +82,49 @@ def run(args: argparse.Namespace) -> int:
     """Move the clients. Raises CanalError."""
     data_dir, instances = load_for(args.conf, args.destination, os.environ)
     instance = named(instances, args.destination)
-    if instance.group:
-        raise CanalError(no_seek_in_group(instance.destination))
     found = find_cursors(instance, data_dir)
+    parts = parts_of(instance, found.cursors)
+    chosen = chosen_parts(instance, parts, args.source, args.to)
     moved = _chosen(instance, found, args.client)
-    with SourceView(instance, access_for(instance, found.cursors)) as view:
-        target = TargetFinder(view).find(args.to)
-        others = [each for each in found.cursors.clients if each not in moved]
-        _check_others(view, others)
-        print(f"destination {instance.destination}: to {place_text(target.place)}")
-        for line in _effects(view, target, moved, others=bool(others)):
-            print(f"  {printable(line)}")
-        position = LogPosition(view.identity, target.place)
+    ids = {each.identity.client_id for each in moved}
+    for part in parts:
+        if part not in chosen:
+            _check_kept(part)
+    positions = [_look(instance, part, args.to, ids) for part in chosen]
+    if len(chosen) < len(parts):
+        print(
+            "in the other sources all clients stay where they are; what they have got"
+            " and not acked comes again"
+        )
     if args.dry_run:
         print("nothing was changed")
         return 0
     if not args.yes and not _agreed():
         print("nothing was changed", file=sys.stderr)
         return 1
-    _move(instance, data_dir, moved, position)
+    _move(instance, data_dir, moved, positions)
     print("done")
     return 0
+
+
+def _look(
+    instance: InstanceConfig, part: Part, wanted: Wanted, ids: Collection[int]
+) -> LogPosition:
+    """Find the place in one source, and print what a move to it does."""
+    moved: list[ClientCursor] = []
+    others: list[ClientCursor] = []
+    for each in part.cursors.clients:
+        (moved if each.identity.client_id in ids else others).append(each)
+    with view_of(part) as view:
+        target = TargetFinder(view).find(wanted)
+        _check_others(part, view, others)
+        name = f", {part.name}" if part.name else ""
+        print(
+            f"destination {instance.destination}{name}: to {place_text(target.place)}"
+        )
+        for line in _effects(view, target, moved, others=bool(others)):
+            print(f"  {printable(line)}")
+        return LogPosition(view.identity, target.place)
 
 
 def _chosen(
@@ -121,7 +151,35 @@ def _chosen(
     return [each for each in clients if each.identity.client_id in wanted]
 
 
-def _check_others(view: SourceView, others: list[ClientCursor]) -> None:
+def _check_kept(part: Part) -> None:
+    """Refuse when clients would lose what only the server has of another source.
+
+    All sources are read anew from where their clients stand, so that what these have
+    not acked has to be there.
+    """
+    parsed = part.cursors.parsed
+    if parsed is None:
+        return  # nothing was read that it could have
+    unacked = [
+        each
+        for each in part.cursors.clients
+        if (at := each.furthest()) is not None
+        and same_server(at.identity, parsed.identity)
+        and at.position.order() < parsed.position.order()
+    ]
+    if not unacked:
+        return
+    try:
+        with view_of(part) as view:
+            _check_others(part, view, unacked)
+    except (ConnectionLost, SourceRefused) as error:
+        print(
+            f"{part.name} cannot be looked at ({error}): what clients have not acked of"
+            " it comes again when it can be read"
+        )
+
+
+def _check_others(part: Part, view: SourceView, others: list[ClientCursor]) -> None:
     """Refuse when a client that stays would lose what only the server still has."""
     for each in others:
         furthest = each.furthest()
@@ -129,8 +187,9 @@ def _check_others(view: SourceView, others: list[ClientCursor]) -> None:
             continue
         gone = view.gone(furthest.position)
         if gone is not None:
+            of = f" of {part}" if part.name else ""
             raise PositionError(
-                f"client {each.identity.client_id} stands at {furthest.position}:"
+                f"client {each.identity.client_id} stands at {furthest.position}{of}:"
                 f" {gone_text(gone)}. What it has not acked would have to be read"
                 " again; move it as well, or let it ack first"
             )
@@ -140,7 +199,7 @@ def _move(
     config: InstanceConfig,
     data_dir: Path,
     clients: list[ClientCursor],
-    position: LogPosition,
+    positions: list[LogPosition],
 ) -> None:
     """Have the server do it, or do it where the cursors are stored."""
     ids = [each.identity.client_id for each in clients]
@@ -152,11 +211,11 @@ def _move(
             SEEK_TIMEOUT_S,
             destination=config.destination,
             clients=ids,
-            position=log_position_to_json(position),
+            positions=[log_position_to_json(each) for each in positions],
         )
         return
     with locked(data_dir):
-        move_stored(config, ids, position)
+        move_stored(config, ids, *positions)
 
 
 def _agreed() -> bool:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from canal_server.cli.conf import add_conf_option, load_for
 from canal_server.cli.position_found import (
     Found,
-    access_for,
     amount_text,
     find_cursors,
     gone_text,
 )
+from canal_server.cli.position_parts import Part, parts_of, view_of
 from canal_server.cli.schema_options import place_as_json, printable
-from canal_server.dump.lag import Behind, SourceView
+from canal_server.dump.lag import Behind
 from canal_server.errors import CanalError
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from canal_server.config.schema import InstanceConfig
+    from canal_server.dump.lag import SourceView
+    from canal_server.model.cursors import DestinationCursors
     from canal_server.model.positions import LogPosition
 
 
@@ -65,42 +67,50 @@ def _told(config: InstanceConfig, found: Found) -> dict[str, Any]:
         "destination": config.destination,
         "running": found.running,
         "runs_on": found.owner or None,
-        "source": None,
+        "source": None,  # of a group each source tells it
         "problem": None,
     }
-    if config.group:
-        told["problem"] = (
-            "it merges several sources; `canal-server status` tells of each, distances"
-            " are told of single ones only"
-        )
-        _add_places(told, found, None)
+    parts = parts_of(config, found.cursors)
+    if not config.group:
+        told |= _source(parts[0])
         return told
-    try:
-        with SourceView(config, access_for(config, found.cursors)) as view:
-            told["source"] = {
-                "address": str(view.access.address),
-                "server": str(view.info),
-                "end": f"{view.end.file}:{view.end.position}",
-            }
-            _add_places(told, found, view)
-    except CanalError as error:
-        told["problem"] = str(error)
-        _add_places(told, found, None)
+    # The cursor is of whichever source was acked last: distances are of each.
+    told |= _places(found.cursors, None)
+    told["sources"] = [{"name": part.name, **_source(part)} for part in parts]
     return told
 
 
-def _add_places(told: dict[str, Any], found: Found, view: SourceView | None) -> None:
-    parsed = found.cursors.parsed
-    told["parsed"] = None if parsed is None else _place(parsed, view)
-    told["clients"] = [
-        {
-            "client": each.identity.client_id,
-            "filter": each.identity.filter,
-            "open_batches": each.open_batches,
-            **_place(each.cursor, view, each.furthest()),
-        }
-        for each in found.cursors.clients
-    ]
+def _source(part: Part) -> dict[str, Any]:
+    """Return a source, and where clients stand in it."""
+    try:
+        with view_of(part) as view:
+            return {
+                "source": {
+                    "address": str(view.access.address),
+                    "server": str(view.info),
+                    "end": f"{view.end.file}:{view.end.position}",
+                },
+                "problem": None,
+                **_places(part.cursors, view),
+            }
+    except CanalError as error:
+        return {"source": None, "problem": str(error), **_places(part.cursors, None)}
+
+
+def _places(cursors: DestinationCursors, view: SourceView | None) -> dict[str, Any]:
+    parsed = cursors.parsed
+    return {
+        "parsed": None if parsed is None else _place(parsed, view),
+        "clients": [
+            {
+                "client": each.identity.client_id,
+                "filter": each.identity.filter,
+                "open_batches": each.open_batches,
+                **_place(each.cursor, view, each.furthest()),
+            }
+            for each in cursors.clients
+        ],
+    }
 
 
 def _place(
@@ -144,32 +154,41 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     else:
         state = "not running; as stored"
     yield f"destination {told['destination']}: {state}"
+    name = told["destination"]
+    if "sources" not in told:
+        yield from _source_lines(told, f"--destination {name}")
+    for each in told.get("sources", ()):
+        lines = _source_lines(each, f"--destination {name} --source {each['name']}")
+        yield f"  {each['name']}: {next(lines).lstrip()}"
+        yield from (f"  {line}" for line in lines)
+    if not told["clients"]:
+        yield "  no client is subscribed"
+
+
+def _source_lines(told: dict[str, Any], named: str) -> Iterator[str]:
+    """Yield at least one line; `named` tells a seek which source is meant."""
     source = told["source"]
     if source is not None:
         yield f"  {source['address']} ({source['server']}), ends at {source['end']}"
     if told["problem"]:
         yield f"  how far behind is not known: {told['problem']}"
     if told["parsed"] is not None:
-        yield from _place_lines("read up to", told["parsed"], told["destination"])
+        yield from _place_lines("read up to", told["parsed"], named)
     for client in told["clients"]:
         if client["position"] is None:
             yield f"  client {client['client']}: nothing acked yet"
         else:
-            yield from _place_lines(
-                f"client {client['client']} at", client, told["destination"]
-            )
-    if not told["clients"]:
-        yield "  no client is subscribed"
+            yield from _place_lines(f"client {client['client']} at", client, named)
 
 
-def _place_lines(what: str, place: dict[str, Any], destination: str) -> Iterator[str]:
+def _place_lines(what: str, place: dict[str, Any], named: str) -> Iterator[str]:
     when = f" ({place['time']})" if place["time"] else ""
     yield f"  {what} {place['position']}{when}{_behind_text(place)}"
     if place["problem"]:
         yield f"    {place['problem']}"
     if place["gone"] is not None:
         client = f" --client {place['client']}" if "client" in place else ""
-        seek = f"canal-server position seek --destination {destination}{client} --to"
+        seek = f"canal-server position seek {named}{client} --to"
         yield f"    {place['gone']['text']}"
         yield "    choices: put the files back; or load the tables anew, then"
         yield f"      {seek} oldest   begins with what is left"

@@ -140,9 +140,16 @@ def _table(told: dict[str, Any]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
     for each in told["instances"]:
         yield from _switched(each["destination"], each)
-        for source in each.get("sources", ()):
+        sources = each.get("sources", ())
+        for source in sources:
             yield from _switched(f"{each['destination']}/{source['name']}", source)
-        if each.get("error"):
+        if sources and each.get("error"):
+            # One that waits says nothing of the others.
+            for source in sources:
+                name = f"{each['destination']}/{source['name']}"
+                words = (name, source["state"], source["error"])
+                yield ": ".join(filter(None, words))
+        elif each.get("error"):
             yield f"{each['destination']}: {each['error']}"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.core.gtid import GtidSet
 from canal_server.dump.index import FILE_NAME, BoundaryIndex
-from canal_server.dump.places import SourceFiles, base_name
+from canal_server.dump.places import SourceFiles
 from canal_server.dump.scan import Scanner
 from canal_server.dump.source_traits import source_of
 from canal_server.dump.survey import Surveyor
@@ -278,19 +278,15 @@ class SourceView:
 
     def gone(self, place: EntryPosition) -> Gone | None:
         """Return what was purged behind a place, None if all is there."""
-        file = place.journal_name or ""
-        if not self.files.files:
-            return None
-        oldest = self.files.files[0].name
-        first, left = binlog_file_number(file), binlog_file_number(oldest)
-        if not file or first >= left or base_name(file) != base_name(oldest):
+        purged = self.files.purged_from(place.journal_name)
+        if purged is None:
             return None
         return Gone(
-            first=file,
-            last=_named(file, left - 1),
-            files=left - first,
+            first=purged.first,
+            last=purged.last,
+            files=purged.number,
             since_ms=place.timestamp,
-            until_ms=self.scanner.first_event_ms(oldest),
+            until_ms=self.scanner.first_event_ms(self.files.files[0].name),
             transactions=self._purged_behind(place),
         )
 
@@ -312,9 +308,3 @@ def transactions_in(gtids: str) -> int:
     return sum(
         int(last or first) - int(first) + 1 for first, last in _INTERVAL.findall(gtids)
     )
-
-
-def _named(file: str, number: int) -> str:
-    """Return the name of a binlog's file with another number."""
-    base = base_name(file)
-    return f"{base}{number:0{len(file) - len(base)}}"

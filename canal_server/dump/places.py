@@ -24,6 +24,20 @@ def base_name(file: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class PurgedFiles:
+    """Binlog files that a source no longer has, without a gap."""
+
+    first: str
+    last: str
+    number: int
+
+    def __str__(self) -> str:
+        if self.number == 1:
+            return self.first
+        return f"{self.first} to {self.last} ({self.number} files)"
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFiles:
     """The binlog files of a source when a session began, oldest first."""
 
@@ -43,6 +57,17 @@ class SourceFiles:
         return base_name(file) == base_name(oldest) and (
             binlog_file_number(file) < binlog_file_number(oldest)
         )
+
+    def purged_from(self, file: str | None) -> PurgedFiles | None:
+        """Return the files from this one on that were here and are not any more."""
+        if not file or not self.files:
+            return None
+        base, oldest = base_name(file), self.files[0].name
+        first, left = binlog_file_number(file), binlog_file_number(oldest)
+        if first >= left or base != base_name(oldest):
+            return None
+        last = f"{base}{left - 1:0{len(file) - len(base)}}"
+        return PurgedFiles(file, last, left - first)
 
     def __str__(self) -> str:
         ends = dict.fromkeys(each.name for each in (*self.files[:1], *self.files[-1:]))

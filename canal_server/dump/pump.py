@@ -19,6 +19,7 @@ from canal_server.dump.delivered import Delivered
 from canal_server.dump.history import HistoryImages
 from canal_server.dump.index_writer import IndexWriter
 from canal_server.dump.overlap import Overlap, overlap_of
+from canal_server.dump.purged import told_purged
 from canal_server.dump.reader import Reader
 from canal_server.dump.repeats import Repeats
 from canal_server.dump.replicated import reachable
@@ -305,7 +306,10 @@ class Pump:
             delay_s = max(delay_s, _STUBBORN_DELAY_S)
         if begins_elsewhere:
             delay_s = 0.0  # the next attempt begins elsewhere
-        self.status.error = told = f"{type(error).__name__}: {error}"
+        told = f"{type(error).__name__}: {error}"
+        if isinstance(error, BinlogPurged) and not begins_elsewhere:
+            told = self._told_purged(told)
+        self.status.error = told
         if self._is_news(told):
             _log.error(
                 "destination %s: %s; next attempt in %.1f s",
@@ -314,6 +318,11 @@ class Pump:
                 delay_s,
             )
         return delay_s
+
+    def _told_purged(self, error: str) -> str:
+        name = self._config.destination
+        stored = self._positions.latest(name)
+        return told_purged(error, name, stored, self.identity, self._beginning.files)
 
     def _is_news(self, text: str) -> bool:
         """Tell whether to log what may come with each attempt."""

@@ -229,9 +229,7 @@ class StartFinder:
     def _refusal(self, position: EntryPosition, why: str) -> str:
         return (
             f"{self.identity.address}:{self.identity.port}: stored position"
-            f" {position} {why}: the binlog was begun anew, or this is another server."
-            " Remove the destination's stored cursors to begin as configured, or set"
-            " canal.auto.reset.latest.pos.mode = true to begin at the end"
+            f" {position} {why}: the binlog was begun anew, or this is another server"
         )
 
     def _is_of_another(self, position: EntryPosition, error: SourceError) -> bool:

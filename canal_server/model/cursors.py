@@ -5,13 +5,15 @@ Leaves out what a place is (`canal_server.model.positions`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import log_position_from_json, log_position_to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from canal_server.model.positions import LogPosition
 
 
@@ -41,11 +43,13 @@ class ClientCursor:
 class DestinationCursors:
     """A destination's clients, by client id, and how far its source was read.
 
-    `parsed` is the last place that was handed on; known while it is served.
+    `parsed` is the last place that was handed on; known while it is served. Of a group,
+    `sources` are the same clients with their places in each source, by its number.
     """
 
     clients: tuple[ClientCursor, ...]
     parsed: LogPosition | None = None
+    sources: Mapping[int, DestinationCursors] = field(default_factory=dict)
 
 
 def cursors_to_json(cursors: DestinationCursors) -> dict[str, Any]:
@@ -61,6 +65,10 @@ def cursors_to_json(cursors: DestinationCursors) -> dict[str, Any]:
                 "open": each.open_batches,
             }
             for each in cursors.clients
+        ],
+        "sources": [
+            {"number": number, **cursors_to_json(source)}
+            for number, source in sorted(cursors.sources.items())
         ],
     }
 
@@ -78,6 +86,10 @@ def cursors_from_json(destination: str, value: dict[str, Any]) -> DestinationCur
             for each in value["clients"]
         ),
         _from_json(value["parsed"]),
+        {
+            int(source["number"]): cursors_from_json(destination, source)
+            for source in value["sources"]
+        },
     )
 
 

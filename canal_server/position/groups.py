@@ -17,7 +17,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.errors import ClientError
 from canal_server.model.positions import (
+    LogIdentity,
     LogPosition,
     log_position_from_json,
     log_position_to_json,
@@ -28,8 +30,8 @@ from canal_server.position.metafile import check, compact, damage_told
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from canal_server.config.schema import SourceConfig
     from canal_server.model.identity import ClientIdentity
-    from canal_server.model.positions import LogIdentity
     from canal_server.ports import MetaManager
 
     # Of each source: its server and the standby.
@@ -72,26 +74,75 @@ def decode_clients(content: bytes) -> dict[int, Places]:
         }
 
 
+def servers_of(group: Sequence[SourceConfig]) -> dict[int, tuple[LogIdentity, ...]]:
+    """Return the names of the servers that each source of a group may be read from."""
+    return {
+        source.member: tuple(
+            LogIdentity(each.address.host, each.address.port)
+            for each in (source.master, source.standby)
+            if each.address is not None
+        )
+        for source in group
+    }
+
+
 def acked_places(
     meta: MetaManager, identity: ClientIdentity, servers: Servers
 ) -> Places:
-    """Return where a client stands in each source of a group, where that is known.
+    """Return where a client stands in each source of a group, where that is known."""
+    return places_of(meta.places(identity), meta.cursor(identity), servers)
+
+
+def places_of(
+    beside: Mapping[int, LogPosition], cursor: LogPosition | None, servers: Servers
+) -> Places:
+    """Return the same of a cursor and what stands beside it.
 
     A position belongs to the source whose server it names, else to the one whose number
     it has. What the cursor says goes before what stands beside it: somebody may have
     moved it who knows nothing of that.
     """
     found: Places = {}
-    for number, place in meta.places(identity).items():
+    for number, place in beside.items():
         owner = owner_of(place.identity, servers)
         if owner is None and number in servers:
             found.setdefault(number, place)
         elif owner is not None:
             found[owner] = place
-    cursor = meta.cursor(identity)
     owner = None if cursor is None else owner_of(cursor.identity, servers)
     if cursor is not None and owner is not None:
         found[owner] = cursor
+    return found
+
+
+def cursor_among(
+    places: Mapping[int, LogPosition], cursor: LogPosition | None, servers: Servers
+) -> LogPosition | None:
+    """Return the cursor of a client that was moved to these places.
+
+    It stays one of the source that it names, so that it contradicts none of them.
+    """
+    owner = None if cursor is None else owner_of(cursor.identity, servers)
+    return places.get(min(places, default=0) if owner is None else owner, cursor)
+
+
+def by_source(
+    positions: Sequence[LogPosition], destination: str, servers: Servers
+) -> Places:
+    """Return positions by the source whose server each names.
+
+    Raises ClientError for one that none has, and for a second one of a source.
+    """
+    found: Places = {}
+    for position in positions:
+        owner = owner_of(position.identity, servers)
+        if owner is None or owner in found:
+            what = "one more" if owner in found else "of no source"
+            raise ClientError(
+                f"destination {destination} merges several sources: {position} is"
+                f" {what}; give one place of each source at most"
+            )
+        found[owner] = position
     return found
 
 
@@ -104,15 +155,6 @@ def owner_of(identity: LogIdentity, servers: Servers) -> int | None:
         if any(same_server(identity, each) for each in own):
             return number
     return None
-
-
-def no_seek_in_group(destination: str) -> str:
-    """Return why the clients of a group are not moved, and what to do instead."""
-    return (
-        f"destination {destination} merges several sources, whose clients cannot be"
-        " moved by this command: to begin elsewhere stop the server, remove the stored"
-        " positions and configure where each source begins"
-    )
 
 
 class MemberLogPositionManager:

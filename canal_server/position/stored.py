@@ -25,13 +25,18 @@ from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.running import owner_of
 from canal_server.model.znodes import lease_path, running_path
 from canal_server.position.file import MetaFiles
-from canal_server.position.groups import no_seek_in_group
+from canal_server.position.groups import (
+    by_source,
+    cursor_among,
+    places_of,
+    servers_of,
+)
 from canal_server.position.mixed import StoredClient
 from canal_server.position.nodes import MetaNodes
 from canal_server.zookeeper import session_for
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.model.positions import LogPosition
@@ -60,30 +65,34 @@ def read_stored(config: InstanceConfig) -> Stored:
     if config.position.wiring is Wiring.ZOOKEEPER:
         with _connected(config.position.zookeeper_servers) as zookeeper:
             clients = MetaNodes(zookeeper).read(destination)
-            return Stored(_cursors(clients), _owner(zookeeper, destination))
+            return Stored(_cursors(config, clients), _owner(zookeeper, destination))
     if config.position.wiring is Wiring.FILE:
-        return Stored(_cursors(MetaFiles(config.position.data_dir).read(destination)))
+        clients = MetaFiles(config.position.data_dir).read(destination)
+        return Stored(_cursors(config, clients))
     return Stored(DestinationCursors(()))
 
 
 def move_stored(
-    config: InstanceConfig, clients: Collection[int], position: LogPosition
+    config: InstanceConfig, clients: Collection[int], *positions: LogPosition
 ) -> None:
     """Move the cursors of some clients; their open batches are void.
 
-    Raises ClientError for clients that are not subscribed, MetaStoreError when a
-    server runs the destination, or they cannot be moved.
+    In a group, in the sources whose servers the positions name. Raises ClientError for
+    clients that are not subscribed, MetaStoreError when a server runs the destination,
+    or they cannot be moved.
     """
     destination = config.destination
     if config.group:
-        raise ClientError(no_seek_in_group(destination))
+        by_source(positions, destination, servers_of(config.group))
+    else:
+        the_only(destination, positions)
     if config.position.wiring is Wiring.MEMORY:
         raise MetaStoreError(
             f"destination {destination} keeps its cursors in memory: there is nothing"
             " to move while it does not run"
         )
     if config.position.wiring is Wiring.FILE:
-        _move(MetaFiles(config.position.data_dir), destination, clients, position)
+        _move(MetaFiles(config.position.data_dir), config, clients, positions)
     else:
         with (
             _connected(config.position.zookeeper_servers) as zookeeper,
@@ -92,16 +101,37 @@ def move_stored(
             nodes = MetaNodes(zookeeper, leased=True)
             nodes.open((destination,), Stop())
             try:
-                _move(nodes, destination, clients, position)
+                _move(nodes, config, clients, positions)
             finally:
                 nodes.close()
+    tell_move(destination, clients, positions)
+
+
+def tell_move(
+    destination: str, clients: Collection[int], positions: Sequence[LogPosition]
+) -> None:
+    """Say in the log that clients were moved; of a group, in which servers' binlogs."""
+    (told,) = positions if len(positions) == 1 else (None,)
     logger.warning(
         "destination %s: an operator moved client%s %s to %s",
         destination,
         "s" if len(clients) > 1 else "",
         ", ".join(map(str, sorted(clients))),
-        position.position,
+        told.position if told else ", ".join(map(str, positions)),
     )
+
+
+def the_only(destination: str, positions: Sequence[LogPosition]) -> LogPosition:
+    """Return the place to which clients of a single source are moved.
+
+    Raises ClientError when there is not one.
+    """
+    if len(positions) != 1:
+        raise ClientError(
+            f"destination {destination} has one source, and {len(positions)} places are"
+            " given: give one"
+        )
+    return positions[0]
 
 
 def check_subscribed(
@@ -118,27 +148,54 @@ def check_subscribed(
 
 def _move(
     place: MetaPlace,
-    destination: str,
+    config: InstanceConfig,
     clients: Collection[int],
-    position: LogPosition,
+    positions: Sequence[LogPosition],
 ) -> None:
+    destination = config.destination
     stored = place.read(destination)
     check_subscribed(destination, clients, [each.identity.client_id for each in stored])
     place.write(
         destination,
         [
-            StoredClient(
-                each.identity,
-                position if each.identity.client_id in clients else each.cursor,
-            )
+            _moved(config, each, positions)
+            if each.identity.client_id in clients
+            else StoredClient(each.identity, each.cursor, places=each.places)
             for each in stored
         ],
     )
 
 
-def _cursors(clients: list[StoredClient]) -> DestinationCursors:
+def _moved(
+    config: InstanceConfig, client: StoredClient, positions: Sequence[LogPosition]
+) -> StoredClient:
+    """Return a client as it is stored when it was moved."""
+    if not config.group:
+        return StoredClient(client.identity, positions[0])
+    servers = servers_of(config.group)
+    places = {
+        **places_of(client.places, client.cursor, servers),
+        **by_source(positions, config.destination, servers),
+    }
+    return StoredClient(
+        client.identity, cursor_among(places, client.cursor, servers), places=places
+    )
+
+
+def _cursors(config: InstanceConfig, clients: list[StoredClient]) -> DestinationCursors:
+    servers = servers_of(config.group)
+    places = [places_of(each.places, each.cursor, servers) for each in clients]
     return DestinationCursors(
-        tuple(ClientCursor(each.identity, each.cursor) for each in clients)
+        tuple(ClientCursor(each.identity, each.cursor) for each in clients),
+        sources={
+            number: DestinationCursors(
+                tuple(
+                    ClientCursor(each.identity, of_client.get(number))
+                    for each, of_client in zip(clients, places, strict=True)
+                )
+            )
+            for number in servers
+        },
     )
 
 

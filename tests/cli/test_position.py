@@ -79,18 +79,69 @@ def test_what_is_stored_is_shown_without_the_source(conf, capsys):
     }
 
 
-def test_group(make_conf, capsys):
-    """Of a group cursors are shown, without distances, and nobody is moved."""
+@pytest.fixture
+def group_conf(make_conf):
+    """Give a conf folder with a group of two sources that nobody reaches, a client."""
     conf = make_conf(
         "canal.destinations = merged\n"
         "canal.instance.global.spring.xml = group-instance.xml\n",
-        merged="canal.instance.master1.address = 127.0.0.1:1\n",
+        merged="canal.instance.master1.address = 127.0.0.1:1\n"
+        "canal.instance.master2.address = 127.0.0.1:2\n",
     )
-    assert cli.main(["position", "show", "--conf", str(conf)]) == 0
-    assert "it merges several sources" in capsys.readouterr().out
-    seek = ["position", "seek", "--conf", str(conf), "--to", "latest", "--yes"]
-    assert cli.main(seek) == 1
-    assert "merges several sources" in capsys.readouterr().err
+    places = {
+        number: LogPosition(
+            LogIdentity("127.0.0.1", number), EntryPosition("binlog.000001", offset)
+        )
+        for number, offset in ((1, 100), (2, 4711))
+    }
+    client = StoredClient(ClientIdentity("merged", 1001), places[1], places=places)
+    MetaFiles(conf).write("merged", [client])
+    return conf
+
+
+def test_a_group_is_shown_without_its_sources(group_conf, capsys):
+    """Places in each source are told, and of each why distances are not."""
+    assert run("show", "--conf", group_conf) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "destination merged: not running; as stored"
+    assert lines[1].startswith("  master1: how far behind is not known: cannot connect")
+    assert lines[2] == "    client 1001 at binlog.000001:100"
+    assert lines[3].startswith("  master2: how far behind is not known: cannot connect")
+    assert lines[4:] == ["    client 1001 at binlog.000001:4711"]
+    assert run("show", "--conf", group_conf, "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)["destinations"]
+    assert told["clients"][0]["position"] == "binlog.000001:100"
+    places = [each["clients"][0]["position"] for each in told["sources"]]
+    assert places == ["binlog.000001:100", "binlog.000001:4711"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (
+            ["--to", "binlog.000001:4"],
+            2,
+            "it is by --source: master1 (127.0.0.1:1), master2 (127.0.0.1:2)",
+        ),
+        (["--to", "0-1-7"], 2, "name the one whose GTID set it is"),
+        (["--to", "oldest", "--source", "db3"], 2, "--source db3: no source of merged"),
+        (["--to", "oldest", "--source", "127.0.0.1:2"], 1, "127.0.0.1:2"),
+        (["--to", "latest", "--source", "master2"], 1, "127.0.0.1:2"),
+        (["--to", "latest", "--source", "merged/master1"], 1, "127.0.0.1:1"),
+        (["--to", "latest"], 1, "127.0.0.1:1"),
+    ],
+)
+def test_which_source_of_a_group(group_conf, capsys, arguments, status, words):
+    """It is named, or all are meant where that makes sense; one source has no names."""
+    assert run("seek", "--conf", group_conf, "--yes", *arguments) == status
+    assert words in capsys.readouterr().err
+
+
+def test_a_single_source_has_no_name(conf, capsys):
+    """To name one where there is one is an error of usage."""
+    seek = ("seek", "--conf", conf, "--destination", "one", "--to", "oldest")
+    assert run(*seek, "--source", "master1") == 2
+    assert "--source master1: one has one source" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -120,3 +120,17 @@ def test_a_source_that_was_changed():
         "b: reads standby db2:3306, changed once since the start",
         "c/master1: reads master db3:3306, changed 2 times since the start",
     ]
+
+
+def test_one_source_of_a_group_that_waits():
+    """The state of each source is told: one that waits says nothing of the others."""
+    sources = [
+        {"name": "master1", "state": "running", "error": ""},
+        {"name": "master2", "state": "waiting", "error": "ConnectionLost: gone"},
+    ]
+    group = {"destination": "c", "error": "master2: ConnectionLost: gone"}
+    told = {"clusters": [], "instances": [group | {"sources": sources}]}
+    assert list(_table(told))[-2:] == [
+        "c/master1: running",
+        "c/master2: waiting: ConnectionLost: gone",
+    ]

@@ -41,3 +41,21 @@ def test_unknown_files():
 def test_base_name(file, base):
     """The base name is all but the number at the end."""
     assert base_name(file) == base
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("binlog.000003", "binlog.000003 to binlog.000006 (4 files)"),
+        ("binlog.000006", "binlog.000006"),
+        ("binlog.000007", None),
+        ("binlog.000009", None),
+        ("mysql-bin.000003", None),
+        (None, None),
+    ],
+)
+def test_purged_files(file, told):
+    """What lies between a file that is gone and the oldest one is told by name."""
+    purged = FILES.purged_from(file)
+    assert (None if purged is None else str(purged)) == told
+    assert SourceFiles(()).purged_from(file) is None

@@ -8,7 +8,9 @@ import threading
 import pytest
 from fix_group import GROUP_WIRING, Branch, Group
 from load import receive_until_broken
+from purge import purge
 
+from canal_server.cli import main
 from canal_server.client import EntryType
 
 
@@ -93,6 +95,52 @@ def test_one_source_down(make_group, mysql_server, own_server, database):
         second.writer.write(5)
         group.receive(client)
     assert [branch.checker.repeated for branch in group.branches] == [0, 0]
+
+
+def test_one_source_purged(make_group, mysql_server, own_server, database, capsys):
+    """The others go on; told is what is missing where, and the way out, which works."""
+    other = own_server("mysql", ())
+    other.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
+    group = make_group(database, [mysql_server, other])
+    first, second = group.branches
+    group.pipeline.start()
+    with group.pipeline.client() as client:
+        for branch in group.branches:
+            branch.writer.write(3)
+        group.receive(client)
+    group.pipeline.stop()
+    missing, _ = other.binlog_position()
+    group.resume(first, exact=True)
+    for branch in group.branches:
+        branch.writer.write(3)
+    purge(other)
+    left, _ = other.binlog_position()
+    second.writer.write(2)
+    group.pipeline.start()
+    conf, seek = ("--conf", str(group.pipeline.conf)), "canal-server position seek"
+    way_out = "--destination example --source master2 --to oldest"
+    with group.pipeline.client() as client:
+        line = group.pipeline.process.wait_for_log("ERROR .* BinlogPurged")
+        assert "destination example/master2: BinlogPurged: " in line
+        assert f"missing: {missing}, the oldest left is {left};" in line
+        assert f"`{seek} {way_out}`" in line
+        assert "the other sources of example go on meanwhile" in line
+        group.receive_until(client, lambda: first.checker.done == 6)
+        assert main(["status", *conf]) == 0
+        status = capsys.readouterr().out
+        assert "example/master1: running" in status
+        assert "example/master2: waiting: BinlogPurged" in status
+        assert main(["position", "show", *conf]) == 0
+        shown = capsys.readouterr().out
+        assert f"{missing} purged: what was written" in shown
+        assert "seek --destination example --source master2 --client 1001 --to" in shown
+
+        assert main(["position", "seek", *conf, *way_out.split(), "--yes"]) == 0
+        assert f"{missing} purged" in capsys.readouterr().out
+        second.checker.resume(6, 6)
+        first.writer.write(2)
+        group.receive(client)
+    assert first.checker.repeated == 0
 
 
 def test_unlike_speeds(mixed):

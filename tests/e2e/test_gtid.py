@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pymysql
 import pytest
 from fix_pipeline import UNIT_S
+from purge import purge
 
 if TYPE_CHECKING:
     from fix_pipeline import Pipeline
@@ -74,24 +73,6 @@ def executed(server):
     """Return the set that a server has executed, as one line of text."""
     variable = "gtid_executed" if server.flavour == "mysql" else "gtid_binlog_pos"
     return server.execute(f"SELECT @@global.{variable}")[0][0].replace("\n", "")
-
-
-def purge(server):
-    """Begin another binlog file and remove those before it."""
-    server.execute("FLUSH BINARY LOGS")
-    file, _ = server.binlog_position()
-    give_up_at = time.monotonic() + UNIT_S
-    while server.execute("SHOW BINARY LOGS")[0][0] != file:
-        assert time.monotonic() < give_up_at, "the files are not purged"
-        # The thread of a dump that has ended may not have noticed, and hold a file.
-        dumps = server.execute(
-            "SELECT id FROM information_schema.processlist"
-            " WHERE command LIKE 'Binlog Dump%'"
-        )
-        for (number,) in dumps:
-            with contextlib.suppress(pymysql.err.MySQLError):  # it noticed just now
-                server.execute(f"KILL {number}")
-        server.execute(f"PURGE BINARY LOGS TO '{file}'")
 
 
 def test_headers(by_gtid, rng):

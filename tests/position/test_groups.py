@@ -303,3 +303,17 @@ def test_server_that_was_read_last():
     meta.update_places(SECOND, {1: at("db1", 900, time=1000)})
     assert manager.newest() == at("spare1", 4, time=2000)
     assert manager.latest("example/master1") == at("db1", 900, time=1000)
+
+
+def test_cursor_of_a_client_that_was_moved():
+    """It stays one of its source, and contradicts nothing that stands beside it."""
+    places = {1: at("db1", 10), 2: at("db2", 20)}
+    for cursor, found in (
+        (at("db2", 5), places[2]),
+        (at("spare1", 5), places[1]),
+        (None, places[1]),
+    ):
+        moved = groups.cursor_among(places, cursor, SERVERS)
+        assert moved == found
+        assert groups.places_of(places, moved, SERVERS) == places
+    assert groups.cursor_among({}, at("db1", 5), SERVERS) == at("db1", 5)

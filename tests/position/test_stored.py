@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from canal_server.config.schema import (
+    HostConfig,
+    HostPort,
     InstanceConfig,
     PositionConfig,
     SourceConfig,
@@ -148,11 +150,55 @@ def test_a_session_that_ended_meanwhile(in_nodes, zookeeper, monkeypatch):
     assert zookeeper.read(f"{D}/running").owner == zookeeper.session
 
 
-def test_a_group(in_files):
-    """One place says nothing of other sources: clients of a group stay."""
-    sources = tuple(SourceConfig(member=number) for number in (1, 2))
-    with pytest.raises(ClientError, match="example merges several sources"):
-        move_stored(replace(in_files, group=sources), [1001], position(50))
+def group_of(config):
+    """Return the settings of a group of two sources, `db` and `db2`."""
+    hosts = [HostConfig(address=HostPort(host, 3306)) for host in ("db", "db2")]
+    sources = [SourceConfig(member=n, master=h) for n, h in enumerate(hosts, 1)]
+    return replace(config, group=tuple(sources))
+
+
+def places(config):
+    """Return the offsets that are stored of each source, by client."""
+    return {
+        number: [
+            each.cursor and each.cursor.position.position for each in source.clients
+        ]
+        for number, source in read_stored(config).cursors.sources.items()
+    }
+
+
+def test_one_source_of_a_group(config):
+    """Clients are moved in the source whose server the position names."""
+    group = group_of(config)
+    assert places(group) == {1: [100, 200, None], 2: [None, None, None]}
+    second = LogPosition(LogIdentity("db2", 3306), position(7).position)
+    move_stored(group, [1001, 1003], second)
+    assert places(group) == {1: [100, 200, None], 2: [7, None, 7]}
+    assert cursors(group) == {1001: 100, 1002: 200, 1003: 7}
+    move_stored(group, [1001], position(50), second)
+    assert places(group) == {1: [50, 200, None], 2: [7, None, 7]}
+    move_stored(group, [1003], position(60))
+    assert places(group) == {1: [50, 200, 60], 2: [7, None, 7]}
+    assert cursors(group) == {1001: 50, 1002: 200, 1003: 7}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [(["elsewhere"], "is of no source"), (["db", "db"], "is one more")],
+)
+def test_no_place_of_a_group(in_files, hosts, words):
+    """A place of no source's server is refused, and so are two of one."""
+    elsewhere = [LogPosition(LogIdentity(h, 3306), position(7).position) for h in hosts]
+    with pytest.raises(ClientError, match=words):
+        move_stored(group_of(in_files), [1001], *elsewhere)
+    assert cursors(in_files)[1001] == 100
+
+
+def test_a_single_source_has_one_place(in_files):
+    """Two places, or none, are refused."""
+    for given in ((), (position(1), position(2))):
+        with pytest.raises(ClientError, match=f"has one source, and {len(given)}"):
+            move_stored(in_files, [1001], *given)
     assert cursors(in_files)[1001] == 100
 
 

@@ -1,0 +1,45 @@
+"""What to say, and what to do, when a source has purged what is still needed.
+
+Leaves out how that is noticed (`canal_server.mysql.failures`, `start`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canal_server.position.logposition import same_server
+
+if TYPE_CHECKING:
+    from canal_server.dump.places import SourceFiles
+    from canal_server.model.positions import LogIdentity, LogPosition
+
+
+def told_purged(
+    error: str,
+    destination: str,
+    stored: LogPosition | None,
+    read: LogIdentity,
+    files: SourceFiles,
+) -> str:
+    """Return an error's text with the files that are missing, and the way out.
+
+    `read` is the server that said it, which has these files now. In a group
+    `destination` is that of the source, `group/masterN`.
+    """
+    group, _, member = destination.partition("/")
+    named = f"--destination {group}" + (f" --source {member}" if member else "")
+    told = error
+    if stored is not None:
+        back, purged = "", None
+        if same_server(stored.identity, read):
+            purged = files.purged_from(stored.position.journal_name)
+        if purged is not None:
+            back = "put the files back, or "
+            told += f"; missing: {purged}, the oldest left is {files.files[0].name}"
+        told += (
+            f"; {back}load the tables anew and run `canal-server position seek {named}"
+            " --to oldest` to go on with what is left"
+        )
+    if member:
+        told += f"; the other sources of {group} go on meanwhile"
+    return told

@@ -1,0 +1,44 @@
+"""Where clients stand, as a server tells it: what is written is read back."""
+
+from __future__ import annotations
+
+import json
+
+from canal_server.model.cursors import (
+    ClientCursor,
+    DestinationCursors,
+    cursors_from_json,
+    cursors_to_json,
+)
+from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+
+
+def place(offset: int) -> LogPosition:
+    """Return a place in a binlog."""
+    return LogPosition(LogIdentity("db", 3306), EntryPosition("f.000001", offset))
+
+
+def test_round_trip() -> None:
+    """Cursors of a single source, and those of a group by source."""
+    client = ClientIdentity("merged", 1001, "a\\.b")
+    one = DestinationCursors((ClientCursor(client, place(4), place(9), 2),), place(30))
+    nothing = DestinationCursors((ClientCursor(client, None),))
+    group = DestinationCursors(one.clients, sources={1: one, 12: nothing})
+    for cursors in (one, nothing, group):
+        text = json.dumps(cursors_to_json(cursors))
+        assert cursors_from_json("merged", json.loads(text)) == cursors
+
+
+def test_what_was_not_acked_begins_there() -> None:
+    """The later of cursor and store counts, where they are of one server."""
+    client = ClientIdentity("merged", 1001)
+    other = LogPosition(LogIdentity("db2", 3306), EntryPosition("f.000001", 99))
+    for cursor, before, furthest in (
+        (place(4), place(9), place(9)),
+        (place(9), place(4), place(9)),
+        (place(4), other, place(4)),
+        (None, place(4), place(4)),
+        (place(4), None, place(4)),
+    ):
+        assert ClientCursor(client, cursor, before).furthest() == furthest

@@ -1,0 +1,27 @@
+"""Removing binlog files of a server, all but the one that it writes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pymysql
+from fix_pipeline import UNIT_S
+
+
+def purge(server):
+    """Begin another binlog file and remove those before it."""
+    server.execute("FLUSH BINARY LOGS")
+    file, _ = server.binlog_position()
+    give_up_at = time.monotonic() + UNIT_S
+    while server.execute("SHOW BINARY LOGS")[0][0] != file:
+        assert time.monotonic() < give_up_at, "the files are not purged"
+        # The thread of a dump that has ended may not have noticed, and hold a file.
+        dumps = server.execute(
+            "SELECT id FROM information_schema.processlist"
+            " WHERE command LIKE 'Binlog Dump%'"
+        )
+        for (number,) in dumps:
+            with contextlib.suppress(pymysql.err.MySQLError):  # it noticed just now
+                server.execute(f"KILL {number}")
+        server.execute(f"PURGE BINARY LOGS TO '{file}'")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import Self
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from servers import Server
 
 DESTINATION = "bench"
+MEMORY_WIRING = "classpath:spring/memory-instance.xml"
 STOP_SECONDS_MAX = 20.0
 LOG_TAIL_BYTES = 3000
 
@@ -61,19 +63,29 @@ def history_folder() -> str:
 class ServerProcess:
     """`canal-server start` on one destination; a context manager that ends it.
 
-    Reads `server` from where `load` begins, by GTID if `gtid`; all else is default.
+    Reads `server` from where `load` begins, by GTID if `gtid`; all else is default, but
+    for settings of the instance that are given.
     """
 
-    def __init__(self, server: Server, load: Range, *, gtid: bool = False) -> None:
+    def __init__(
+        self,
+        server: Server,
+        load: Range,
+        *,
+        gtid: bool = False,
+        wiring: str = MEMORY_WIRING,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="canal-bench-")
         folder = Path(self._folder.name)
         self.address = ("127.0.0.1", free_port())
         self.started_at = 0.0
         self._log = folder / "log"
         self._conf = folder / "conf"
-        write_conf(self._conf, self.address[1], folder)
-        settings = {"canal.instance.tsdb.dir": history_folder()}
-        write_instance(self._conf / DESTINATION, server, load, gtid=gtid, **settings)
+        key = "canal.instance.global.spring.xml"
+        write_conf(self._conf, self.address[1], folder, **{key: wiring})
+        wanted = {"canal.instance.tsdb.dir": history_folder(), **(settings or {})}
+        write_instance(self._conf / DESTINATION, server, load, gtid=gtid, **wanted)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -127,7 +139,7 @@ def write_conf(conf: Path, port: int, data_dir: Path, **settings: str) -> None:
         "canal.ip": "127.0.0.1",
         "canal.port": str(port),
         "canal.destinations": DESTINATION,
-        "canal.instance.global.spring.xml": "classpath:spring/memory-instance.xml",
+        "canal.instance.global.spring.xml": MEMORY_WIRING,
         "canal.file.data.dir": str(data_dir),
         **settings,
     }

@@ -8,9 +8,10 @@ waits for its turn, puts as many whole transactions as are due, and waits again:
 - Of the sources with entries at hand the one goes first whose first transaction was
   committed first; of equal ones the one that waits longer.
 - A source that is about to have entries at hand (bytes were received and are read) is
-  waited for, but not longer than `patience_s`; one with nothing at hand, or without a
-  link to its server, is not. So neither an idle source nor one that is down holds the
-  others up, and times are in order only as far as these rules bring it about.
+  waited for, but not longer than `patience_s`, and not by what is no younger than its
+  last transaction; one with nothing at hand, or without a link to its server, is not.
+  So neither an idle source nor one that is down holds the others up, and times are in
+  order only as far as these rules bring it about.
 - A transaction that came in part keeps its turn for `grace_s` when its source loses
   the link. Then the others go on, and it comes once more from its beginning.
 
@@ -25,7 +26,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from canal_server.sink.turns import cut, first_time, is_open_behind
+from canal_server.sink.turns import cut, first_time, is_open_behind, last_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,6 +52,7 @@ class Lane:
         self.reading_since: float | None = None  # entries may come soon
         self.first: tuple[int, int] | None = None  # what waits: its time, our ticket
         self.delivered_at = 0.0  # the last part of a transaction that goes on
+        self.reached_s = 0  # the time of what was delivered last; more is no older
         self.is_torn = False  # its transaction lost the turn
         self.is_closed = False
 
@@ -180,6 +182,7 @@ class Merge:
             with self._changed:
                 self._open = lane if is_open_behind(part) else None
                 lane.delivered_at = time.monotonic()
+                lane.reached_s = last_time(part) or lane.reached_s
         return accepted
 
     # -- turns ------------------------------------------------------------------------
@@ -234,14 +237,24 @@ class Merge:
         for other in self._lanes:
             if other.first is not None and other.first < lane.first:
                 return None
-            if other.reading_since is not None:
-                left_s = other.reading_since + self._patience_s - now
-                wait_s = max(wait_s, left_s)
+            if lane.first[0] > other.reached_s:
+                wait_s = max(wait_s, self._reads_for_s(other, now))
         return wait_s
 
+    def _reads_for_s(self, lane: Lane, now: float) -> float:
+        """Return how long a lane is waited for that is about to have entries."""
+        if lane.reading_since is None:
+            return 0.0
+        return max(0.0, lane.reading_since + self._patience_s - now)
+
     def _limit(self) -> int | None:
-        """Return the time of the first transaction that another lane has at hand."""
+        """Return the time up to which nobody else has, or soon will have, entries."""
+        now = time.monotonic()
         return min(
-            (each.first[0] for each in self._lanes if each.first is not None),
+            (
+                lane.reached_s if lane.first is None else lane.first[0]
+                for lane in self._lanes
+                if lane.first is not None or self._reads_for_s(lane, now) > 0
+            ),
             default=None,
         )

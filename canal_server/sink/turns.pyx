@@ -107,6 +107,20 @@ def is_open_behind(list spans):
     return False
 
 
+def last_time(list spans):
+    """Return the time, s, of the last record that is no heartbeat, 0 without one."""
+    cdef Block block
+    cdef uint32_t i, first, stop
+    for block, first, stop in reversed(spans):
+        check(block, stop)
+        i = stop
+        while i > first:
+            i -= 1
+            if block.records[i].kind != KIND_HEARTBEAT:
+                return block.records[i].time
+    return 0
+
+
 cdef int check(Block block, uint32_t stop) except -1:
     if stop > block.count:
         raise IndexError(f"record {stop} of {block!r}")

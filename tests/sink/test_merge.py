@@ -169,12 +169,25 @@ def test_idle_source_is_not_waited_for(make_merging):
     merging = make_merging()
     merging.lane("b")
     assert merging.lane("a").deliver(transactions(5, 9))
-    waiting = merging.deliver("b", 1, 2)
+    waiting = merging.deliver("b", 10, 11)
     # The first one may have more at hand until it says otherwise.
     eventually(merging.waits("b"))
     merging.lane("a").idle()
     waiting.join(LONG_S)
     assert merging.stored.names() == "aabb"
+
+
+def test_what_is_no_younger_does_not_wait(make_merging):
+    """What another reads is no older than its last: up to there nobody waits for it."""
+    merging = make_merging()
+    merging.lane("b")
+    assert merging.lane("a").deliver(transactions(5, 9))  # and reads on
+    waiting = merging.deliver("b", 8, 9, 10, 11)
+    eventually(lambda: merging.stored.names() == "aabb")
+    eventually(merging.waits("b"))
+    merging.deliver("a", 10).join(LONG_S)
+    waiting.join(LONG_S)
+    assert [at for _, at in merging.stored.ends()] == [5, 9, 8, 9, 10, 10, 11]
 
 
 def test_source_that_reads_for_long(make_merging):

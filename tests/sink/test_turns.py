@@ -14,7 +14,7 @@ from fix_blocks import (
     numbers_in,
 )
 
-from canal_server.sink.turns import cut, first_time, is_open_behind
+from canal_server.sink.turns import cut, first_time, is_open_behind, last_time
 
 FLAG_OPEN = 2
 
@@ -106,3 +106,11 @@ def test_open_behind():
     entries = Entries()
     entries.add(OTHER, flags=FLAG_OPEN)
     assert is_open_behind(entries.take())
+
+
+def test_last_time():
+    """The last record tells, but no heartbeat, which may have none."""
+    assert last_time(entries_of((BEGIN, 3), (END, 4), (HEARTBEAT, 0)).take()) == 4
+    assert last_time(entries_of((BEGIN, 3), (ROWS, 7)).take()) == 7
+    assert last_time(entries_of((HEARTBEAT, 9)).take()) == 0
+    assert last_time([]) == 0

@@ -171,6 +171,29 @@ def test_refusals(group, capsys):
         assert shown(group, capsys)[0]["clients"] == before[0]["clients"]
 
 
+def test_by_set(make_group, mysql_server, mariadb_server, database, capsys):
+    """In GTID mode each source has sets of its own kind, and is moved by them."""
+    group = make_group(
+        database, [mysql_server, mariadb_server], {"canal.instance.gtidon": "true"}
+    )
+    group.pipeline.start()
+    with group.pipeline.client() as client:
+        for branch in group.branches:
+            branch.writer.write(3)
+        group.receive(client)
+        _, sources = shown(group, capsys)
+        for branch in group.branches:
+            branch.writer.write(3)
+        group.receive(client)
+        for branch in group.branches:
+            name = f"master{branch.number}"
+            seek(group, sources[name]["clients"][0]["gtid"], "--source", name)
+            branch.checker.resume(3, 3)
+            group.receive(client)
+    assert [branch.checker.done for branch in group.branches] == [6, 6]
+    assert all(branch.checker.repeated > 0 for branch in group.branches)
+
+
 def test_under_load(group, rng):
     """Moved again and again in one source under load, the other one misses nothing."""
     one, two = group.branches

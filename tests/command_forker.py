@@ -12,11 +12,13 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 from typing import Any
 
 REQUEST_BYTES_MAX = 1 << 16
+NUMBER = struct.Struct("i")  # a process id, and later an exit status
 # What `start` loads, where the first use would else load it after the fork.
 IMPORTED = ("canal_server.cli.start", "canal_server.daemon", "canal_server.group")
 
@@ -39,14 +41,14 @@ def _fork_when_asked(asked: socket.socket) -> list[str]:
     """
     running: dict[int, tuple[int, int]] = {}  # by what waits: process id, teller
     while True:
-        ready, _, _ = select.select([asked, *running], [], [])
+        ready, _, _ = select.select([asked.fileno(), *running], [], [])
         for waits in running.keys() & set(ready):
             pid, teller = running.pop(waits)
             _, status = os.waitpid(pid, 0)
             _tell(teller, os.waitstatus_to_exitcode(status))
             os.close(waits)
             os.close(teller)
-        if asked in ready:
+        if asked.fileno() in ready:
             request, descriptors, _, _ = socket.recv_fds(asked, REQUEST_BYTES_MAX, 2)
             if not request:
                 break
@@ -63,7 +65,7 @@ def _fork_when_asked(asked: socket.socket) -> list[str]:
 
 def _tell(teller: int, number: int) -> None:
     with contextlib.suppress(BrokenPipeError):  # nobody wants to know any more
-        os.write(teller, b"%d\n" % number)
+        os.write(teller, NUMBER.pack(number))
 
 
 def _begin(request: dict[str, Any], stderr: int) -> list[str]:

@@ -30,6 +30,7 @@ from canal_server.control import ControlError, ask
 
 if TYPE_CHECKING:
     import random
+    import subprocess
     from collections.abc import Callable, Iterator
 
     from fix_proxy import Proxy
@@ -49,17 +50,18 @@ Settings = dict[str, object]
 
 
 class Process:
-    """One run of `canal-server start`; its log is read as it is written."""
+    """One run of a server; its log, which is its stderr, is read as it is written."""
 
-    def __init__(self, conf: Path) -> None:
+    def __init__(self, popen: ForkedCommand | subprocess.Popen[str]) -> None:
         self.log: list[str] = []
         self._changed = threading.Condition()
-        self._popen = ForkedCommand(["start", "--conf", str(conf)])
+        self._popen = popen
         self.pid = self._popen.pid
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
 
     def _read_log(self) -> None:
+        assert self._popen.stderr
         for line in self._popen.stderr:
             with self._changed:
                 self.log.append(line)
@@ -89,6 +91,7 @@ class Process:
         """Wait for its end, return its status; its log is complete then."""
         status = self._popen.wait(timeout_s)
         self._reader.join()
+        assert self._popen.stderr
         self._popen.stderr.close()
         return status
 
@@ -161,7 +164,7 @@ class Pipeline:
     def start(self) -> None:
         """Start the server and wait until clients can come."""
         assert self._running is None
-        self._running = Process(self.conf)
+        self._running = Process(ForkedCommand(["start", "--conf", str(self.conf)]))
         self._running.wait_for_log(STARTED)
         self.server_port = int(ask(self.conf, "status")["port"])
 

@@ -22,6 +22,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from command_forker import NUMBER
 from fix_daemon import child_environ
 
 if TYPE_CHECKING:
@@ -68,10 +69,11 @@ class ForkedCommand:
     def _read_number(self, timeout_s: float) -> int:
         if not select.select([self._told], [], [], timeout_s)[0]:
             raise subprocess.TimeoutExpired(self.args, timeout_s)
-        # A line is written at once, and far smaller than what a pipe takes whole.
-        line = os.read(self._told, 32)
-        assert line, "the process that forks has ended"
-        return int(line)
+        # Written at once, and far smaller than what a pipe takes whole.
+        told = os.read(self._told, NUMBER.size)
+        assert told, "the process that forks has ended"
+        (number,) = NUMBER.unpack(told)
+        return int(number)
 
 
 class Forker:
@@ -94,7 +96,7 @@ class Forker:
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, str(FORKER_PROGRAM)],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 env=child_environ(),
                 start_new_session=True,  # ^C is for us, not for it

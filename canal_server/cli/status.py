@@ -151,6 +151,8 @@ def _table(told: dict[str, Any]) -> Iterator[str]:
                 yield ": ".join(filter(None, words))
         elif each.get("error"):
             yield f"{each['destination']}: {each['error']}"
+        for why in each.get("lost_clients", {}).values():
+            yield f"{each['destination']}: {why}"
 
 
 def _switched(name: str, source: dict[str, Any]) -> Iterator[str]:

@@ -12,6 +12,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from canal_server.dump.gone import GonePlace, purged_set
 from canal_server.dump.places import SourceFiles, base_name
 from canal_server.dump.scan import Scanner
 from canal_server.dump.search import BinlogSearch
@@ -26,7 +27,7 @@ from canal_server.errors import (
 from canal_server.mysql.binlogs import binary_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.dump.index import BoundaryIndex
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
     from canal_server.dump.start import Place
     from canal_server.errors import CanalError
     from canal_server.lifecycle import Stop
-    from canal_server.model.positions import EntryPosition, LogPosition
+    from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.settings import Access
+    from canal_server.ports import LogPositionManager
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +90,7 @@ class Beginning:
         self._refusals = 0
 
     def failed(self, error: CanalError, *, passed: bool) -> bool:
-        """Note how a session ended; returns whether the next one begins elsewhere.
+        """Note how a session ended; returns whether the next one may begin elsewhere.
 
         `passed`: transactions were read to their end in it.
         """
@@ -101,17 +103,19 @@ class Beginning:
         if not isinstance(error, BinlogPurged) or self.is_at_end:
             return False
         self._refusals += 1
-        if not self._config.source.auto_reset_latest:
-            return False
-        self._to_end = self._refusals > REFUSALS_BORNE
-        return self._to_end
+        self._to_end = self.place_is_gone and self._config.source.auto_reset_latest
+        # Just now it is gone for certain: clients elsewhere can be served at once.
+        return self._to_end or self._refusals == REFUSALS_BORNE + 1
 
     @property
     def is_counting(self) -> bool:
-        """Whether the next refusals decide if it begins at the end."""
-        return 0 < self._refusals <= REFUSALS_BORNE and (
-            self._config.source.auto_reset_latest
-        )
+        """Whether the next refusals decide if it begins elsewhere."""
+        return 0 < self._refusals <= REFUSALS_BORNE
+
+    @property
+    def place_is_gone(self) -> bool:
+        """Whether it was refused so often that the source does not have it."""
+        return self._refusals > REFUSALS_BORNE
 
     @property
     def goes_to_end(self) -> bool:
@@ -130,6 +134,28 @@ class Beginning:
             self.unlisted = str(error)
             self.files = SourceFiles(())
         return self.files
+
+    def stored(
+        self,
+        control: ControlConnection,
+        info: ServerInfo,
+        identity: LogIdentity,
+        positions: LogPositionManager,
+        gone: Callable[[GonePlace], bool],
+    ) -> LogPosition | None:
+        """Return the stored place, None without any. Raises SourceError, PositionError.
+
+        When the source does not have it, `gone` may have another one stored.
+        """
+        stored = positions.latest(self._config.destination)
+        if stored is None or not self.place_is_gone:
+            return stored
+        purged = purged_set(control, info, self._config.source)
+        if not gone(GonePlace(stored, identity, self.files, purged)):
+            return stored
+        self._refusals = 0
+        self._to_end = False
+        return positions.latest(self._config.destination)
 
     def find(
         self,

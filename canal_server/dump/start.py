@@ -50,7 +50,8 @@ class Place:
     them itself. `gtids` is the executed set to go on from, None outside GTID mode.
     `timestamp_ms`: the place is behind the last transaction older than this time, 0
     when it was found in another way. `time_ms`: about when the source wrote what
-    stands there, 0 when that is not known.
+    stands there, 0 when that is not known. `is_end`: it is the end that the binlog
+    has now, so that it is another one at the next look.
     """
 
     file: str
@@ -59,6 +60,7 @@ class Place:
     by_gtid: bool = False
     timestamp_ms: int = 0
     time_ms: int = 0
+    is_end: bool = False
 
     def dump_start(self) -> DumpStart:
         """Return what to ask the server for."""
@@ -348,7 +350,7 @@ class StartFinder:
         """Return the current end. Raises SourceRefused without a binlog."""
         now_ms = self.now_ms()  # in front of what comes from there
         end = current_end(self.connection, self.info)
-        place = Place(end.file, end.position, None, time_ms=now_ms)
+        place = Place(end.file, end.position, None, time_ms=now_ms, is_end=True)
         if not self.gtid_on:
             return place
         kind = MariaGtidSet if self.info.is_mariadb else GtidSet

@@ -140,6 +140,7 @@ class Service:
             raise _not_started(identity)
 
         instance.check_filter(identity.filter)
+        _check_not_lost(instance, identity)
         with self._locked(identity, instance):
             is_new = not instance.meta.has_subscribed(identity)
             instance.meta.subscribe(identity)
@@ -253,7 +254,9 @@ class Service:
                 return
         else:
             instance = self._running(identity)
-        if not instance.meta.has_subscribed(identity):
+        if not instance.meta.has_subscribed(identity) or instance.why_lost(
+            identity.client_id
+        ):
             return
         with self._locked(identity, instance) as seat:
             if batch_id != _ALL_BATCHES and (
@@ -285,6 +288,7 @@ class Service:
             raise ClientError(
                 f"ClientIdentity:{_name(identity)} should subscribe first"
             )
+        _check_not_lost(instance, identity)
         return instance
 
     def _seat(self, identity: ClientIdentity, instance: RunningInstance) -> _Seat:
@@ -325,6 +329,11 @@ class Service:
                     raise _not_started(identity)
                 yield seat
                 return
+
+
+def _check_not_lost(instance: RunningInstance, identity: ClientIdentity) -> None:
+    if why := instance.why_lost(identity.client_id):
+        raise ClientError(why)
 
 
 def _join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:

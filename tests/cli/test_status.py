@@ -91,6 +91,16 @@ def test_neither(make_conf, capsys, monkeypatch):
     assert "no server runs with the data folder" in printed.err
 
 
+def test_clients_that_lost_their_place():
+    """A client that is refused is told with the reason."""
+    why = "client 7 of a needs binlog.000001:4, which is gone"
+    told = {
+        "clusters": [],
+        "instances": [{"destination": "a", "lost_clients": {"7": why}}],
+    }
+    assert list(_table(told))[-1] == f"a: {why}"
+
+
 def test_settings_that_were_broken_since(make_conf, start_server, status):
     """A server whose settings were broken while it runs is still shown."""
     conf = make_conf(MAIN + "example")

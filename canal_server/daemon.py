@@ -143,13 +143,18 @@ class Daemon:
 
     def status(self) -> dict[str, object]:
         """Return what the control socket tells of this process."""
+        instances = self._destinations.status()
+        refused = self._watch.refused() if self._watch is not None else {}
+        for each in instances:
+            each["refused_change"] = refused.pop(str(each["destination"]), "")
         return {
             "pid": os.getpid(),
             "version": __version__,
             "uptime_s": round(time.monotonic() - self._born_s, 3),
             "port": self._server.port if self._config.server.listen else None,
             "stopping": self.stop.requested(),
-            "instances": self._destinations.status(),
+            "instances": instances,
+            "refused": refused,  # that did not become destinations
         }
 
     def _positions(self, arguments: Arguments) -> dict[str, object]:

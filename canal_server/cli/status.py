@@ -153,6 +153,10 @@ def _table(told: dict[str, Any]) -> Iterator[str]:
             yield f"{each['destination']}: {each['error']}"
         for why in each.get("lost_clients", {}).values():
             yield f"{each['destination']}: {why}"
+        if each.get("refused_change"):
+            yield f"{each['destination']}: its file was changed: {each['refused_change']}"
+    for name, why in told.get("refused", {}).items():
+        yield f"{name}: {why}"
 
 
 def _switched(name: str, source: dict[str, Any]) -> Iterator[str]:

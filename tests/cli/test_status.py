@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from fix_conf import MASTER
+from fix_store import eventually
 
 from canal_server import cli
 from canal_server.cli.status import _table
@@ -99,6 +101,30 @@ def test_clients_that_lost_their_place():
         "instances": [{"destination": "a", "lost_clients": {"7": why}}],
     }
     assert list(_table(told))[-1] == f"a: {why}"
+
+
+def test_changes_that_were_refused(make_conf, start_server, status):
+    """What is wrong with a changed or new file is told until it is mended."""
+    main = f"{MAIN}\ncanal.auto.scan = true\ncanal.auto.scan.interval = 1\n"
+    conf = make_conf(main, one=MASTER)
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    make_conf(main, one="canal.instance.master.address = db:many\n", two="")
+    eventually(lambda: len(status(conf).splitlines()) == 6)
+    changed, new = status(conf).splitlines()[-2:]
+    assert changed.startswith("one: its file was changed: ")
+    assert "db:many" in changed
+    assert changed.endswith("; it goes on as before")
+    assert new.startswith("two: ")
+    assert new.endswith("; it does not start")
+    told = json.loads(status(conf, "--json"))
+    (one,) = told["instances"]
+    assert one["running"]
+    assert "db:many" in one["refused_change"]
+    assert list(told["refused"]) == ["two"]
+    make_conf(main, one=MASTER)
+    (conf / "two" / "instance.properties").unlink()
+    eventually(lambda: len(status(conf).splitlines()) == 4)
 
 
 def test_settings_that_were_broken_since(make_conf, start_server, status):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 from fix_conf import MASTER
@@ -125,6 +126,34 @@ def test_changes_that_were_refused(make_conf, start_server, status):
     make_conf(main, one=MASTER)
     (conf / "two" / "instance.properties").unlink()
     eventually(lambda: len(status(conf).splitlines()) == 4)
+
+
+def test_a_server_that_does_not_answer(
+    shared_conf, start_server, capsys, monkeypatch, zookeeper_root
+):
+    """What ZooKeeper and the settings tell is shown all the same, with the error."""
+    monkeypatch.setattr("canal_server.cli.status.ANSWER_S", 0.2)
+    server = start_server(shared_conf)
+    server.read_until("canal-server 0")
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        assert cli.main(["status", "--conf", str(shared_conf)]) == 1
+        text = capsys.readouterr()
+        assert cli.main(["status", "--json", "--conf", str(shared_conf)]) == 1
+        told = json.loads(capsys.readouterr().out)
+        (shared_conf / "canal.properties").write_text(f"{MAIN}example\n")
+        assert cli.main(["status", "--conf", str(shared_conf)]) == 1
+        alone = capsys.readouterr()
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    cluster, _, _, row = text.out.splitlines()
+    assert cluster.startswith(f"cluster at {zookeeper_root}: ")
+    assert row.split() == ["example", "-", OTHER, "-", "-", "-"]
+    assert "did not answer within 0.2 s: it is paused" in text.err
+    assert "did not answer" in told["error"]
+    assert told["clusters"][0]["destinations"]["example"]["runs_on"] == OTHER
+    assert told["instances"] == [{"destination": "example"}]
+    assert alone.out.splitlines()[-1].split()[:3] == ["example", "-", "unknown"]
 
 
 def test_settings_that_were_broken_since(make_conf, start_server, status):

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 from canal_server.errors import CanalError, ClientError, StoreError
 from canal_server.lifecycle import Deadline
 from canal_server.model.positions import PositionRange
+from canal_server.model.quoted import quoted
 from canal_server.protocol import session
 from canal_server.protocol.framing import EMPTY_FRAME, messages_header
 from canal_server.protocol.session import ACK_FRAME, error_frame
@@ -148,10 +149,10 @@ class Service:
             if is_new or instance.meta.cursor(identity) is None:
                 _join_cursors(instance, identity)
         log.info(
-            "client %d subscribed to %s with filter %.200r",
+            "client %d subscribed to %s with filter %s",
             identity.client_id,
             destination,
-            identity.filter,
+            quoted(identity.filter),
         )
 
     def unsubscribe(self, identity: ClientIdentity) -> None:

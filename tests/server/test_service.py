@@ -96,6 +96,13 @@ def test_subscribe_keeps_a_cursor(service, instance):
     assert instance.meta.cursor(WHO).position.position == 6
 
 
+def test_a_filter_in_the_log(service, caplog):
+    """It stands there as the client wrote it, to be copied."""
+    caplog.set_level("INFO")
+    service.subscribe(ClientIdentity(DESTINATION, 1001, r"shop\..*"))
+    assert caplog.messages[-1].endswith(r"with filter 'shop\..*'")
+
+
 def test_a_client_whose_place_is_gone(service, instance):
     """It is told why it gets nothing; it may roll back, as all do, and leave."""
     service.subscribe(WHO)

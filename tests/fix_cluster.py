@@ -186,15 +186,23 @@ class Cluster:
         ways: list[Proxy],
         zookeeper: ZooKeeper,
         rng: random.Random,
+        source_way: Proxy | None = None,
     ) -> None:
         self.one, self.two = self.servers = servers
         self._ways = ways
+        self._source_way = source_way
         self.zookeeper = zookeeper
         self._rng = rng
 
     def way(self, server: Pipeline) -> Proxy:
         """Return the way of a server to ZooKeeper."""
         return self._ways[self.servers.index(server)]
+
+    @property
+    def source_way(self) -> Proxy:
+        """Return the way to MySQL of a cluster that was made with one."""
+        assert self._source_way
+        return self._source_way
 
     def other(self, server: Pipeline) -> Pipeline:
         """Return the other server."""
@@ -228,11 +236,11 @@ class Cluster:
 @pytest.fixture
 def _make_member(
     make_pipeline: Callable[..., Pipeline], mysql_server: Server, database: str
-) -> Callable[[str, float], Pipeline]:
-    """Give `make(addresses, session_s)`: one more server, which is not started."""
+) -> Callable[..., Pipeline]:
+    """Give `make(addresses, session_s, proxy)`: one more server, not started."""
 
-    def make(addresses: str, session_s: float) -> Pipeline:
-        server = make_pipeline(mysql_server, database)
+    def make(addresses: str, session_s: float, proxy: Proxy | None = None) -> Pipeline:
+        server = make_pipeline(mysql_server, database, proxy=proxy)
         server.configure(
             {
                 "canal.zkServers": addresses,
@@ -264,40 +272,43 @@ def _start(servers: list[Pipeline]) -> None:
 
 @pytest.fixture
 def make_cluster(
-    _make_member: Callable[[str, float], Pipeline],
+    _make_member: Callable[..., Pipeline],
     own_zookeeper: PrivateZooKeeper,
+    mysql_server: Server,
     rng: random.Random,
-) -> Iterator[Callable[[float], Cluster]]:
+) -> Iterator[Callable[..., Cluster]]:
     """Give `make(session_s)`: two servers on a ZooKeeper of their own.
 
-    They have started, and `one` runs the destination.
+    They have started, and `one` runs the destination. `to_source`: there is a way to
+    MySQL that both go, too.
     """
     with contextlib.ExitStack() as opened:
 
-        def way() -> Proxy:
-            way = Proxy(own_zookeeper.host, own_zookeeper.port)
+        def way(host: str, port: int) -> Proxy:
+            way = Proxy(host, port)
             opened.callback(way.close)
             return way
 
-        def server(way: Proxy, session_s: float) -> Pipeline:
-            server = _make_member(f"127.0.0.1:{way.port}", session_s)
+        def server(way: Proxy, session_s: float, source: Proxy | None) -> Pipeline:
+            server = _make_member(f"127.0.0.1:{way.port}", session_s, source)
             # Before its way ends: it is not to wait for it.
             opened.callback(server.close)
             return server
 
-        def make(session_s: float) -> Cluster:
+        def make(session_s: float, *, to_source: bool = False) -> Cluster:
             observer = _observer(own_zookeeper.servers, opened)
-            ways = [way(), way()]
-            servers = [server(each, session_s) for each in ways]
+            ways = [way(own_zookeeper.host, own_zookeeper.port) for _ in range(2)]
+            source = way(mysql_server.host, mysql_server.port) if to_source else None
+            servers = [server(each, session_s, source) for each in ways]
             _start(servers)
-            return Cluster(servers, ways, observer, rng)
+            return Cluster(servers, ways, observer, rng, source)
 
         yield make
 
 
 @pytest.fixture
 def cluster_of_three(
-    _make_member: Callable[[str, float], Pipeline],
+    _make_member: Callable[..., Pipeline],
     three_zookeepers: ZooKeepersOfOneMind,
     rng: random.Random,
 ) -> Iterator[Cluster]:

@@ -52,6 +52,25 @@ def test_paused_and_killed(cluster):
     assert seen.servers() == ["conf0", "conf1", "conf0"]
 
 
+def test_killed_and_started_again(make_cluster):
+    """A server that was killed does not wait for the end of its own old session.
+
+    That would take longer than the log is waited for.
+    """
+    cluster = make_cluster(60.0)
+    one, two = cluster.one, cluster.two
+    with cluster.following() as seen:
+        seen.wait_for_run(one)
+        two.stop()
+        seen.wait_for_acks(3)
+        one.kill()
+        one.start()
+        one.process.wait_for_log("ended the session with ZooKeeper")
+        one.process.wait_for_log("is run by this server")
+        seen.wait_for(lambda: len(seen.runs) > 1, "another run")
+        seen.wait_for_acks(3)
+
+
 def test_cut_off_from_mysql(make_cluster, rng):
     """Without a way to MySQL a server keeps the destination, and goes on by itself.
 

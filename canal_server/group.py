@@ -43,6 +43,7 @@ from canal_server.store.memory import MemoryEventStore
 from canal_server.wiring import (
     block_pool,
     default_filter,
+    history_owner_of,
     meta_manager_of,
     serve_stored_clients,
     stop_writing,
@@ -71,7 +72,9 @@ class GroupInstance:
         """Build without starting; instances of one process share `zookeepers`."""
         self.config = config
         self.destination = config.destination
-        self.meta: MetaManager = meta_manager_of(config, zookeepers or ZooKeepers())
+        zookeepers = zookeepers or ZooKeepers()
+        self.meta: MetaManager = meta_manager_of(config, zookeepers)
+        self._history_owner = history_owner_of(config, zookeepers)
         self._servers = servers_of(config.group)
         self._default = default_filter(config)
         self._filters = ClientFilters(
@@ -120,6 +123,7 @@ class GroupInstance:
                 session=self._session_begins,
                 changed=self._epoch_changed,
                 gone=self._gone,
+                history_owner=self._history_owner,
             )
             for each in config.by_source
         }

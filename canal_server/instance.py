@@ -40,6 +40,7 @@ from canal_server.wiring import (
     boundary_index_of,
     default_filter,
     history_of,
+    history_owner_of,
     log_position_manager_of,
     meta_manager_of,
     serve_stored_clients,
@@ -71,7 +72,9 @@ class Instance:
         """Build without starting; instances of one process share `zookeepers`."""
         self.config = config
         self.destination = config.destination
-        self.meta: MetaManager = meta_manager_of(config, zookeepers or ZooKeepers())
+        zookeepers = zookeepers or ZooKeepers()
+        self.meta: MetaManager = meta_manager_of(config, zookeepers)
+        self._history_owner = history_owner_of(config, zookeepers)
         self._log_positions = log_position_manager_of(config, self.meta)
         self._default = default_filter(config)
         self._filters = ClientFilters(
@@ -122,7 +125,7 @@ class Instance:
             session=self._session_begins,
             cursors=self._cursors,
             gone=self._gone,
-            history=history_of(config),
+            history=history_of(config, self._history_owner),
             standby=standby_access_of(config.source),
             index=boundary_index_of(config),
         )

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from canal_server.position.groups import Servers
     from canal_server.sink.merge import Merge
     from canal_server.store.memory import MemoryEventStore
+    from canal_server.tablemeta.storage_mysql_lock import Owner
 
 
 class Member:
@@ -70,6 +71,7 @@ class Member:
         session: Callable[[Member], None],
         changed: Callable[[], None],
         gone: Callable[[Member, GonePlace], bool],
+        history_owner: Owner | None = None,
     ) -> None:
         """Build without starting; `config` is that of this source alone."""
         self.config = config
@@ -106,7 +108,7 @@ class Member:
             session=lambda: session(self),
             cursors=self._cursors,
             gone=lambda place: gone(self, place),
-            history=history_of(config),
+            history=history_of(config, history_owner),
             standby=standby_access_of(config.source),
             index=boundary_index_of(config),
             torn=self._begins,

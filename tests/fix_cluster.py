@@ -35,7 +35,7 @@ from canal_server.zookeeper import ZooKeeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fix_pipeline import Pipeline
+    from fix_pipeline import Pipeline, Settings
     from ledger import Checker
     from servers import Server
     from zookeepers import PrivateZooKeeper, ZooKeepersOfOneMind
@@ -237,10 +237,15 @@ class Cluster:
 def _make_member(
     make_pipeline: Callable[..., Pipeline], mysql_server: Server, database: str
 ) -> Callable[..., Pipeline]:
-    """Give `make(addresses, session_s, proxy)`: one more server, not started."""
+    """Give `make(addresses, session_s, proxy, settings)`: one more, not started."""
 
-    def make(addresses: str, session_s: float, proxy: Proxy | None = None) -> Pipeline:
-        server = make_pipeline(mysql_server, database, proxy=proxy)
+    def make(
+        addresses: str,
+        session_s: float,
+        proxy: Proxy | None = None,
+        settings: Settings | None = None,
+    ) -> Pipeline:
+        server = make_pipeline(mysql_server, database, settings, proxy=proxy)
         server.configure(
             {
                 "canal.zkServers": addresses,
@@ -277,7 +282,7 @@ def make_cluster(
     mysql_server: Server,
     rng: random.Random,
 ) -> Iterator[Callable[..., Cluster]]:
-    """Give `make(session_s)`: two servers on a ZooKeeper of their own.
+    """Give `make(session_s, settings)`: two servers on a ZooKeeper of their own.
 
     They have started, and `one` runs the destination. `to_source`: there is a way to
     MySQL that both go, too.
@@ -289,17 +294,22 @@ def make_cluster(
             opened.callback(way.close)
             return way
 
-        def server(way: Proxy, session_s: float, source: Proxy | None) -> Pipeline:
-            server = _make_member(f"127.0.0.1:{way.port}", session_s, source)
+        def server(way: Proxy, *settings: object) -> Pipeline:
+            server = _make_member(f"127.0.0.1:{way.port}", *settings)
             # Before its way ends: it is not to wait for it.
             opened.callback(server.close)
             return server
 
-        def make(session_s: float, *, to_source: bool = False) -> Cluster:
+        def make(
+            session_s: float,
+            settings: Settings | None = None,
+            *,
+            to_source: bool = False,
+        ) -> Cluster:
             observer = _observer(own_zookeeper.servers, opened)
             ways = [way(own_zookeeper.host, own_zookeeper.port) for _ in range(2)]
             source = way(mysql_server.host, mysql_server.port) if to_source else None
-            servers = [server(each, session_s, source) for each in ways]
+            servers = [server(each, session_s, source, settings) for each in ways]
             _start(servers)
             return Cluster(servers, ways, observer, rng, source)
 

@@ -12,6 +12,7 @@ import time
 
 from fix_cluster import SESSION_S
 from fix_pipeline import UNIT_S
+from fix_tablemeta_storage import mysql_database
 
 from canal_server.lifecycle import Stop
 from canal_server.model.znodes import running_path
@@ -50,6 +51,32 @@ def test_paused_and_killed(cluster):
         with taking_over(seen, one, "killed"):
             two.kill()
     assert seen.servers() == ["conf0", "conf1", "conf0"]
+
+
+def test_a_common_history(make_cluster, mysql_server, database):
+    """A server that is paused keeps nobody from the history that all of them write."""
+    with mysql_database(mysql_server) as (access, name):
+        cluster = make_cluster(
+            SESSION_S,
+            {
+                "canal.instance.tsdb.url": f"jdbc:mysql://{access.address}/{name}",
+                "canal.instance.tsdb.dbUsername": access.credentials.user,
+                "canal.instance.tsdb.dbPassword": access.credentials.password,
+            },
+        )
+        one, two = cluster.one, cluster.two
+        with cluster.following() as seen:
+            seen.wait_for_run(one)
+            with taking_over(seen, two, "paused with the history at hand"):
+                one.process.send(signal.SIGSTOP)
+            one.process.send(signal.SIGCONT)
+            mysql_server.execute(f"CREATE TABLE {database}.late (a INT PRIMARY KEY)")
+            one.process.wait_for_log(f"is run by {cluster.address(two)}")
+            seen.wait_for_acks(3)
+        assert not any("is in use by another" in line for line in two.process.log)
+        # What still has the data base open is not to wait for its end.
+        for server in cluster.servers:
+            server.stop()
 
 
 def test_killed_and_started_again(make_cluster):

@@ -159,6 +159,11 @@ def _table(told: dict[str, Any]) -> Iterator[str]:
     for row in (HEADINGS, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
+    yield from _notes(told)
+
+
+def _notes(told: dict[str, Any]) -> Iterator[str]:
+    """Yield what is to be told of some destinations, below the table."""
     for each in told["instances"]:
         yield from _switched(each["destination"], each)
         sources = each.get("sources", ())

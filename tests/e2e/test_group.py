@@ -138,6 +138,22 @@ def test_one_source_purged(make_group, mysql_server, own_server, database, capsy
         second.checker.resume(6, 6)
         first.writer.write(2)
         group.receive(client)
+
+        # Now only the server has what is not acked: a move elsewhere would lose it.
+        capsys.readouterr()
+        elsewhere = ["position", "seek", *conf, "--source", "master1", "--yes"]
+        second.writer.write(1)
+        message = next(group.pipeline.messages(client))
+        group.take(message.entries)
+        purge(other)
+        assert main([*elsewhere, "--to", "latest"]) == 1
+        assert f" of master2 (127.0.0.1:{other.port}): {left} purged" in (
+            capsys.readouterr().err
+        )
+        client.ack(message.id)
+        group.receive(client)
+        group.pipeline.settle(client)
+        assert main([*elsewhere, "--to", "latest"]) == 0
     assert first.checker.repeated == 0
 
 

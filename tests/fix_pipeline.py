@@ -30,6 +30,7 @@ from canal_server.control import ControlError, ask
 
 if TYPE_CHECKING:
     import random
+    import subprocess
     from collections.abc import Callable, Iterator
 
     from fix_proxy import Proxy
@@ -49,12 +50,13 @@ Settings = dict[str, object]
 
 
 class Process:
-    """One run of `canal-server start`; its log is read as it is written."""
+    """One run of a server; its log is read as it is written."""
 
-    def __init__(self, conf: Path) -> None:
+    def __init__(self, popen: ForkedCommand | subprocess.Popen[str]) -> None:
+        """Take one that was started just now, its standard error piped here."""
         self.log: list[str] = []
         self._changed = threading.Condition()
-        self._popen = ForkedCommand(["start", "--conf", str(conf)])
+        self._popen = popen
         self.pid = self._popen.pid
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
@@ -132,7 +134,7 @@ class Pipeline:
     def configure(self, settings: Settings, *, wiring: str = FILE_WIRING) -> None:
         """Change settings of the instance; None removes one. Counts from a start on."""
         self.settings |= settings
-        _write_properties(
+        write_properties(
             self.conf / "canal.properties",
             {
                 "canal.ip": "127.0.0.1",
@@ -141,9 +143,7 @@ class Pipeline:
                 "canal.instance.global.spring.xml": wiring,
             },
         )
-        _write_properties(
-            self.conf / DESTINATION / "instance.properties", self.settings
-        )
+        write_properties(self.conf / DESTINATION / "instance.properties", self.settings)
 
     @property
     def meta_file(self) -> Path:
@@ -161,7 +161,7 @@ class Pipeline:
     def start(self) -> None:
         """Start the server and wait until clients can come."""
         assert self._running is None
-        self._running = Process(self.conf)
+        self._running = Process(ForkedCommand(["start", "--conf", str(self.conf)]))
         self._running.wait_for_log(STARTED)
         self.server_port = int(ask(self.conf, "status")["port"])
 
@@ -313,7 +313,8 @@ class Pipeline:
             return error
 
 
-def _write_properties(file: Path, settings: Settings) -> None:
+def write_properties(file: Path, settings: Settings) -> None:
+    """Write a file of settings, and its folder; None leaves a setting out."""
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = [
         f"{key} = {_escaped(str(value))}\n"

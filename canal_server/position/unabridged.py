@@ -47,7 +47,7 @@ HELD_MAX: Final = 16  # writes of which nobody knows whether they happened
 
 
 def completed(cursor: LogPosition, entries: Sequence[LogPosition]) -> LogPosition:
-    """Return the last entry that says what the cursor says, the cursor when none does."""
+    """Return the last entry that says what the cursor says, else the cursor."""
     same = (each for each in reversed(entries) if _same(abridged(each), cursor))
     return next(same, cursor)
 

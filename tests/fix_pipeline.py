@@ -57,12 +57,14 @@ class Process:
         self.log: list[str] = []
         self._changed = threading.Condition()
         self._popen = popen
+        assert popen.stderr
+        self._stderr = popen.stderr
         self.pid = self._popen.pid
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
 
     def _read_log(self) -> None:
-        for line in self._popen.stderr:
+        for line in self._stderr:
             with self._changed:
                 self.log.append(line)
                 self._changed.notify_all()
@@ -91,7 +93,7 @@ class Process:
         """Wait for its end, return its status; its log is complete then."""
         status = self._popen.wait(timeout_s)
         self._reader.join()
-        self._popen.stderr.close()
+        self._stderr.close()
         return status
 
     def memory_max_mib(self) -> float:

@@ -83,7 +83,7 @@ def test_goes_on_where_the_other_one_was(mixed, rng, way):
     checker = ours.checker(writer)
     for server, acks in ((ours, 0), (java, 4), (ours, 4), (java, 4)):
         mixed.start(server)
-        writer.write(10)
+        writer.write(10, rows=2)  # smaller than a batch
         with server.client() as client:
             assert next(server.messages(client)), "not acknowledged, it comes again"
             client.rollback()

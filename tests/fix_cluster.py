@@ -136,8 +136,11 @@ class Seen:
 class Follower:
     """A client that asks one server only, again and again, until it is told to end."""
 
-    def __init__(self, server: Pipeline, seen: Seen, seed: int) -> None:
+    def __init__(
+        self, server: Pipeline, seen: Seen, seed: int, again_s: float = AGAIN_S
+    ) -> None:
         self._server = server
+        self._again_s = again_s
         self._seen = seen
         self._rng = random.Random(seed)
         self._end = threading.Event()
@@ -153,7 +156,7 @@ class Follower:
 
     def _run(self) -> None:
         try:
-            while not self._end.wait(AGAIN_S):
+            while not self._end.wait(self._again_s):
                 # Elsewhere, starting, killed or paused: it is asked again.
                 with (
                     contextlib.suppress(OSError, ClientError),
@@ -179,6 +182,9 @@ class Follower:
 
 class Cluster:
     """Two servers, each with a way of its own to ZooKeeper."""
+
+    pause_s = 0.0  # between two writes of the load
+    again_s = AGAIN_S
 
     def __init__(
         self,
@@ -224,8 +230,9 @@ class Cluster:
         seen = Seen(self.one.checker(writer))
         with contextlib.ExitStack() as running:
             for server in self.servers:
-                running.enter_context(Follower(server, seen, self._rng.getrandbits(32)))
-            with Load(writer):
+                seed = self._rng.getrandbits(32)
+                running.enter_context(Follower(server, seen, seed, self.again_s))
+            with Load(writer, self.pause_s):
                 yield seen
             everything = len(writer.transactions)
             seen.wait_for(lambda: seen.checker.has(everything), "the last transaction")
@@ -260,7 +267,8 @@ def _make_member(
     return make
 
 
-def _observer(addresses: str, opened: contextlib.ExitStack) -> ZooKeeper:
+def observer_of(addresses: str, opened: contextlib.ExitStack) -> ZooKeeper:
+    """Return a session of the test's own, which ends with the stack."""
     observer = ZooKeeper(addresses)
     observer.start()
     opened.callback(observer.close)
@@ -306,7 +314,7 @@ def make_cluster(
             *,
             to_source: bool = False,
         ) -> Cluster:
-            observer = _observer(own_zookeeper.servers, opened)
+            observer = observer_of(own_zookeeper.servers, opened)
             ways = [way(own_zookeeper.host, own_zookeeper.port) for _ in range(2)]
             source = way(mysql_server.host, mysql_server.port) if to_source else None
             servers = [server(each, session_s, source, settings) for each in ways]
@@ -324,7 +332,7 @@ def cluster_of_three(
 ) -> Iterator[Cluster]:
     """Give two servers that run on three ZooKeepers."""
     with contextlib.ExitStack() as opened:
-        observer = _observer(three_zookeepers.servers, opened)
+        observer = observer_of(three_zookeepers.servers, opened)
         servers = []
         for _ in range(2):
             servers.append(_make_member(three_zookeepers.servers, LONG_SESSION_S))

@@ -193,6 +193,10 @@ class Beginning:
         start = self._start(finder, stored)
         if stored is None:
             start = replace(start, place=self._with_time(start.place, finder))
+        elif start.place.by_gtid:
+            # Of a set, only who stored it knows the time.
+            time_ms = stored.position.timestamp or 0
+            start = replace(start, place=replace(start.place, time_ms=time_ms))
         self._sources.add(names[0])
         self._covered = _covered(finder, start.place, cursors)
         self.is_at_end, self._to_end = self._to_end, False
@@ -235,12 +239,27 @@ class Beginning:
         )
 
     def _with_time(self, place: Place, finder: StartFinder) -> Place:
-        """Return a place with a time, by which another server may be searched."""
-        if place.time_ms or place.by_gtid:
+        """Return a place with a time, by which another server may be searched.
+
+        The original begins at none that lacks it, whether by GTID or not.
+        """
+        if place.time_ms:
             return place
+        if place.by_gtid:
+            return replace(place, time_ms=self._time_behind_set(place, finder))
         seen = finder.search.event_at(place.file, place.position)
         time_ms = finder.now_ms() if seen is None else min(seen.times) * 1000
         return replace(place, time_ms=time_ms)
+
+    def _time_behind_set(self, place: Place, finder: StartFinder) -> int:
+        """Return when was written what the source sends behind a set, 0: not known."""
+        if finder.configured.timestamp_ms:
+            return finder.configured.timestamp_ms
+        try:
+            sent_ms = self.scanner.first_sent_ms(place.dump_start())
+        except BinlogPurged:
+            return 0  # the session will meet it, too
+        return finder.now_ms() if sent_ms is None else sent_ms
 
     # --- cursors ----------------------------------------------------------------------
 

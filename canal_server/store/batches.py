@@ -8,8 +8,8 @@ from canal_server.model.batch import Batch
 from canal_server.model.positions import EntryPosition
 
 if TYPE_CHECKING:
-    from canal_server.store.cursor import Taken
     from canal_server.store.ring import Place
+    from canal_server.store.taken import Taken
 
 
 def position_of(place: Place) -> EntryPosition:

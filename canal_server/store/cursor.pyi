@@ -3,23 +3,10 @@ from typing import TypeAlias
 from canal_server.core.subjects import Subjects
 from canal_server.ports import Accepts
 from canal_server.store.ring import Place, Ring
+from canal_server.store.taken import Taken
 
 Mask: TypeAlias = tuple[int, bytes]
 NO_MASK: Mask
-
-class Taken:
-    @property
-    def first_sequence(self) -> int: ...
-    @property
-    def last_sequence(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def places(self) -> dict[int, Place] | None: ...
-    def slices(self) -> tuple[memoryview, ...]: ...
-    def positions(self) -> tuple[Place, Place, Place | None]: ...
 
 class Cursor:
     def __init__(

@@ -19,8 +19,6 @@ from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from canal_server.core.blocks cimport (
-    FLAG_GTID,
-    FLAG_OPEN,
     KIND_BEGIN,
     KIND_END,
     KIND_HEARTBEAT,
@@ -30,6 +28,7 @@ from canal_server.core.blocks cimport (
 from canal_server.core.emptiness cimport Emptiness, empty_passes
 from canal_server.core.runs cimport Runs, is_ddl
 from canal_server.store.ring cimport Ring, Slot
+from canal_server.store.taken cimport Taken
 
 from canal_server.errors import StoreError
 from canal_server.model.positions import binlog_file_number
@@ -48,59 +47,6 @@ cdef struct After:
 
 # A filter that was asked about no subject; 0 is none that it decides on.
 NO_MASK = (1, b"")
-
-
-cdef class Taken:
-    """Entries that a get took; keeps their blocks alive."""
-
-    cdef readonly uint64_t first_sequence
-    cdef readonly uint64_t last_sequence
-    cdef readonly uint64_t count
-    cdef readonly uint64_t size  # bytes
-    cdef Runs runs
-    # Of the first, the last and the last resumable entry: block and index in it.
-    # Borrowed, since the runs hold every block; ack_block NULL: no such entry.
-    cdef PyObject* start_block
-    cdef PyObject* end_block
-    cdef PyObject* ack_block
-    cdef readonly dict places  # of a group: what an ack says of each of its sources
-    cdef uint32_t start_index, end_index, ack_index
-
-    def slices(self):
-        """Return the entries' bytes in order, as fewer than 512 memoryviews."""
-        return self.runs.slices()
-
-    def positions(self):
-        """Return the places of the first, the last and the last resumable entry.
-
-        Each as `Block.position` gives it; the last is None when there is none.
-        """
-        ack = None
-        if self.ack_block != NULL:
-            ack = (<Block>self.ack_block).position(self.ack_index)
-        return (
-            (<Block>self.start_block).position(self.start_index),
-            (<Block>self.end_block).position(self.end_index),
-            ack,
-        )
-
-    cdef int add(self, PyObject* block, uint32_t index) except -1:
-        cdef Record* record = &(<Block>block).records[index]
-        self.runs.add(block, index)
-        if self.count == 0:
-            self.start_block, self.start_index = block, index
-        self.end_block, self.end_index = block, index
-        self.count += 1
-        self.size += record.end - (<Block>block).begin_of(index)
-        # From here a client may resume. A BEGIN with a GTID is no such place: its
-        # set holds the transaction that has only begun.
-        if (
-            record.kind == KIND_END
-            or (record.kind == KIND_BEGIN and not record.flags & FLAG_GTID)
-            or (is_ddl(record) and not record.flags & FLAG_OPEN)
-        ):
-            self.ack_block, self.ack_index = block, index
-        return 0
 
 
 cdef class Cursor:

@@ -28,7 +28,7 @@ from canal_server.lifecycle import Deadline
 from canal_server.model.positions import EntryPosition
 from canal_server.store.batches import batch_of, position_of
 from canal_server.store.counts import CursorCounts, StoreCounts
-from canal_server.store.cursor import NO_MASK, Cursor, Taken, mask_of
+from canal_server.store.cursor import NO_MASK, Cursor, mask_of
 from canal_server.store.parts import count_of, parts_of
 from canal_server.store.ring import Ring, bytes_in_use
 from canal_server.store.stall import TELL_AFTER_S, StallNotice
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from canal_server.lifecycle import Stop
     from canal_server.model.batch import Batch
     from canal_server.ports import Accepts, Span
+    from canal_server.store.taken import Taken
 
 # A frame carries a 32-bit signed length; the rest is for the packet around a batch.
 FRAME_BYTES_MAX = 2**31 - 1 - 4096

@@ -1,0 +1,22 @@
+# cython: language_level=3
+from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t, uint64_t
+
+from canal_server.core.runs cimport Runs
+
+
+cdef class Taken:
+    cdef readonly uint64_t first_sequence
+    cdef readonly uint64_t last_sequence
+    cdef readonly uint64_t count
+    cdef readonly uint64_t size  # bytes
+    cdef Runs runs
+    # Of the first, the last and the last resumable entry: block and index in it.
+    # Borrowed, since the runs hold every block; ack_block NULL: no such entry.
+    cdef PyObject* start_block
+    cdef PyObject* end_block
+    cdef PyObject* ack_block
+    cdef readonly dict places  # of a group: what an ack says of each of its sources
+    cdef uint32_t start_index, end_index, ack_index
+
+    cdef int add(self, PyObject* block, uint32_t index) except -1

@@ -1,0 +1,55 @@
+# cython: language_level=3
+"""What a client got at once: entries as slices of bytes, and where they came from."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t
+
+from canal_server.core.blocks cimport (
+    FLAG_GTID,
+    FLAG_OPEN,
+    KIND_BEGIN,
+    KIND_END,
+    Block,
+    Record,
+)
+from canal_server.core.runs cimport is_ddl
+
+
+cdef class Taken:
+    """Entries that a get took; keeps their blocks alive."""
+
+    def slices(self):
+        """Return the entries' bytes in order, as fewer than 512 memoryviews."""
+        return self.runs.slices()
+
+    def positions(self):
+        """Return the places of the first, the last and the last resumable entry.
+
+        Each as `Block.position` gives it; the last is None when there is none.
+        """
+        ack = None
+        if self.ack_block != NULL:
+            ack = (<Block>self.ack_block).position(self.ack_index)
+        return (
+            (<Block>self.start_block).position(self.start_index),
+            (<Block>self.end_block).position(self.end_index),
+            ack,
+        )
+
+    cdef int add(self, PyObject* block, uint32_t index) except -1:
+        cdef Record* record = &(<Block>block).records[index]
+        self.runs.add(block, index)
+        if self.count == 0:
+            self.start_block, self.start_index = block, index
+        self.end_block, self.end_index = block, index
+        self.count += 1
+        self.size += record.end - (<Block>block).begin_of(index)
+        # From here a client may resume. A BEGIN with a GTID is no such place: its
+        # set holds the transaction that has only begun.
+        if (
+            record.kind == KIND_END
+            or (record.kind == KIND_BEGIN and not record.flags & FLAG_GTID)
+            or (is_ddl(record) and not record.flags & FLAG_OPEN)
+        ):
+            self.ack_block, self.ack_index = block, index
+        return 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from canal_server.mysql.replication import DumpStart
 
-PATIENCE_S = 30.0  # until a test gives up; nothing waits for it to pass
+PATIENCE_S = 60.0  # until a test gives up; nothing waits for it to pass
 
 HEADER = struct.Struct("<IBIIIH")  # time, type, server id, length, next offset, flags
 

@@ -171,6 +171,8 @@ def test_closed_while_waiting(pipeline, rng):
         last_id = message.id
         client.ack(last_id)
         for number in range(1, 4):
+            # One that comes begins with a rollback, which would be before a late ack.
+            pipeline.settle(client)
             with pipeline.client(RED) as leaving:
                 leaving._tell(PacketType.GET, endless)
             writer.write(1)

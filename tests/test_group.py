@@ -23,13 +23,16 @@ from canal_server.config.schema import (
     Wiring,
 )
 from canal_server.core.subjects import Subjects
-from canal_server.errors import CanalError, ClientError
+from canal_server.dump.gone import GonePlace
+from canal_server.dump.places import SourceFiles
+from canal_server.errors import CanalError, ClientError, StoreError
 from canal_server.group import GroupInstance, make_instance
 from canal_server.instance import Instance
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.mysql.binlogs import BinaryLog
 from canal_server.sink.merge import Merge
 
 if TYPE_CHECKING:
@@ -68,18 +71,23 @@ def config_for(folder: Path, *servers: Server) -> InstanceConfig:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Callable[..., GroupInstance]]:
-    """Give `running(server, …, through={number: proxy})`: a started group."""
+    """Give `running(server, …, through={number: proxy}, **changes)`: a started group.
+
+    The changes are those of settings of all its sources.
+    """
     started: list[GroupInstance] = []
 
     def start(
-        *servers: Server, through: dict[int, Proxy] | None = None
+        *servers: Server, through: dict[int, Proxy] | None = None, **changes: object
     ) -> GroupInstance:
         config = config_for(tmp_path, *servers)
+        group = tuple(replace(each, **changes) for each in config.group)  # type: ignore[arg-type]
+        config = replace(config, group=group)
         for number, proxy in (through or {}).items():
             host = HostConfig(address=HostPort("127.0.0.1", proxy.port))
-            group = list(config.group)
-            group[number - 1] = replace(group[number - 1], master=host)
-            config = replace(config, group=tuple(group))
+            sources = list(config.group)
+            sources[number - 1] = replace(sources[number - 1], master=host)
+            config = replace(config, group=tuple(sources))
         instance = make_instance(config)
         assert isinstance(instance, GroupInstance)
         started.append(instance)
@@ -355,3 +363,60 @@ def test_a_move_that_fails_midway(
     with pytest.raises(RuntimeError, match="can't start"):
         instance.seek([CLIENT.client_id], end_of(mysql_server))
     assert not instance.is_whole()
+
+
+@pytest.mark.parametrize("resets", [False, True], ids=["refused", "moved"])
+def test_a_client_whose_place_in_one_source_is_gone(
+    running: Callable[..., GroupInstance], *, resets: bool
+) -> None:
+    """That source begins at the oldest place left; the client alone pays for it."""
+    group = running(auto_reset_latest=resets)
+    member = group._members[1]
+    server = member.pump.identity
+    dead, live = CLIENT, ClientIdentity("merged", 1002)
+    files = SourceFiles((BinaryLog("bin.000003", 500),))
+    place = {dead: ("bin.000001", 4), live: ("bin.000003", 90)}
+    for client, (file, offset) in place.items():
+        position = LogPosition(server, EntryPosition(file, offset, 1000, 1))
+        subscribe(group, client)
+        group.meta.update_places(client, {1: position})
+        group.meta.update_cursor(client, position)
+    refused, left = (group.meta.cursor(each) for each in (dead, live))
+    assert refused is not None
+    assert group._gone(member, GonePlace(refused, server, files))
+    assert member._stored() == left
+    moved = group.meta.cursor(dead), group.meta.places(dead)[1]
+    if resets:
+        assert moved == (left, left)
+        assert not group.why_lost(dead.client_id)
+        return
+    assert moved == (refused, refused)
+    assert "bin.000001 to bin.000002" in group.why_lost(dead.client_id)
+    assert group.status()["lost_clients"] == {"1001": group.why_lost(1001)}
+    assert not group.why_lost(live.client_id)
+    subscribe(group, dead)  # holds nothing, and nobody up
+    assert [each.identity for each in group.cursors().clients] == [dead, live]
+    assert group.resume_places(dead.client_id) == {}
+    with pytest.raises(StoreError):
+        group.store.get(dead.client_id, 1, 0.0)
+    group.unsubscribed(dead)
+    assert not group.why_lost(dead.client_id)
+
+
+def test_all_places_in_one_source_are_gone(
+    running: Callable[..., GroupInstance],
+) -> None:
+    """Where it then begins is where the clients stand, in that source alone."""
+    group = running(auto_reset_latest=True)
+    member = group._members[1]
+    server = member.pump.identity
+    gone = LogPosition(server, EntryPosition("bin.000001", 4, 1000, 1))
+    subscribe(group)
+    group.meta.update_places(CLIENT, {1: gone})
+    group.meta.update_cursor(CLIENT, gone)
+    files = SourceFiles((BinaryLog("bin.000003", 500),))
+    assert not group._gone(member, GonePlace(gone, server, files))
+    end = EntryPosition("bin.000003", 500, 2000, 1, included=True)
+    group._begun(member, end)
+    assert group.meta.cursor(CLIENT) == group.meta.places(CLIENT)[1]
+    assert group.meta.cursor(CLIENT) == LogPosition(server, end)

@@ -214,13 +214,13 @@ class StretchFinder:
         except BinlogPurged as error:
             _log.warning(
                 "destination %s: the table history reaches from %s to %s, and what"
-                " lies between it and %s is purged: %s",
+                " lies between it and %s is purged: a new one begins",
                 self._destination,
                 stretch.first,
                 stretch.last,
                 at,
-                error,
             )
+            _log.debug("%s", error)
             return None
         return stretch
 

@@ -163,7 +163,7 @@ def stored_at(
 def test_nothing_known_begins_at_the_end() -> None:
     """Without anything stored or configured, what is new from now on comes."""
     place = found()
-    assert place == Place("bin.000003", 999, None, time_ms=NOW_MS)
+    assert place == Place("bin.000003", 999, None, time_ms=NOW_MS, is_end=True)
     assert place.dump_start() == FileStart("bin.000003", 999)
     assert str(place) == "bin.000003:999"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -63,15 +64,12 @@ class Meeting:
         kind: Any = GtidSet if mysql else MariaGtidSet
         return kind.parse("".join(text.split()))
 
-    def begin(
-        self, place: EntryPosition | Place, stored: LogPosition | None = None
-    ) -> Stretch:
-        """Begin a session at a place; returns the stretch in which it is."""
-        if isinstance(place, EntryPosition):
-            place = Place(place.journal_name or "", place.position or 4, None)
+    @contextmanager
+    def finder(self) -> Iterator[StretchFinder]:
+        """Give what decides in which stretch a session begins."""
         access = access_of(self.server)
         with ControlConnection(access) as control:
-            finder = StretchFinder(
+            yield StretchFinder(
                 self.tsdb,
                 control,
                 read_server_info(control),
@@ -81,6 +79,14 @@ class Meeting:
                 looks=Scanner(CONFIG, access, Stop()),
                 collations=collation_names(control),
             )
+
+    def begin(
+        self, place: EntryPosition | Place, stored: LogPosition | None = None
+    ) -> Stretch:
+        """Begin a session at a place; returns the stretch in which it is."""
+        if isinstance(place, EntryPosition):
+            place = Place(place.journal_name or "", place.position or 4, None)
+        with self.finder() as finder:
             at, stretch, self.reads = finder.find(place, stored)
             self.tsdb.rollback(at, stretch)
         assert self.tsdb.stretch is not None
@@ -165,6 +171,19 @@ def test_a_place_that_is_purged(meeting: Meeting, database: str) -> None:
         with pytest.raises(BinlogPurged):
             meeting.begin(gone)
     assert meeting.tsdb.stretches() == []
+
+
+def test_a_history_that_ends_in_what_is_purged(
+    meeting: Meeting, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new one begins, told in a line without the whole error of the server."""
+    here = meeting.here()
+    gone = replace(here, journal_name="binlog.000000", position=4)
+    ended = replace(meeting.begin(here), first=gone, last=gone)
+    with meeting.finder() as finder:
+        assert finder._reaching(ended, here) is None
+    (line,) = [each for each in caplog.messages if "purged" in each]
+    assert line.endswith(f"lies between it and {here} is purged: a new one begins")
 
 
 def test_a_binlog_begun_anew(meeting: Meeting) -> None:

@@ -64,6 +64,8 @@ def config_for(
         source=source or nowhere,
         filter=FilterConfig(**filters),  # type: ignore[arg-type]
         position=position,
+        # It would lie in the conf folder of the checkout.
+        table_meta=TableMetaConfig(enable=False),
     )
 
 

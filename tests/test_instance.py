@@ -289,10 +289,13 @@ def test_a_move_that_fails_midway(
 
 
 def test_a_start_that_fails_midway(
-    mysql_server: Server, monkeypatch: pytest.MonkeyPatch
+    mysql_server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Nothing goes on of an instance that could not start."""
-    instance = Instance(config_for(source_of(mysql_server)))
+    # Its pump may have begun, and opened the history.
+    table_meta = TableMetaConfig(dir=tmp_path)
+    config = replace(config_for(source_of(mysql_server)), table_meta=table_meta)
+    instance = Instance(config)
 
     def fail() -> None:
         raise RuntimeError("can't start new thread")

@@ -145,7 +145,7 @@ cdef inline int put_short_text(ArrowColumn* column, const uint8_t* p, size_t n,
     `arrow_columns`.
     """
     cdef uint8_t* to
-    if n <= 32 and <size_t>(end - p) >= 32:
+    if 0 < n <= 32 and <size_t>(end - p) >= 32:
         if reserve(&column.values, n) != OK:
             return NO_ROOM
         to = column.values.data + column.values.used

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from canal_server.decoder.arrow_generic import GenericColumns
 from canal_server.decoder.arrow_typed import TypedColumns
+from canal_server.errors import ConfigError
 from canal_server.spark.zones import zone_steps
 
 if TYPE_CHECKING:
@@ -173,13 +174,24 @@ def generic_batches(
 def typed_schema(
     columns: Sequence[WantedColumn], *, updates: str = "postimage"
 ) -> pa.Schema:
-    """Return the schema of the rows of one table."""
+    """Return the schema of the rows of one table.
+
+    Raises ConfigError for a column with the name of one that is added.
+    """
     fields = [pa.field(column.name, _type_of(column)) for column in columns]
     if updates == "envelope":
         struct = pa.struct(fields)
         fields = [pa.field("before", struct), pa.field("after", struct)]
     kind = "op" if updates == "envelope" else "_change_type"
-    return pa.schema([*fields, (kind, _TEXT), *_ORDER, ("_position", _TEXT)])
+    metadata = [(kind, _TEXT), *_ORDER, ("_position", _TEXT)]
+    taken = {name for name, _ in metadata}
+    for field in fields:
+        if field.name.lower() in taken:
+            raise ConfigError(
+                [f"column {field.name} has the name of a column that the stream adds: "
+                 "leave it out of `columns`, or read the table as an envelope"]
+            )  # fmt: skip
+    return pa.schema([*fields, *metadata])
 
 
 def typed_batches(

@@ -24,6 +24,7 @@ from canal_server.decoder.arrow_buffers cimport (
     BAD_PLACE, FAILED, LAYOUT_FIXED, MALFORMED, NO_ROOM, OK, TOO_LARGE, column_bytes,
     free_column, init_column, put_fixed_times, put_i32, put_i64, take_column,
 )
+from canal_server.decoder.arrow_values cimport is_utf8
 from canal_server.decoder.arrow_wire cimport (
     ENTRY_BEGIN, ENTRY_END, ENTRY_ROWDATA, EVENT_DELETE, EVENT_INSERT, EVENT_QUERY,
     read_change, read_entry, read_transaction_id, skip_field, take_slice, take_varint,
@@ -308,7 +309,7 @@ cdef class EntryColumns:
         cdef uint64_t factor = 1
         cdef size_t i = file.n
         if file.n != self.file_n or memcmp(file.p, self.file, file.n) != 0 or file.n == 0:
-            if file.n == 0 or file.n > FILE_NAME_MAX:
+            if file.n == 0 or file.n > FILE_NAME_MAX or not is_utf8(file.p, file.n):
                 return BAD_PLACE
             while i > 0 and 48 <= file.p[i - 1] <= 57:
                 i -= 1

@@ -79,9 +79,7 @@ class Load:
         self.meta: TableMeta = meta
 
     def _take(self, spans: Any) -> bool:
-        self.pieces += [
-            bytes(block.slice(first, stop)) for block, first, stop in spans
-        ]
+        self.pieces += [bytes(block.slice(first, stop)) for block, first, stop in spans]
         return True
 
     def first(self, rows: int) -> list[bytes]:

@@ -102,9 +102,7 @@ def change(
     """Return an entry of rows of d.t, unless `fields` name another table."""
     content = RowChange(table_id=9, event_type=kind, is_ddl=False, row_datas=rows)
     names = {"schema_name": "d", "table_name": "t", "event_type": kind}
-    return Entry(
-        header(offset, **names | fields), EntryType.ROWDATA, encode(content)
-    )
+    return Entry(header(offset, **names | fields), EntryType.ROWDATA, encode(content))
 
 
 def statement(
@@ -113,9 +111,7 @@ def statement(
     """Return an entry of a statement on d.t, unless `fields` name another table."""
     content = RowChange(event_type=kind, is_ddl=is_ddl, sql=sql, ddl_schema_name="d")
     names = {"schema_name": "d", "table_name": "t", "event_type": kind}
-    return Entry(
-        header(offset, **names | fields), EntryType.ROWDATA, encode(content)
-    )
+    return Entry(header(offset, **names | fields), EntryType.ROWDATA, encode(content))
 
 
 def own_gtid(gtid: str) -> tuple[Pair, ...]:

@@ -69,21 +69,24 @@ class Truth:
             self._commit(header, end, None if xid in ("", "0") else xid)
             self._open = False
         elif entry.entry_type == EntryType.ROWDATA:
-            change = entry.row_change()
-            if change.event_type == EventType.QUERY and not change.is_ddl:
-                return
-            seq = version(self.epoch, header.logfile_name, header.logfile_offset)
-            if seq != self._seq:
-                self._seq, self._number = seq, 0
-            if change.event_type in DML:
-                self._open = True
-            if change.event_type in DML and not change.sql:
-                for row in change.row_datas:
-                    self.put_change(entry, change, row)
-            else:
-                self.put_statement(entry, change)
+            self._take_rowdata(entry, entry.row_change())
             if not self._open:
                 self._commit(header, end, None)
+
+    def _take_rowdata(self, entry: Entry, change: RowChange) -> None:
+        if change.event_type == EventType.QUERY and not change.is_ddl:
+            return
+        header = entry.header
+        seq = version(self.epoch, header.logfile_name, header.logfile_offset)
+        if seq != self._seq:
+            self._seq, self._number = seq, 0
+        if change.event_type in DML:
+            self._open = True
+        if change.event_type in DML and not change.sql:
+            for row in change.row_datas:
+                self.put_change(entry, change, row)
+        else:
+            self.put_statement(entry, change)
 
     def _commit(self, header: Any, offset: int, xid: str | None) -> None:
         for row in self._pending:
@@ -226,7 +229,7 @@ class TypedTruth(Truth):
                 self.skip_number()
                 continue
             envelope = self.updates == "envelope"
-            values = {"_position": position}
+            values: Row = {"_position": position}
             if envelope:
                 values["before"] = self._values(before) if before else None
                 values["after"] = self._values(after) if after else None
@@ -273,7 +276,9 @@ class TypedTruth(Truth):
         )  # fmt: skip
 
 
-def value_of(column: Column, wanted: WantedColumn, zone: str) -> Any:
+def value_of(  # noqa: C901, PLR0911  # a table of kinds, one line each
+    column: Column, wanted: WantedColumn, zone: str
+) -> Any:
     """Return the value that a column's text stands for."""
     text = column.text
     if text is None:
@@ -286,7 +291,8 @@ def value_of(column: Column, wanted: WantedColumn, zone: str) -> Any:
     if kind == "decimal":
         return Decimal(text)
     if kind == "wide decimal":
-        return f"{Decimal(text).quantize(Decimal(1).scaleb(-wanted.scale), context=WIDE):f}"
+        last = Decimal(1).scaleb(-wanted.scale)
+        return f"{Decimal(text).quantize(last, context=WIDE):f}"
     if kind == "double":
         return float(text)
     if kind == "float":

@@ -156,7 +156,7 @@ cdef class EntryColumns:
         return self.is_full()
 
     @property
-    def bytes(self):
+    def bytes_held(self):
         """What the rows so far take in memory."""
         return self.measured()
 
@@ -308,8 +308,10 @@ cdef class EntryColumns:
         cdef uint64_t number = 0
         cdef uint64_t factor = 1
         cdef size_t i = file.n
-        if file.n != self.file_n or memcmp(file.p, self.file, file.n) != 0 or file.n == 0:
-            if file.n == 0 or file.n > FILE_NAME_MAX or not is_utf8(file.p, file.n):
+        if file.n == 0:
+            return BAD_PLACE
+        if file.n != self.file_n or memcmp(file.p, self.file, file.n) != 0:
+            if file.n > FILE_NAME_MAX or not is_utf8(file.p, file.n):
                 return BAD_PLACE
             while i > 0 and 48 <= file.p[i - 1] <= 57:
                 i -= 1

@@ -4,8 +4,8 @@
     bits 32-55   the number in the binlog file's name
     bits 0-31    the offset in the file
 
-Offsets from 2 GiB on, which only the end of one huge transaction in a file can have, are
-counted in steps of 64 bytes: no transaction is shorter, so that versions of commits
+Offsets from 2 GiB on, which only the end of one huge transaction in a file can have,
+are counted in steps of 64 bytes: no transaction is shorter, so that versions of commits
 stay apart. They reach 128 GiB that way.
 """
 

@@ -16,7 +16,7 @@ from canal_server.errors import ConfigError
 from canal_server.spark.zones import zone_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer, Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from canal_server.spark.columns import WantedColumn
 
@@ -79,14 +79,14 @@ class Batches:
         self._names = names
         self._on_statement = on_statement
 
-    def feed(self, data: Buffer) -> Iterator[pa.RecordBatch]:
+    def feed(self, data: bytes | bytearray | memoryview) -> Iterator[pa.RecordBatch]:
         """Take whole entries (a body of Messages); yields each batch that is full.
 
         Typed, each statement is given to `on_statement` before what follows it is
         read. Raises DecodeError, and what `on_statement` raises.
         """
         rest = memoryview(data)
-        while len(rest):
+        while rest:
             rest = rest[self._columns.feed(rest) :]
             for fields in self._columns.take_statements():
                 if self._on_statement is not None:
@@ -187,10 +187,11 @@ def typed_schema(
     taken = {name for name, _ in metadata}
     for field in fields:
         if field.name.lower() in taken:
-            raise ConfigError(
-                [f"column {field.name} has the name of a column that the stream adds: "
-                 "leave it out of `columns`, or read the table as an envelope"]
-            )  # fmt: skip
+            problem = (
+                f"column {field.name} has the name of a column that the stream adds: "
+                "leave it out of `columns`, or read the table as an envelope"
+            )
+            raise ConfigError([problem])
     return pa.schema([*fields, *metadata])
 
 

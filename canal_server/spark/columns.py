@@ -42,14 +42,14 @@ _PLAIN: Final = {
 }
 _DECIMALS: Final = ("decimal", "numeric", "dec", "fixed")
 _TEXTS: Final = frozenset(
-    "time char varchar tinytext text mediumtext longtext enum set json uuid inet4 inet6"
-    " xmltype".split()
-)
+    ("time", "char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum",
+     "set", "json", "uuid", "inet4", "inet6", "xmltype")
+)  # fmt: skip
 _BYTES: Final = frozenset(
-    "binary varbinary tinyblob blob mediumblob longblob vector geometry point linestring"
-    " polygon multipoint multilinestring multipolygon geomcollection"
-    " geometrycollection".split()
-)
+    ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector",
+     "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring",
+     "multipolygon", "geomcollection", "geometrycollection")
+)  # fmt: skip
 
 SPARK_TYPES: Final = {
     "int8": "TINYINT",

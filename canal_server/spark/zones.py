@@ -29,10 +29,11 @@ def zone_steps(name: str) -> tuple[tuple[int, int], ...]:
     try:
         zone = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ConfigError(
-            [f"time zone {name!r} is not known on this machine: give a name as "
-             "Europe/Berlin, or install tzdata"]
-        ) from error  # fmt: skip
+        problem = (
+            f"time zone {name!r} is not known on this machine: give a name as "
+            "Europe/Berlin, or install tzdata"
+        )
+        raise ConfigError([problem]) from error
     offset = _offset(zone, 0)
     steps = [(-_STEP_S, offset)]
     for high in range(_STEP_S, _END_S, _STEP_S):

@@ -6,10 +6,12 @@ mean in the new set is what it shows from then on, whether or not it makes sense
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from canal_server.model.members import Member
 from canal_server.tablemeta.charsets import BINARY, UTF8, decoded, storable, unit_bytes
+
+if TYPE_CHECKING:
+    from canal_server.model.members import Member
 
 
 def member_sql(member: Member, charset: str, *, mariadb: bool) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +12,16 @@ from fix_random import longer
 from golden_form import DATA, decode_fields, entries_of, load_workload
 
 from canal_server.decoder.zone import read_zone
-from canal_server.errors import ConfigError, DecodeError
-from canal_server.model.entry import EventType
-from canal_server.spark.columns import WantedColumn, wanted_column
+from canal_server.errors import DecodeError
+from canal_server.spark.columns import wanted_column
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from canal_server.spark.batches import generic_batches, typed_batches  # noqa: E402
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Iterator
-    from pathlib import Path
 
     from canal_server.spark.batches import Batches, Statement
 
@@ -84,9 +82,7 @@ def check_generic(data: bytes, rng: random.Random, *, json: bool) -> int:
         "example", payload="json" if json else "map", epoch=3, rows_max=100
     )
     found = fed(batches, data, rng)
-    rows = [
-        row for batch in found for row in generic_rows(batch, json_payload=json)
-    ]
+    rows = [row for batch in found for row in generic_rows(batch, json_payload=json)]
     for got, right in zip(rows, wanted, strict=True):
         assert got == right
     assert all(batch.num_rows >= 100 for batch in found[:-1])
@@ -95,9 +91,7 @@ def check_generic(data: bytes, rng: random.Random, *, json: bool) -> int:
 
 @pytest.mark.parametrize("json", [False, True])
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_generic(
-    name: str, json: bool, recorded: Any, rng: random.Random
-) -> None:
+def test_generic(name: str, json: bool, recorded: Any, rng: random.Random) -> None:
     """Generic rows of a recording are what reading its entries one by one gives."""
     assert check_generic(recorded(name), rng, json=json) > 0
 

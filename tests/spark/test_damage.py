@@ -26,7 +26,14 @@ from canal_server.spark.batches import generic_batches, typed_batches  # noqa: E
 if TYPE_CHECKING:
     from canal_server.spark.batches import Batches
 
-WORKLOADS = ("ev_image", "ev_txn", "maria_types", "types_num", "types_time", "types_str")
+WORKLOADS = (
+    "ev_image",
+    "ev_txn",
+    "maria_types",
+    "types_num",
+    "types_time",
+    "types_str",
+)
 LIES = [
     b"\0", b"\x7f", b"\x80", b"\xff", b"\xff" * 9 + b"\x01", b"\xff" * 10,
     b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", b"\x12",
@@ -48,7 +55,9 @@ def damaged(rng: random.Random, data: bytes) -> bytes:
             lie = rng.choice(LIES)
             body[at : at + len(lie)] = lie
         elif choice < 0.8:
-            body[at:at] = rng.choice([rng.choice(LIES), rng.randbytes(rng.randrange(9))])
+            body[at:at] = rng.choice(
+                [rng.choice(LIES), rng.randbytes(rng.randrange(9))]
+            )
         elif choice < 0.95:
             del body[at : at + rng.choice([1, 2, rng.randrange(1, 40)])]
         else:
@@ -77,7 +86,10 @@ def damaged_body(rng: random.Random, entries: list[bytes]) -> bytes:
 
 def make_batches(rng: random.Random, tables: dict[Any, Any]) -> Batches:
     """Return batches of any kind, typed often with kinds that do not fit."""
-    limits = {"rows_max": rng.choice([1, 10, 1000]), "bytes_max": 1 << 20}
+    limits: dict[str, Any] = {
+        "rows_max": rng.choice([1, 10, 1000]),
+        "bytes_max": 1 << 20,
+    }
     if rng.random() < 0.4:
         return generic_batches("x", payload=rng.choice(["map", "json"]), **limits)
     (schema, table), columns = rng.choice(list(tables.items()))
@@ -89,7 +101,9 @@ def make_batches(rng: random.Random, tables: dict[Any, Any]) -> Batches:
             WantedColumn(column.name, kind, 12, 3)
             for column, kind in zip(wanted, kinds, strict=True)
         ]
-    missing = [c.name for c in wanted if rng.random() < 0.3] if rng.random() < 0.5 else ()
+    missing = (
+        [c.name for c in wanted if rng.random() < 0.3] if rng.random() < 0.5 else ()
+    )
     return typed_batches(
         schema, table, wanted, missing=missing,
         updates=rng.choice(["postimage", "both", "envelope"]),

@@ -29,7 +29,7 @@ from canal_server.spark.batches import generic_batches, typed_batches  # noqa: E
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from random_schema import RandomTable
     from servers import Server
@@ -55,17 +55,12 @@ def zone(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     read_zone()
 
 
-class Written:
-    """A random load on a server, its entries, and its tables' columns."""
+class Reading:
+    """The entries of a schema from a place to the binlog's end, and its columns."""
 
     def __init__(
-        self, server: Server, schema: str, rng: random.Random, **options: Any
+        self, server: Server, schema: str, start: Place, tables: Iterable[str]
     ) -> None:
-        start = Place(*server.binlog_position())
-        self.load = RandomLoad(server, schema, rng, **options)
-        self.load.run(tables=4, steps=longer(30))
-        until = Place(*server.binlog_position())
-        self.schema = schema
         self.entries: list[Entry] = []
         self.columns: dict[str, tuple[WantedColumn, ...]] = {}
         access = access_of(server)
@@ -75,12 +70,12 @@ class Written:
                 images=images,
                 take=self._take,
                 wants=TableFilter(rf"{schema}\..*", "").accepts,
-                until=until,
+                until=Place(*server.binlog_position()),
             ).read_server(access, start, Stop())
-            for table in self.load.tables:
-                meta = images.find(schema, table.name)
+            for table in tables:
+                meta = images.find(schema, table)
                 assert meta is not None
-                self.columns[table.name] = tuple(map(wanted_column, meta.columns))
+                self.columns[table] = tuple(map(wanted_column, meta.columns))
         finally:
             images.close()
         self.body = body_of(self.entries)
@@ -88,6 +83,16 @@ class Written:
     def _take(self, entry: Entry) -> bool:
         self.entries.append(entry)
         return True
+
+
+def random_load(
+    server: Server, schema: str, rng: random.Random, **options: Any
+) -> tuple[RandomLoad, Reading]:
+    """Write random rows to random tables, and read them from the binlog."""
+    start = Place(*server.binlog_position())
+    load = RandomLoad(server, schema, rng, **options)
+    load.run(tables=4, steps=longer(30))
+    return load, Reading(server, schema, start, [table.name for table in load.tables])
 
 
 def all_rows(batches: Any, body: bytes) -> list[dict[str, Any]]:
@@ -103,9 +108,9 @@ def test_generic(
     source_server: Server, database: str, rng: random.Random, zone: str
 ) -> None:
     """Random rows with all kinds of images are what their entries tell."""
-    written = Written(source_server, database, rng)
-    rows = all_rows(generic_batches("example"), written.body)
-    wanted = GenericTruth().read(written.entries)
+    _, reading = random_load(source_server, database, rng)
+    rows = all_rows(generic_batches("example"), reading.body)
+    wanted = GenericTruth().read(reading.entries)
     assert len(rows) > 20
     for got, right in zip(rows, wanted, strict=True):
         assert got == right
@@ -115,11 +120,11 @@ def test_generic(
 def test_typed(
     source_server: Server, database: str, rng: random.Random, zone: str, updates: str
 ) -> None:
-    """Random rows of each table are what their texts stand for; folded, what SELECT says."""
-    written = Written(source_server, database, rng, images=("FULL",))
+    """Rows of each table are what their texts stand for; folded, what SELECT says."""
+    load, reading = random_load(source_server, database, rng, images=("FULL",))
     count = 0
-    for table in written.load.tables:
-        columns = written.columns[table.name]
+    for table in load.tables:
+        columns = reading.columns[table.name]
         truth = TypedTruth(
             schema=database, table=table.name, columns=columns, updates=updates,
             zone=zone,
@@ -127,8 +132,8 @@ def test_typed(
         batches = typed_batches(
             database, table.name, columns, updates=updates, zone=zone, rows_max=10
         )
-        rows = all_rows(batches, written.body)
-        for got, right in zip(rows, truth.read(written.entries), strict=True):
+        rows = all_rows(batches, reading.body)
+        for got, right in zip(rows, truth.read(reading.entries), strict=True):
             right.pop("xid")
             assert got == right, table.create()[:2000]
         folded = folded_rows(rows, table, columns, updates)
@@ -226,7 +231,9 @@ def expression(column: WantedColumn, definition: str) -> str:
     return name
 
 
-def typed(value: Any, column: WantedColumn, definition: str) -> Any:
+def typed(  # noqa: PLR0911  # a table of kinds, one line each
+    value: Any, column: WantedColumn, definition: str
+) -> Any:
     """Return what the driver gives as the value that a batch has."""
     if value is None:
         return None
@@ -256,26 +263,12 @@ def test_json_means_the_same(
     """A document's text is another than SELECT's, and the same document."""
     mysql_server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, doc JSON)")
     start = Place(*mysql_server.binlog_position())
-    document = {"a": [1, 2.5, None, True], "ü": {"b": "\"\\\n"}}
+    document = {"a": [1, 2.5, None, True], "ü": {"b": '"\\\n'}}
     text = json.dumps(document).encode().hex()
     mysql_server.execute(
         f"INSERT INTO {database}.t VALUES (1, CONVERT(0x{text} USING utf8mb4))"
     )
-    entries: list[Entry] = []
-    access = access_of(mysql_server)
-    images = CachedColumns(ControlConnection(access))
-    try:
-        until = Place(*mysql_server.binlog_position())
-        Part(
-            images=images,
-            take=lambda entry: entries.append(entry) is None,
-            wants=TableFilter(rf"{database}\..*", "").accepts,
-            until=until,
-        ).read_server(access, start, Stop())
-        meta = images.find(database, "t")
-        assert meta is not None
-        columns = tuple(map(wanted_column, meta.columns))
-    finally:
-        images.close()
-    (row,) = all_rows(typed_batches(database, "t", columns), body_of(entries))
+    reading = Reading(mysql_server, database, start, ["t"])
+    batches = typed_batches(database, "t", reading.columns["t"])
+    (row,) = all_rows(batches, reading.body)
     assert json.loads(row["doc"]) == document

@@ -169,7 +169,7 @@ def test_only_images_that_are_used_have_to_be_whole() -> None:
 
 
 def test_columns_known_to_be_missing() -> None:
-    """What the table has no more is NULL when that was said, and is read if it comes."""
+    """What the table has no more is NULL when that was said; it is read if it comes."""
     entries = insert(100, columns({"id": "1"})), insert(200, OLD)
     assert picked(rows_of(*entries, missing=["NAME"]), "id", "name") == [
         (1, None), (1, "old")
@@ -325,8 +325,8 @@ def test_zero_dates(kind: str, text: str) -> None:
 )
 def test_zones(zone: str, local: str, moment: tuple[int, ...]) -> None:
     """TIMESTAMP is told in a zone; of an hour that comes twice the first is meant."""
-    year, month, day, hour, *rest = moment
-    right = datetime(year, month, day, hour, *rest, tzinfo=UTC)
+    year, month, day, hour, minute, second = (*moment, 0)[:6]
+    right = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     assert one("timestamp", local, zone=zone) == right
 
 

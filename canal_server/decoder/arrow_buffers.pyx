@@ -7,7 +7,7 @@ with the buffer protocol, of which pyarrow makes arrays without copying.
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uint8_t, uint32_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 cdef enum:

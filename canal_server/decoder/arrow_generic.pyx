@@ -5,7 +5,7 @@ Values stay the texts that entries carry; before and after are maps by column na
 column that was not logged is no key), or one JSON object each.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from canal_server.core.wire cimport Input
@@ -17,7 +17,7 @@ from canal_server.decoder.arrow_buffers cimport (
 )
 from canal_server.decoder.arrow_entries cimport EntryColumns
 from canal_server.decoder.arrow_shapes cimport (
-    COLUMNS_MAX, ColumnText, Shape, free_shape, is_shape_of, name_shape, read_column,
+    COLUMNS_MAX, SPARE, ColumnText, Shape, free_shape, is_shape_of, name_shape, read_column,
 )
 from canal_server.decoder.arrow_values cimport is_utf8
 from canal_server.decoder.arrow_wire cimport (
@@ -192,7 +192,7 @@ cdef class GenericColumns(EntryColumns):
             if self.json:
                 status = put_member(&items.values, text, value, at == 0)
             else:
-                status = put_text(keys, text.name.p, text.name.n)
+                status = put_name(keys, text.name)
                 if status == OK:
                     status = put_item(items, text, value, end)
             if status == OK and self.seen[text.index] != self.row_number:
@@ -214,15 +214,13 @@ cdef class GenericColumns(EntryColumns):
     cdef int put_traits(self, const ColumnText* text, Slice value,
                         const uint8_t* end) noexcept nogil:
         """Append what a column is to the row's key, types and updated names."""
-        cdef Slice name = text.name
-        cdef Slice kind = text.mysql_type
-        cdef int status = put_text(&self.columns[TYPES_KEYS], name.p, name.n)
+        cdef int status = put_name(&self.columns[TYPES_KEYS], text.name)
         if status == OK:
-            status = put_text(&self.columns[TYPES_ITEMS], kind.p, kind.n)
+            status = put_name(&self.columns[TYPES_ITEMS], text.mysql_type)
         if status == OK and text.updated:
-            status = put_text(&self.columns[UPDATED_NAMES], name.p, name.n)
+            status = put_name(&self.columns[UPDATED_NAMES], text.name)
         if status == OK and text.is_key:
-            status = put_text(&self.columns[PK_KEYS], name.p, name.n)
+            status = put_name(&self.columns[PK_KEYS], text.name)
             if status == OK:
                 status = put_item(&self.columns[PK_ITEMS], text, value, end)
         return status
@@ -338,6 +336,11 @@ cdef inline int end_list(ArrowColumn* column) noexcept nogil:
     """Count a list that ends where its items, the column behind it, do."""
     cdef int status = put_offset(column, (column + 1).length)
     return put_valid(column) if status == OK else status
+
+
+cdef inline int put_name(ArrowColumn* column, Slice name) noexcept nogil:
+    """Append a name or a type, as the shape of a table keeps it."""
+    return put_short_text(column, name.p, name.n, name.p + SPARE)
 
 
 cdef inline int put_item(ArrowColumn* column, const ColumnText* text, Slice value,

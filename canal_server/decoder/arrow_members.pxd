@@ -1,7 +1,7 @@
 # cython: language_level=3
 """The labels of ENUM and SET columns; see arrow_members.pyx."""
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
 
 from canal_server.decoder.arrow_buffers cimport ArrowColumn
 from canal_server.decoder.arrow_wire cimport Slice

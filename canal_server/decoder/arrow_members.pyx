@@ -5,7 +5,7 @@ An ENUM is the number of its member from 1 on; 0 is the empty text, which a serv
 in place of a value that is no member. A SET has a bit for each member.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 
 from canal_server.decoder.arrow_buffers cimport (

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """What the columns of a table say of themselves, told once; see arrow_shapes.pyx."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 from canal_server.core.wire cimport Input
@@ -11,6 +11,7 @@ from canal_server.decoder.arrow_wire cimport Slice, take_varint
 cdef enum:
     WAYS = 4            # updated or not, NULL or not
     COLUMNS_MAX = 4096  # of a table, as in the servers
+    SPARE = 32          # bytes that may be read behind a name or a type
     UNRESOLVED = -2     # `target` of a text that nobody has looked at
     IGNORED = -1        # `target` of a column that nobody wants
 

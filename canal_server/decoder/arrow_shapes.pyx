@@ -155,7 +155,7 @@ cdef int learn(Shape* shape, size_t at, Slice column, ColumnText** text,
             return MALFORMED  # a length that is longer than it need be
         tail_n = column.p + column.n - value_end
     if pattern.size < head_n + tail_n or pattern.data == NULL:
-        data = <uint8_t*>realloc(pattern.data, head_n + tail_n + 1)
+        data = <uint8_t*>realloc(pattern.data, head_n + tail_n + SPARE)
         if data == NULL:
             position.count = 0  # it is not to be fitted; all ways are learned anew
             return NO_ROOM

@@ -14,23 +14,26 @@ from canal_server.core.digits cimport put_u64
 from canal_server.core.wire cimport Input
 from canal_server.decoder.arrow_buffers cimport (
     BAD_IMAGE, BAD_VALUE, FAILED, LAYOUT_STRUCT, LAYOUT_TEXT, MALFORMED, NO_ROOM, OK,
-    ArrowColumn, column_bytes, free_column, init_column, put_null, put_short_text,
-    put_text, put_texts, put_valid, take_column,
+    ArrowColumn, column_bytes, free_column, init_column, put_null, put_text,
+    put_texts, put_valid, take_column,
 )
 from canal_server.decoder.arrow_entries cimport FILE_NAME_MAX, EntryColumns
 from canal_server.decoder.arrow_members cimport Members
 from canal_server.decoder.arrow_put cimport (
-    KIND_BINARY, KIND_TEXT, READ_ENUM, READ_PLAIN, READ_SET, Field, Zone, layout_of_kind,
+    KIND_TEXT, READ_ENUM, READ_PLAIN, READ_SET, Field, Zone, layout_of_kind,
     put_value, width_of_kind,
 )
 from canal_server.decoder.arrow_shapes cimport (
     IGNORED, UNRESOLVED, ColumnText, Shape, free_shape, name_shape, read_column,
 )
 from canal_server.decoder.arrow_wire cimport (
-    EVENT_DELETE, EVENT_INSERT, EVENT_UPDATE, Slice, input_of, same, skip_field,
+    EVENT_DELETE, EVENT_INSERT, Slice, input_of, same, skip_field,
     take_slice, take_varint,
 )
 
+from canal_server.decoder.arrow_problems import (
+    not_logged, unreadable, without_members,
+)
 from canal_server.decoder.arrow_put import KINDS
 
 cdef enum:
@@ -68,9 +71,6 @@ cdef class TypedColumns(EntryColumns):
     cdef dict numbers          # of a wanted column by its name in lower case
     cdef int updates
     cdef bint split_keys
-    cdef bint zero_is_null
-    cdef bint utc
-    cdef object zone_steps     # keeps what `zone` points to
     cdef Zone zone
     cdef ArrowColumn* images   # before and after, or only one
     cdef ArrowColumn[2] structs
@@ -78,6 +78,7 @@ cdef class TypedColumns(EntryColumns):
     cdef ArrowColumn position
     cdef Shape shape
     cdef dict members          # by the type's text
+    cdef size_t members_known
 
     def __cinit__(self, *args, **options):
         memset(&self.shape, 0, sizeof(Shape))
@@ -188,7 +189,7 @@ cdef class TypedColumns(EntryColumns):
         cdef int status = OK
         if not self.is_ours():
             return OK
-        if not self.has_room_for_members():
+        if self.members_known >= MEMBERS_KEPT and not self.forget_members():
             return NO_ROOM
         source = input_of(self.head.store)
         while source.p < source.end and status == OK:
@@ -362,18 +363,11 @@ cdef class TypedColumns(EntryColumns):
 
     # --- names and types --------------------------------------------------------------
 
-    cdef bint has_room_for_members(self) noexcept nogil:
-        """Forget labels, and the columns that point to them, when there are too many."""
-        if self.shape.names != NULL and not self.too_many_members():
-            return True
-        return name_shape(&self.shape, self.schema_text, self.table_text) == OK
-
-    cdef bint too_many_members(self) noexcept with gil:
-        if len(self.members) < MEMBERS_KEPT:
-            return False
-        # The columns that point to them are forgotten right after.
+    cdef bint forget_members(self) noexcept with gil:
+        """Forget labels and the columns that point to them; false without memory."""
         self.members.clear()
-        return True
+        self.members_known = 0
+        return name_shape(&self.shape, self.schema_text, self.table_text) == OK
 
     cdef int resolve(self, ColumnText* text) noexcept with gil:
         """Find out where a column goes, and how its values are to be read."""
@@ -392,12 +386,10 @@ cdef class TypedColumns(EntryColumns):
                     members = self.members.setdefault(mysql_type, None)
                     if members is None:
                         members = self.members[mysql_type] = Members(mysql_type)
+                        self.members_known += 1
                     if len(members) == 0:
-                        self.fail(
-                            f"column {name} of {self.schema}.{self.table}: the members "
-                            f"of its type ({mysql_type}) are not known; "
-                            "binlog_row_metadata = FULL on the server makes it tell them"
-                        )
+                        column = f"column {name} of {self.schema}.{self.table}"
+                        self.fail(without_members(column, mysql_type))
                         return FAILED
                     text.members = &members.labels
                     text.reading = READ_ENUM if base == "enum" else READ_SET
@@ -408,28 +400,17 @@ cdef class TypedColumns(EntryColumns):
 
     cdef int fail_column(self, ColumnText* text, Slice value, int status) noexcept with gil:
         """Say which column has a value that it cannot have."""
-        cdef Slice shown = value
+        cdef size_t n = min(value.n, <size_t>VALUE_SHOWN_MAX)
         try:
-            name = text.name.p[:text.name.n].decode("utf-8", "replace")
-            kind = text.mysql_type.p[:text.mysql_type.n].decode("utf-8", "replace")
-            where = f"column {name} of {self.schema}.{self.table}"
+            name = text.name.p[:text.name.n].decode()
+            mysql_type = text.mysql_type.p[:text.mysql_type.n].decode()
+            column = f"column {name} of {self.schema}.{self.table}"
             if status == BAD_IMAGE:
-                self.fail(f"{where}: twice in one row")
-                return FAILED
-            wanted = list(KINDS)[list(KINDS.values()).index(
-                self.fields[text.target].kind)]
-            if wanted in ("text", "binary"):
-                self.fail(
-                    f"{where}: it is {kind or 'of an unknown type'} here, and cannot be "
-                    f"read as {wanted}: begin the stream anew with its new type"
-                )
-                return FAILED
-            shown.n = min(shown.n, <size_t>VALUE_SHOWN_MAX)
-            text_shown = shown.p[:shown.n].decode("utf-8", "replace") if shown.n else ""
-            self.fail(
-                f"{where} ({kind or 'type unknown'}): the value {text_shown!r} cannot be "
-                f"read as {wanted}"
-            )
+                self.fail(f"{column}: twice in one row")
+            else:
+                shown = value.p[:n].decode("utf-8", "replace") if n else ""
+                kind = self.fields[text.target].kind
+                self.fail(unreadable(column, mysql_type, kind, shown))
         except MemoryError:
             return NO_ROOM
         return FAILED
@@ -437,12 +418,7 @@ cdef class TypedColumns(EntryColumns):
     cdef int fail_missing(self, size_t number) noexcept with gil:
         try:
             name = next(n for n, i in self.numbers.items() if i == number)
-            self.fail(
-                f"column {name} of {self.schema}.{self.table} is not in the row's image: "
-                "typed columns need whole rows, set binlog_row_image = FULL on the "
-                "server (for its sessions, too); if the column was dropped, begin the "
-                "stream anew with the table's new columns"
-            )
+            self.fail(not_logged(f"column {name} of {self.schema}.{self.table}"))
         except MemoryError:
             return NO_ROOM
         return FAILED

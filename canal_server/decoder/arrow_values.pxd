@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Values of columns, read from the texts in which entries carry them."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 cdef extern from *:
     """

@@ -265,6 +265,16 @@ def test_members_that_are_not_known() -> None:
         one("text", "1", mysql_type="enum")
 
 
+def test_more_types_than_are_remembered() -> None:
+    """Labels are forgotten when there are too many types, and read again."""
+    rows = [
+        columns({"id": "1", "name": "1"}, types={"name": f"enum('m{n % 300}')"})
+        for n in range(700)
+    ]
+    found = rows_of(*(insert(100, row) for row in rows))
+    assert picked(found, "name") == [(f"m{n % 300}",) for n in range(700)]
+
+
 def test_binary() -> None:
     """Bytes travel as ISO-8859-1, and become bytes again."""
     data = bytes(range(256))

@@ -15,10 +15,8 @@ def unreadable(column: str, mysql_type: str, kind: int, shown: str) -> str:
             f"{column}: it is {mysql_type or 'of an unknown type'} here, and cannot be "
             f"read as {wanted}: begin the stream anew with its new type"
         )
-    return (
-        f"{column} ({mysql_type or 'type unknown'}): the value {shown!r} cannot be read "
-        f"as {wanted}"
-    )
+    kind_here = mysql_type or "type unknown"
+    return f"{column} ({kind_here}): the value {shown!r} cannot be read as {wanted}"
 
 
 def not_logged(column: str) -> str:

@@ -44,7 +44,7 @@ cdef class EntryColumns:
     cdef list statements           # that were met and not yet taken
     cdef bint stop_here            # behind the entry at hand
     cdef str problem               # what is wrong with the entry at hand, in full
-    cdef object broken             # the error after which nothing goes on
+    cdef tuple broken              # the error after which nothing goes on: its parts
 
     cdef int run(self, const uint8_t* p, size_t n, size_t* taken) noexcept nogil
     cdef int entry(self, Slice slice) noexcept nogil

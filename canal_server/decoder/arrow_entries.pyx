@@ -84,7 +84,7 @@ cdef class EntryColumns:
         cdef size_t taken = 0
         cdef int status
         if self.broken is not None:
-            raise self.broken
+            raise self.error_of(*self.broken)
         self.stop_here = False
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
@@ -370,16 +370,20 @@ cdef class EntryColumns:
                        "limits, or tell the commit of a long transaction in advance",
             BAD_PLACE: "an entry at a place that has no number",
         }
+        file, offset = "", 0
+        if self.head.file.n:
+            file, offset = text_of(self.head.file), self.head.offset
         if status == NO_ROOM:
-            error = MemoryError("no memory for columns")
-        else:
-            reason = reasons.get(status) or self.problem or "an entry of another kind"
-            file, offset = "", 0
-            if self.head.file.n:
-                file, offset = text_of(self.head.file), self.head.offset
-            error = DecodeError(reason, file=file, position=offset)
-        self.broken = error
-        raise error
+            self.broken = "there was no memory for columns", file, offset
+            raise MemoryError("no memory for columns")
+        # No error is kept, for its traceback would keep all of this.
+        reason = reasons.get(status) or self.problem or "an entry of another kind"
+        self.broken = reason, file, offset
+        raise self.error_of(*self.broken)
+
+    def error_of(self, reason, file, offset):
+        """Return the error that ends the reading."""
+        return DecodeError(reason, file=file, position=offset)
 
     # --- what a kind of columns decides -----------------------------------------------
 

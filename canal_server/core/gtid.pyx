@@ -366,6 +366,30 @@ cdef class GtidSet(GtidText):
         found.rendered = False
         return found
 
+    def beside(self, GtidSet other not None):
+        """Return what is not in another set, and does not follow on it either.
+
+        Of servers and tags that the other does not know, and numbers below the last one
+        that it has of those which it knows.
+        """
+        cdef GtidSet found = type(self)()
+        cdef Group* group
+        cdef Group* known
+        cdef int64_t stop
+        cdef uint32_t i, j
+        for i in range(self.count):
+            group = &self.groups[i]
+            known = other.group_of(group.sid, group.tag, group.tag_n, False)
+            stop = GNO_MAX + 1
+            if known != NULL:
+                stop = known.intervals[known.count - 1].stop
+            for j in range(group.count):
+                if group.intervals[j].start < stop:
+                    found.add_range(group.sid, group.tag, group.tag_n,
+                                    group.intervals[j].start,
+                                    min(stop, group.intervals[j].stop))
+        return found.subtract(other)
+
     def contains(self, GtidSet other not None):
         """Tell whether all of the other set is in this one."""
         cdef Group* group

@@ -75,6 +75,7 @@ cdef class Decoder(EventStream):
     cdef bint in_group                        # behind a begin, before its end
     cdef bint grouped                         # a transaction has begun since the start
     cdef public bint refuses_inside           # rows of one that began before it
+    cdef readonly uint64_t gtid_offset        # where its event begins, 0: in no such file
     cdef readonly dict began_s                # by file: when it was begun, newest last
     cdef uint8_t gtid_type                    # event of the transaction's GTID, 0: none
     cdef uint32_t gtid_server                 # and what is in front of its body
@@ -115,6 +116,7 @@ cdef class Decoder(EventStream):
         """Say where the stream begins; a ROTATE event at its head says it as well."""
         self.file = file
         self.position = position
+        self.gtid_offset = 0
         self.writer.set_file(file)
 
     def decode(self):
@@ -140,9 +142,23 @@ cdef class Decoder(EventStream):
                               file=self.file, position=self.event.offset)
         return halt
 
-    def set_gtids(self, gtids):
-        """Go on with this executed set (GtidSet, MariaGtidSet; None: no GTID mode)."""
-        self.gtids.set_gtids(gtids)
+    def set_gtids(self, gtids, *, bint tracks=False):
+        """Go on with this executed set (GtidSet, MariaGtidSet; None: without one).
+
+        `tracks`: outside of GTID mode, only `executed` tells it.
+        """
+        self.gtids.set_gtids(gtids, tracks)
+        self.gtid_offset = 0
+
+    def executed(self, *, bint whole):
+        """Return the text of the tracked set, "" when it is not known.
+
+        As of the place where the last GTID's event begins, or with `whole`, of that
+        transaction's end: only behind it.
+        """
+        if whole and self.gtids.release() != 0:
+            raise MemoryError("no memory for a GTID set")
+        return self.gtids.executed()
 
     @property
     def transaction_gtid(self):
@@ -386,6 +402,8 @@ cdef class Decoder(EventStream):
         self.keep_gtid()
         self.in_group = False
         self.grouped = True
+        if self.event.type == EV_ANONYMOUS_GTID:
+            self.gtids.lose()
         if self.event.type == EV_GTID:
             status = self.gtids.enter(&self.event)
         elif self.event.type == EV_GTID_TAGGED:
@@ -410,6 +428,7 @@ cdef class Decoder(EventStream):
         """Remember the event, of which Python may want the GTID as text."""
         self.gtid_type = self.event.type
         self.gtid_server = self.event.server_id
+        self.gtid_offset = self.event.offset
         self.gtid_n = <uint32_t>min(self.event.body_n, <size_t>GTID_BYTES_KEPT)
         memcpy(self.gtid_body, self.event.body, self.gtid_n)
 

@@ -1,10 +1,15 @@
-"""What the original's cursors cannot say: GTID sets with tags, beside each cursor.
+"""What the original's cursors cannot say about GTIDs, beside each cursor.
 
 The original cannot read a tag (`uuid:tag:1-5`) and would not start with one in a
 cursor. So cursors and positions are stored *abridged*, with the GTIDs that it can read,
 and the whole ones stand beside them, in a file or node with `SUFFIX`::
 
     {"entries":[{"position":{a position as in the cursor, its GTID set whole}}, …]}
+
+Outside of GTID mode cursors have no set at all. Where the source has GTIDs, an entry
+then has one beside the position, with the boundary at which it was executed::
+
+    "executed":{"event":…,"gtids":"…","journalName":"…","stop":…}
 
 There is an entry for each content that the cursor may have now, and it counts only
 while the cursor says the same: whoever moves a cursor knows nothing of what is beside
@@ -23,9 +28,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.model.positions import (
     LogPosition,
+    executed_from_json,
+    executed_to_json,
     log_position_from_json,
     log_position_to_json,
 )
+from canal_server.position.executed import unchanged
 from canal_server.position.logposition import same_server
 from canal_server.position.metafile import (
     abridged,
@@ -37,6 +45,8 @@ from canal_server.position.metafile import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from canal_server.position.executed import Completed
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +92,7 @@ def warn_of_damage(what: str, error: ValueError) -> None:
     """Say that what is beside a cursor is not used."""
     logger.warning(
         "%s is damaged (%s) and is not used: transactions with a tag in their GTID"
-        " may come again",
+        " may come again, and another server is read by time",
         what,
         error,
     )
@@ -91,10 +101,12 @@ def warn_of_damage(what: str, error: ValueError) -> None:
 class Held:
     """What the cursors of one place may hold now, whatever became of the last write.
 
-    Used by one thread at a time, with whatever names the cursors.
+    Used by one thread at a time, with whatever names the cursors. `completed` gives a
+    position the set executed there, if it is known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, completed: Completed = unchanged) -> None:
+        self._completed = completed
         # Of each cursor: what it may hold, first what it did for certain.
         self._now: dict[object, list[LogPosition]] = {}
         self._before: dict[object, list[LogPosition]] = {}  # and what its backup may
@@ -125,11 +137,12 @@ class Held:
             *self._now.get(cursor, ()),
             position,
         ]
-        return [
-            each
+        found = [
+            self._completed(each)
             for at, each in enumerate(known)
-            if each not in known[:at] and has_tags(each)
+            if each not in known[:at]
         ]
+        return [each for each in found if each.executed or has_tags(each)]
 
 
 def _same(one: LogPosition, other: LogPosition) -> bool:
@@ -147,11 +160,25 @@ def _items(gtids: str | None) -> set[str]:
 
 
 def _entries_to_json(entries: Sequence[LogPosition]) -> dict[str, Any]:
-    return {"entries": [{"position": log_position_to_json(each)} for each in entries]}
+    return {"entries": [_entry_to_json(each) for each in entries]}
+
+
+def _entry_to_json(entry: LogPosition) -> dict[str, Any]:
+    content = {"position": log_position_to_json(entry)}
+    if entry.executed is not None:
+        content["executed"] = executed_to_json(entry.executed)
+    return content
 
 
 def _entries_from_json(content: dict[str, Any]) -> list[LogPosition]:
-    found = [log_position_from_json(each["position"]) for each in content["entries"]]
+    found = [_entry_from_json(each) for each in content["entries"]]
     for each in found:
         check(each)
     return found
+
+
+def _entry_from_json(content: dict[str, Any]) -> LogPosition:
+    position = log_position_from_json(content["position"])
+    if content.get("executed") is None:
+        return position
+    return replace(position, executed=executed_from_json(content["executed"]))

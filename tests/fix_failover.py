@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from canal_server.client import CanalClient, Entry
 
 GTID_MODE = {"canal.instance.gtidon": "true"}
-BY_TIME = {"canal.instance.fallbackIntervalInSeconds": 5}
+BY_SET = {"canal.instance.fallbackIntervalInSeconds": 5}  # where there are GTIDs
+BY_TIME = {**BY_SET, "canal.instance.gtid.sets.enable": "false"}
+MODES: dict[str, dict[str, object]] = {
+    "gtid": GTID_MODE,
+    "set": BY_SET,
+    "time": BY_TIME,
+}
 
 
 class TickingWriter(Writer):

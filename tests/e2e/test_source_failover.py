@@ -5,19 +5,20 @@ Two real servers, one the replica of the other, and a pipeline that knows both.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fix_failover import BY_TIME, GTID_MODE, Scene
+from fix_failover import BY_SET, GTID_MODE, MODES, Scene
 from fix_pipeline import POLL_S, UNIT_S
 from load import Load
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from fix_group import Group
     from fix_pipeline import Pipeline
@@ -31,19 +32,15 @@ FILES = ("binlog", "second")
 CLUSTER_WIRING = "classpath:spring/default-instance.xml"
 
 
-@pytest.mark.parametrize("by", ["gtid", "set", "time"])
-def test_there_and_back(
-    replicas: Replicas, make_scene: Callable[..., Scene], by: str
-) -> None:
+@pytest.mark.parametrize("by", list(MODES))
+def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
     """The source dies under load, then the server itself, then the standby.
 
     By GTID nothing comes twice but what the kill of the server repeats. So it is
     outside GTID mode by the sets beside the cursors, but for what was read behind the
-    last one. By time, to a standby without GTIDs, some does, and the log counts it.
+    last one. By time some does, and the log counts it.
     """
-    if by == "time":
-        without_gtids(replicas)
-    scene = make_scene(GTID_MODE if by == "gtid" else BY_TIME, exact=by == "gtid")
+    scene = make_scene(MODES[by], exact=by == "gtid")
     first, second = scene.replicas.source, scene.replicas.replica
     files = FILES if first.options[-1] != REPLICA_OPTIONS[0] else FILES[::-1]
     pipeline, checker = scene.pipeline, scene.follower.checker
@@ -88,21 +85,43 @@ def test_there_and_back(
         assert pipeline.status()["repeated"]["rows"] > 0
 
 
-def without_gtids(replicas: Replicas) -> None:
-    """Let the standby be one of which not all transactions need have a GTID."""
+@pytest.fixture
+def permissive(replicas: Replicas) -> Iterator[Replicas]:
+    """Give servers of which the standby need not have a GTID for all transactions."""
     if replicas.flavour == "mariadb":
         pytest.skip("a MariaDB has GTIDs always")
     replicas.replica.execute("SET GLOBAL gtid_mode = ON_PERMISSIVE")
+    yield replicas
+    for server in (replicas.source, replicas.replica):
+        if server.pid is not None:
+            server.execute("SET GLOBAL gtid_mode = ON")
+
+
+def test_a_standby_without_gtids(
+    permissive: Replicas, make_scene: Callable[..., Scene]
+) -> None:
+    """A server that need not have GTIDs is read by time, whatever set is known."""
+    scene = make_scene(BY_SET)
+    assert permissive is scene.replicas
+    with scene.pipeline.client() as client:
+        scene.writer.write(5)
+        scene.receive(client)
+        assert beside(scene.pipeline)
+        scene.die()
+        scene.wait_until_reads("standby")
+        scene.pipeline.process.wait_for_log("its time .* less 5 s")
+        scene.writer.write(5)
+        scene.receive(client)
 
 
 def test_a_cursor_that_was_rewritten(make_scene: Callable[..., Scene]) -> None:
     """The set beside a cursor counts only while the cursor says what it belongs to."""
-    scene = make_scene(BY_TIME)
+    scene = make_scene({"canal.instance.fallbackIntervalInSeconds": 0})
     pipeline = scene.pipeline
     with pipeline.client() as client:
         scene.writer.write(5)
         scene.receive(client)
-    pipeline.kill()
+    pipeline.stop()
     content = json.loads(pipeline.meta_file.read_text())
     assert beside(pipeline)
     # As another server writes it that has read the same a second later.
@@ -112,7 +131,7 @@ def test_a_cursor_that_was_rewritten(make_scene: Callable[..., Scene]) -> None:
     scene.die()
     pipeline.start()
     scene.wait_until_reads("standby")
-    pipeline.process.wait_for_log("its time .* less 5 s")
+    pipeline.process.wait_for_log("its time .* less 0 s")
     scene.writer.write(5)
     with pipeline.client() as client:
         scene.receive(client)
@@ -206,7 +225,7 @@ def wait_until_received(replicas: Replicas) -> None:
         time.sleep(POLL_S)
 
 
-@pytest.mark.parametrize("by", ["gtid", "time"])
+@pytest.mark.parametrize("by", list(MODES))
 def test_an_address_that_changes_hands(
     make_pipeline: Callable[..., Pipeline],
     make_proxy: Callable[..., Proxy],
@@ -218,9 +237,10 @@ def test_an_address_that_changes_hands(
 ) -> None:
     """Another server behind one address is read where the first one was left.
 
-    By time a little before it: what comes again is told in the log and counted.
+    Outside of GTID mode behind the last set that was noted before, or by time a little
+    before it: what comes again is told in the log and counted.
     """
-    settings = GTID_MODE if by == "gtid" else BY_TIME
+    settings = MODES[by]
     proxy = make_proxy(replicas.source)
     pipeline = make_pipeline(replicas.source, replicated_schema, settings, proxy=proxy)
     scene = Scene(replicas, pipeline, rng, exact=by == "gtid")
@@ -248,6 +268,8 @@ def test_an_address_that_changes_hands(
     assert checker.done == len(scene.writer.transactions)
     if by == "gtid":
         assert checker.repeated == 0
+    elif by == "set":
+        pipeline.process.wait_for_log("the GTID set beside it")
     else:
         assert counted >= checker.repeated > 0
         print(f"at most {counted}, says the server")
@@ -257,6 +279,7 @@ def test_an_address_that_changes_hands(
     ("by", "switched"),
     [
         pytest.param("gtid", True, id="gtid-switched"),
+        pytest.param("set", True, id="set-switched"),
         pytest.param("time", False, id="time-at-once"),
         pytest.param("gtid", False, id="gtid-at-once", marks=pytest.mark.slow),
     ],
@@ -279,7 +302,7 @@ def test_the_source_and_the_server_die(
         "canal.zookeeper.session.timeout.ms": 2000,
         "canal.zookeeper.takeover.delay.ms": 200,
     }
-    settings |= GTID_MODE if by == "gtid" else BY_TIME
+    settings |= MODES[by]
     scene = make_scene(settings, exact=by == "gtid", wiring=CLUSTER_WIRING)
     one = scene.pipeline
     two = make_pipeline(scene.replicas.source, one.schema)

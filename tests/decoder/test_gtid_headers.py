@@ -190,3 +190,58 @@ def test_text_of_other_events() -> None:
     """Events that give no GTID have none, whatever their bytes."""
     assert gtid_text(b.QUERY, 1, b.gtid_body(SID, 5)) == ""
     assert gtid_text(b.ANONYMOUS_GTID, 1, b.gtid_body(SID, 5)) == ""
+
+
+def tracked(gtids: GtidSet | MariaGtidSet | None) -> Driven:
+    """Return a decoder that follows a set outside of GTID mode."""
+    driven = Driven()
+    driven.decoder.set_gtids(gtids, tracks=True)
+    return driven
+
+
+def test_tracked_gtids_of_mysql() -> None:
+    """Outside of GTID mode entries say nothing; the set is one transaction behind."""
+    log = Binlog()
+    log.start()
+    driven = tracked(GtidSet.parse(f"{SID_TEXT}:1-5"))
+    for number in (6, 7):
+        place = log.position
+        log.add(b.GTID, b.gtid_body(SID, number))
+        transaction(log, number)
+    driven.feed(log.as_stream())
+    decoder = driven.decoder
+    assert decoder.gtid_offset == place
+    assert decoder.executed(whole=False) == f"{SID_TEXT}:1-6"
+    assert decoder.executed(whole=True) == f"{SID_TEXT}:1-7"
+    assert decoder.executed(whole=True) == f"{SID_TEXT}:1-7"
+    assert not any(entry.header.gtid for entry in driven.entries)
+    keys = {pair.key for each in driven.entries for pair in each.header.props}
+    assert keys == {"rowsCount"}
+
+
+def test_tracked_gtids_of_mariadb() -> None:
+    """It is the same with the sets of MariaDB."""
+    log = Binlog()
+    log.start()
+    log.server_id = 11
+    driven = tracked(MariaGtidSet.parse("0-10-4,3-9-9"))
+    for number in (5, 6):
+        log.add(b.MARIA_GTID, struct.pack("<QIB", number, 0, 0) + bytes(6))
+        log.xid()
+    driven.feed(log.as_stream())
+    assert driven.decoder.executed(whole=False) == "0-11-5,3-9-9"
+    assert driven.decoder.executed(whole=True) == "0-11-6,3-9-9"
+    assert not any(entry.header.gtid for entry in driven.entries)
+
+
+def test_an_anonymous_transaction_ends_tracking() -> None:
+    """With one, a set no longer tells what was executed."""
+    log = Binlog()
+    log.start()
+    log.add(b.GTID, b.gtid_body(SID, 6))
+    transaction(log, 1)
+    log.add(b.ANONYMOUS_GTID, b.gtid_body(bytes(16), 0))
+    transaction(log, 2)
+    driven = tracked(GtidSet())
+    driven.feed(log.as_stream())
+    assert driven.decoder.executed(whole=True) == ""

@@ -118,7 +118,7 @@ def test_an_executed_set_belongs_to_its_cursor():
 
 
 def test_held_with_executed_sets():
-    """A cursor whose set is known has it beside it, one whose set is not has nothing."""
+    """A cursor has a set beside it if one is known, else nothing."""
     known = replace(position("", 2), executed=EXECUTED)
     held = unabridged.Held(lambda each: known if each == known else each)
     held.stored("c", position("", 1))

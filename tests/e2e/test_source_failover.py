@@ -53,6 +53,7 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
         scene.wait_until_reads("standby")
         if by != "time":
             pipeline.process.wait_for_log(behind_a_set)
+            pipeline.process.wait_for_log("the table history goes on at")
         # What was read of the first server is acked with the first server's name.
         scene.receive(client, some=1)
         scene.wait_for_cursor(first, files[0])

@@ -293,11 +293,15 @@ cdef class GtidSet(GtidText):
 
     cdef int add_range(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
                        int64_t start, int64_t stop) except -1:
-        cdef Group* group = self.group_of(sid, tag, tag_n, True)
-        self.rendered = False
-        if group == NULL or insert_interval(group, start, stop) != 0:
+        if self.add_run(sid, tag, tag_n, start, stop) != 0:
             raise MemoryError("no memory for a GTID set")
         return 0
+
+    cdef int add_run(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
+                     int64_t start, int64_t stop) noexcept nogil:
+        cdef Group* group = self.group_of(sid, tag, tag_n, True)
+        self.rendered = False
+        return -1 if group == NULL else insert_interval(group, start, stop)
 
     cdef size_t text_room(self) noexcept nogil:
         cdef size_t room = 0

@@ -15,6 +15,7 @@ from canal_server.core.wire cimport Input, ensure, need, put_varint, take_le
 from canal_server.core.wire cimport take_packed, varint_size
 from canal_server.decoder.charsets cimport valid_utf8
 from canal_server.decoder.events cimport *
+from canal_server.decoder.followed cimport FollowedSet
 from canal_server.decoder.gtid_headers cimport GtidHeaders
 from canal_server.decoder.image cimport Image, OP_JSON, TableImage
 from canal_server.decoder.markers cimport (
@@ -72,6 +73,7 @@ cdef class Decoder(EventStream):
     cdef RowContext rows
     cdef TableCache tables
     cdef GtidHeaders gtids
+    cdef readonly FollowedSet followed        # outside of GTID mode
     cdef bint in_group                        # behind a begin, before its end
     cdef bint grouped                         # a transaction has begun since the start
     cdef public bint refuses_inside           # rows of one that began before it
@@ -98,6 +100,7 @@ cdef class Decoder(EventStream):
         self.tables = TableCache()
         self.gtids = GtidHeaders()
         self.gtids.set_gtids(gtids)
+        self.followed = FollowedSet()
         self.writer = RecordWriter(pool, source)
         self.skip_inserts = skip_inserts
         self.skip_updates = skip_updates
@@ -142,23 +145,9 @@ cdef class Decoder(EventStream):
                               file=self.file, position=self.event.offset)
         return halt
 
-    def set_gtids(self, gtids, *, bint tracks=False):
-        """Go on with this executed set (GtidSet, MariaGtidSet; None: without one).
-
-        `tracks`: outside of GTID mode, only `executed` tells it.
-        """
-        self.gtids.set_gtids(gtids, tracks)
-        self.gtid_offset = 0
-
-    def executed(self, *, bint whole):
-        """Return the text of the tracked set, "" when it is not known.
-
-        As of the place where the last GTID's event begins, or with `whole`, of that
-        transaction's end: only behind it.
-        """
-        if whole and self.gtids.release() != 0:
-            raise MemoryError("no memory for a GTID set")
-        return self.gtids.executed()
+    def set_gtids(self, gtids):
+        """Go on with this executed set (GtidSet, MariaGtidSet; None: no GTID mode)."""
+        self.gtids.set_gtids(gtids)
 
     @property
     def transaction_gtid(self):
@@ -402,9 +391,9 @@ cdef class Decoder(EventStream):
         self.keep_gtid()
         self.in_group = False
         self.grouped = True
-        if self.event.type == EV_ANONYMOUS_GTID:
-            self.gtids.lose()
-        if self.event.type == EV_GTID:
+        if self.followed.active:
+            status = self.followed.enter(&self.event)
+        elif self.event.type == EV_GTID:
             status = self.gtids.enter(&self.event)
         elif self.event.type == EV_GTID_TAGGED:
             status = self.gtids.enter_tagged(&self.event)
@@ -422,6 +411,9 @@ cdef class Decoder(EventStream):
         # It stands for BEGIN, too, unless a single statement follows.
         self.in_group = self.event.body[12] & 1 == 0
         self.grouped = True
+        if self.followed.active:
+            return (RUNNING if self.followed.enter_maria(&self.event) == 0
+                    else NO_MEMORY)
         return RUNNING if self.gtids.enter_maria(&self.event) == 0 else NO_MEMORY
 
     cdef void keep_gtid(self) noexcept nogil:

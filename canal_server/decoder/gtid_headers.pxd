@@ -11,14 +11,6 @@ from canal_server.decoder.image cimport Piece
 cdef class GtidHeaders:
     cdef GtidSet mysql
     cdef MariaGtidSet maria
-    cdef bint tracks        # keeps the set only, one transaction behind
-    cdef bint held          # that one is here
-    cdef uint64_t held_gno
-    cdef uint8_t[16] held_sid
-    cdef uint8_t[32] held_tag
-    cdef size_t held_tag_n
-    cdef uint32_t held_domain
-    cdef uint32_t held_server
     cdef Piece props        # header field 12: curtGtid and its companions
     cdef Piece field        # header field 13: the executed set
     cdef uint8_t[320] props_memory
@@ -26,10 +18,6 @@ cdef class GtidHeaders:
     cdef uint32_t capacity
 
     cdef void clear(self) noexcept nogil
-    # Adds the transaction that is held back, if there is one; 0 or -2.
-    cdef int release(self) noexcept nogil
-    # Forgets a set that is only tracked.
-    cdef void lose(self) noexcept nogil
     # Each returns 0, -1 for a broken event, -2 when there is no memory.
     cdef int enter(self, const Event* event) noexcept nogil
     cdef int enter_tagged(self, const Event* event) noexcept nogil
@@ -37,6 +25,4 @@ cdef class GtidHeaders:
     cdef int enter_number(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
                           uint64_t gno, uint64_t committed,
                           uint64_t number) noexcept nogil
-    cdef int hold_number(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
-                         uint64_t gno) noexcept nogil
     cdef int set_field(self, const char* text, size_t n) noexcept nogil

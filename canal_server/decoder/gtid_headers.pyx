@@ -2,13 +2,11 @@
 """Keeps the executed GTID set and renders it for the headers of entries.
 
 In GTID mode each entry carries the whole set, its own transaction included. The text
-is made once per transaction. Outside of it the set may be tracked: entries say nothing
-of it, no text is made, and it is told as of the end of the transaction before.
+is made once per transaction.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
 
 from canal_server.core.digits cimport put_u64
 from canal_server.core.gtid cimport GtidSet
@@ -30,44 +28,16 @@ cdef class GtidHeaders:
     def __dealloc__(self):
         free(self.field_memory)
 
-    def set_gtids(self, gtids, bint tracks=False):
-        """Go on with this executed set (GtidSet, MariaGtidSet; None: without one).
-
-        `tracks`: outside of GTID mode, entries carry nothing of it.
-        """
+    def set_gtids(self, gtids):
+        """Go on with this executed set (GtidSet, MariaGtidSet; None: no GTID mode)."""
         if gtids is not None and not isinstance(gtids, (GtidSet, MariaGtidSet)):
             raise TypeError(f"gtids: {gtids!r} is no GTID set")
-        self.tracks = tracks
-        self.held = False
         self.mysql = gtids if isinstance(gtids, GtidSet) else None
         self.maria = gtids if isinstance(gtids, MariaGtidSet) else None
 
     cdef void clear(self) noexcept nogil:
         """Forget the transaction; what has none carries neither props nor set."""
         self.props.n = self.field.n = 0
-
-    def executed(self):
-        """Return the set's text, "" without one; what is held back is not in it."""
-        gtids = self.mysql if self.mysql is not None else self.maria
-        return "" if gtids is None else str(gtids)
-
-    cdef int release(self) noexcept nogil:
-        cdef int status = 0
-        if not self.held:
-            return 0
-        self.held = False
-        if self.mysql is not None:
-            status = self.mysql.add_c(self.held_sid, self.held_tag, self.held_tag_n,
-                                      <int64_t>self.held_gno)
-        elif self.maria is not None:
-            status = self.maria.update_c(self.held_domain, self.held_server,
-                                         self.held_gno)
-        return 0 if status == 0 else -2
-
-    cdef void lose(self) noexcept nogil:
-        if self.tracks and (self.mysql is not None or self.maria is not None):
-            with gil:
-                self.set_gtids(None, True)
 
     cdef int enter(self, const Event* event) noexcept nogil:
         """GTID: 1 flags, 16 source uuid, 8 number, 1 kind of clock, 8 last committed,
@@ -96,13 +66,6 @@ cdef class GtidHeaders:
         """GTID of MariaDB: 8 sequence, 4 domain, 1 flags, …"""
         if self.maria is None:
             return 0
-        if self.tracks:
-            if self.release() != 0:
-                return -2
-            self.held = True
-            self.held_domain, self.held_server = read32(event.body + 8), event.server_id
-            self.held_gno = read64(event.body)
-            return 0
         if self.maria.update_c(read32(event.body + 8), event.server_id,
                                read64(event.body)) != 0:
             return -2
@@ -120,8 +83,6 @@ cdef class GtidHeaders:
         cdef uint8_t* q = self.props_memory
         if not 0 < gno <= GNO_MAX:
             return -1
-        if self.tracks:
-            return self.hold_number(sid, tag, tag_n, gno)
         p[0] = 58
         if tag_n:
             p = put_bytes(p + 1, tag, tag_n)
@@ -140,18 +101,6 @@ cdef class GtidHeaders:
         if self.mysql.render() != 0:
             return -2
         return self.set_field(self.mysql.text, self.mysql.text_n)
-
-    cdef int hold_number(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
-                         uint64_t gno) noexcept nogil:
-        """Add what was held back, and hold this one instead."""
-        if self.release() != 0 or tag_n > sizeof(self.held_tag):
-            return -2
-        memcpy(self.held_sid, sid, sizeof(self.held_sid))
-        memcpy(self.held_tag, tag, tag_n)
-        self.held_tag_n = tag_n
-        self.held_gno = gno
-        self.held = True
-        return 0
 
     cdef int set_field(self, const char* text, size_t n) noexcept nogil:
         cdef uint8_t* memory

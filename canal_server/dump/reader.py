@@ -167,7 +167,7 @@ class Reader:
         From a known one on, else from where the source tells it.
         """
         self._tracks, self._tracked = True, known
-        self.decoder.set_gtids(known, tracks=True)
+        self.decoder.followed.follow(known)
 
     def change_wants(self, wants: Accepts) -> None:
         """Read other tables from the next chunk of bytes on; from any thread."""
@@ -477,7 +477,7 @@ class Reader:
 
     def _track(self, body: bytes, kind: int) -> None:
         """Follow the set from the one that a file begins with."""
-        self.decoder.executed(whole=True)  # of the file before
+        self.decoder.followed.executed(whole=True)  # of the file before
         known: GtidSet | MariaGtidSet
         if kind == _PREVIOUS_GTIDS:
             known = GtidSet.decode_previous_gtids(body)
@@ -488,7 +488,7 @@ class Reader:
             # By GTID the file may be one that was executed in part.
             self._note_exact(known == before)
             self._tracked = before.union(known)  # type: ignore[arg-type]  # of one kind
-        self.decoder.set_gtids(self._tracked, tracks=True)
+        self.decoder.followed.follow(self._tracked)
 
     def _note_exact(self, is_exact: bool) -> None:
         if is_exact and self.exact_from is None:

@@ -91,7 +91,7 @@ class SetFollower:
         # Its transaction is not in the set yet.
         at = decoder.gtid_offset
         if at and (decoder.file != self._file or at >= self._stop + APART_BYTES):
-            text = decoder.executed(whole=False)
+            text = decoder.followed.executed(whole=False)
             self._note(Executed(decoder.file, at, at, text))
 
     def idle(self) -> None:
@@ -105,7 +105,9 @@ class SetFollower:
             and end == decoder.position > decoder.gtid_offset > 0
             and (file, end) != (self._file, self._stop)
         ):
-            self._note(Executed(file, offset, end, decoder.executed(whole=True)))
+            self._note(
+                Executed(file, offset, end, decoder.followed.executed(whole=True))
+            )
 
     def _note(self, executed: Executed) -> None:
         assert self._sets is not None, "sets are followed"

@@ -159,6 +159,15 @@ cdef class Decoder(EventStream):
         return gtid_text(self.gtid_type, self.gtid_server, body)
 
     @property
+    def is_between(self):
+        """Whether the transaction whose GTID was read last is over, or none was read.
+
+        So it is behind a statement that stands alone, which may leave no record.
+        """
+        return not self.in_group and (
+            self.gtid_offset == 0 or self.event.offset != self.gtid_offset)
+
+    @property
     def is_unfinished_alter(self):
         """Whether the transaction begun last is an ALTER that comes again, or failed.
 

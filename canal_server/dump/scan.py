@@ -217,7 +217,11 @@ class Scanner:
         text = text or reader.head
         # When a transaction has begun and not ended, its GTID is in the set already.
         # It stays there for who begins at its end, as one does that had all of it.
-        is_inside = str(reader.gtids) != text and not self._ends_at(file, offset)
+        is_inside = (
+            str(reader.gtids) != text
+            and not reader.decoder.is_between
+            and not self._ends_at(file, offset)
+        )
         if is_inside:
             return found, kind.parse(text)
         return offset, kind.parse(str(reader.gtids))

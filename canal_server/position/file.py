@@ -48,6 +48,7 @@ class MetaFiles:
         """Take the folder; `completed` gives cursors the GTID sets executed there."""
         self._data_dir = data_dir
         self._disk = disk or Disk()
+        self._completed = completed
         self._restored: set[str] = set()  # their backup is better than their file
         self._held = unabridged.Held(completed)  # by destination and client id
         self._groups: set[str] = set()  # that have places beside their cursors
@@ -153,7 +154,10 @@ class MetaFiles:
         self, destination: str, path: Path, clients: list[StoredClient]
     ) -> None:
         places = {
-            client.identity.client_id: client.places
+            client.identity.client_id: {
+                number: self._completed(place)
+                for number, place in client.places.items()
+            }
             for client in clients
             if client.places
         }

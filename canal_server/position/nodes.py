@@ -73,6 +73,7 @@ class MetaNodes:
     ) -> None:
         self._zookeeper = zookeeper
         self._leased = leased
+        self._completed = completed
         self._session: int | None = None  # in which the leases are held
         self._nodes = NodeWriter(zookeeper)
         self._clients: dict[str, set[int]] = {}  # whose nodes may be there
@@ -227,7 +228,12 @@ class MetaNodes:
         if client.places:
             self._nodes.put(
                 f"{path}/cursor{groups.SUFFIX}",
-                groups.encode(client.places),
+                groups.encode(
+                    {
+                        number: self._completed(place)
+                        for number, place in client.places.items()
+                    }
+                ),
                 fence=fence,
             )
         if client.cursor is not None:

@@ -160,10 +160,11 @@ def _items(gtids: str | None) -> set[str]:
 
 
 def _entries_to_json(entries: Sequence[LogPosition]) -> dict[str, Any]:
-    return {"entries": [_entry_to_json(each) for each in entries]}
+    return {"entries": [entry_to_json(each) for each in entries]}
 
 
-def _entry_to_json(entry: LogPosition) -> dict[str, Any]:
+def entry_to_json(entry: LogPosition) -> dict[str, Any]:
+    """Return a position with what the original cannot say of it."""
     content = {"position": log_position_to_json(entry)}
     if entry.executed is not None:
         content["executed"] = executed_to_json(entry.executed)
@@ -171,13 +172,17 @@ def _entry_to_json(entry: LogPosition) -> dict[str, Any]:
 
 
 def _entries_from_json(content: dict[str, Any]) -> list[LogPosition]:
-    found = [_entry_from_json(each) for each in content["entries"]]
+    found = [entry_from_json(each) for each in content["entries"]]
     for each in found:
         check(each)
     return found
 
 
-def _entry_from_json(content: dict[str, Any]) -> LogPosition:
+def entry_from_json(content: dict[str, Any]) -> LogPosition:
+    """Read what `entry_to_json` wrote.
+
+    Raises KeyError, TypeError, ValueError or AttributeError when it is something else.
+    """
     position = log_position_from_json(content["position"])
     if content.get("executed") is None:
         return position

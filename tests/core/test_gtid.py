@@ -143,13 +143,13 @@ def test_growth_past_every_digit():
 
 def beside(one, two):
     """Return what is neither in a plain set nor follows on the last of its group."""
-    last = {}
-    for *group, number in two:
-        last[*group,] = max(number, last.get((*group,), 0))
+    last: dict[tuple[bytes, str], int] = {}
+    for sid, tag, number in two:
+        last[sid, tag] = max(number, last.get((sid, tag), 0))
     return {
-        (*group, number)
-        for *group, number in one - two
-        if number < last.get((*group,), number + 1)
+        (sid, tag, number)
+        for sid, tag, number in one - two
+        if number < last.get((sid, tag), number + 1)
     }
 
 

@@ -335,13 +335,19 @@ def test_the_source_and_the_server_die(
     print(f"{checker.done} transactions, {checker.repeated} changes came again")
 
 
+@pytest.mark.parametrize("by", ["gtid", "set"])
 def test_in_a_group(
     make_group: Callable[..., Group],
     replicas: Replicas,
     replicated_schema: str,
     mysql_server: Server,
+    *,
+    by: str,
 ) -> None:
-    """One source of a group goes to its standby; the other one goes on meanwhile."""
+    """One source of a group goes to its standby; the other one goes on meanwhile.
+
+    Outside of GTID mode by the set that stands beside its place, after a restart too.
+    """
     if replicas.flavour == "mariadb":
         replicas.source.execute("GRANT REPLICA MONITOR ON *.* TO 'canal'@'%'")
     standby, schema = replicas.replica, replicated_schema
@@ -351,7 +357,7 @@ def test_in_a_group(
         [mysql_server, replicas.source],
         {
             "canal.instance.standby2.address": f"{standby.host}:{standby.port}",
-            "canal.instance.gtidon": "true",
+            **MODES[by],
             "canal.instance.detecting.enable": "true",
             "canal.instance.detecting.interval.time": 1,
             "canal.instance.detecting.retry.threshold": 0,
@@ -367,18 +373,29 @@ def test_in_a_group(
         for branch in group.branches:
             branch.writer.write(10)
         group.receive(client)
-        replicas.catch_up()
-        replicas.source.kill()
-        replicas.take_over()
+    replicas.catch_up()
+    if by == "set":
+        wait_until_beside(group.pipeline, failing.ports)
+        group.pipeline.kill()
+    replicas.source.kill()
+    replicas.take_over()
+    failing.writer.go_to(replicas.source)
+    if by == "set":
+        other.checker.resume(0, 10)
         other.writer.write(10)
-        group.receive(client)
-        failing.writer.go_to(replicas.source)
+        group.pipeline.start()
+    with group.pipeline.client() as client:
+        if by == "gtid":
+            other.writer.write(10)
+            group.receive(client)
         group.pipeline.wait_for_status(
             lambda status: status["sources"][1]["reads"].startswith("standby")
         )
-        failing.checker.resume(10, 10)
+        failing.checker.resume(10 if by == "gtid" else 0, 10)
         failing.writer.write(10)
         group.receive(client)
+    if by == "set":
+        group.pipeline.process.wait_for_log("the GTID set beside it")
     group.pipeline.kill()
     for branch in group.branches:
         branch.checker.resume(0, 20)
@@ -388,3 +405,20 @@ def test_in_a_group(
         group.receive(client)
         assert group.source(2)["reads"].startswith("standby")
     mysql_server.execute(f"DROP DATABASE {schema}")
+
+
+def wait_until_beside(pipeline: Pipeline, ports: set[int]) -> None:
+    """Wait until a set stands beside a group's place in the source with these ports."""
+    path = pipeline.meta_file.with_name("meta.dat.sources")
+    give_up_at = time.monotonic() + 3 * UNIT_S
+    while True:
+        found = json.loads(path.read_text()) if path.exists() else {"clients": []}
+        if any(
+            place["position"]["identity"]["sourceAddress"]["port"] in ports
+            and "executed" in place
+            for client in found["clients"]
+            for place in client["sources"]
+        ):
+            return
+        assert time.monotonic() < give_up_at, found
+        time.sleep(POLL_S)

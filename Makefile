@@ -2,7 +2,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-N ?= 2
+# How many processes run the tests; those that share a server go one after the other.
+N ?= $(if $(MYSQL_URL)$(MARIADB_URL),0,2)
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find canal_server -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server tests tools benchmarks

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from canal_server import __version__
 from canal_server.config.load import InstanceLoader
-from canal_server.control import ControlError, ControlServer
+from canal_server.control import LOCK_NAME, ControlError, ControlServer
 from canal_server.destinations import Destinations
 from canal_server.errors import CanalError
 from canal_server.ha.leases import Leases
@@ -67,7 +67,12 @@ class Daemon:
         self._config = config
         self._born_s = time.monotonic()
         self.stop = Stop()  # what the control socket and `run` wait on
-        leases = Leases(zookeepers or ZooKeepers(), config.server, lambda: self.port)
+        leases = Leases(
+            zookeepers or ZooKeepers(),
+            config.server,
+            lambda: self.port,
+            config.data_dir / LOCK_NAME,
+        )
         self._destinations = Destinations(config.instances, make_instance, leases.of)
         self._server = Server(config.server, self._destinations)
         self._watch = _watch(config, self._destinations)
@@ -143,13 +148,18 @@ class Daemon:
 
     def status(self) -> dict[str, object]:
         """Return what the control socket tells of this process."""
+        instances = self._destinations.status()
+        refused = self._watch.refused() if self._watch is not None else {}
+        for each in instances:
+            each["refused_change"] = refused.pop(str(each["destination"]), "")
         return {
             "pid": os.getpid(),
             "version": __version__,
             "uptime_s": round(time.monotonic() - self._born_s, 3),
             "port": self._server.port if self._config.server.listen else None,
             "stopping": self.stop.requested(),
-            "instances": self._destinations.status(),
+            "instances": instances,
+            "refused": refused,  # that did not become destinations
         }
 
     def _positions(self, arguments: Arguments) -> dict[str, object]:

@@ -35,6 +35,7 @@ from canal_server.position.groups import (
     servers_of,
 )
 from canal_server.position.logposition import same_server
+from canal_server.position.lost import LostClients
 from canal_server.position.stored import check_subscribed, tell_move
 from canal_server.sink.clients import ClientFilters
 from canal_server.sink.merge import Merge
@@ -43,6 +44,7 @@ from canal_server.wiring import (
     block_pool,
     default_filter,
     executed_sets_of,
+    history_owner_of,
     meta_manager_of,
     serve_stored_clients,
     stop_writing,
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from canal_server.config.schema import InstanceConfig
+    from canal_server.dump.gone import GonePlace
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
     from canal_server.ports import Accepts, MetaManager
@@ -76,9 +79,9 @@ class GroupInstance:
             for each in config.by_source
             if (found := executed_sets_of(each)) is not None
         }
-        self.meta: MetaManager = meta_manager_of(
-            config, zookeepers or ZooKeepers(), self._completed
-        )
+        zookeepers = zookeepers or ZooKeepers()
+        self.meta: MetaManager = meta_manager_of(config, zookeepers, self._completed)
+        self._history_owner = history_owner_of(config, zookeepers)
         self._servers = servers_of(config.group)
         self._default = default_filter(config)
         self._filters = ClientFilters(
@@ -88,6 +91,12 @@ class GroupInstance:
         self._steady = threading.Lock()
         # Held while a client's places are judged and handed to the store.
         self._cursors_lock = threading.Lock()
+        self._lost = LostClients(
+            self.destination, resets=config.group[0].auto_reset_latest
+        )
+        # Members of which all clients lost their place: they are moved to where
+        # reading begins.
+        self._all_lost: set[int] = set()
         self._moving = threading.Lock()  # one move of cursors at a time
         self._is_whole = True  # guarded by `_moving`
         self._stopping = False  # guarded by `_steady`
@@ -121,6 +130,8 @@ class GroupInstance:
                 session=self._session_begins,
                 changed=self._epoch_changed,
                 executed=self._executed.get(each.source.member),
+                gone=self._gone,
+                history_owner=self._history_owner,
             )
             for each in config.by_source
         }
@@ -295,6 +306,7 @@ class GroupInstance:
         old, servers = self.store, self._read_now()
         self._make_stages()
         self._filters.clear()
+        self._lost.clear()
         for number, member in self._members.items():
             place = moved.get(number)
             member.begin_with(servers[number] if place is None else place.identity)
@@ -333,12 +345,22 @@ class GroupInstance:
         """Give the client its cursor and filter, and let the pumps read its tables."""
         wanted = self._filters.enter(identity)
         with self._cursors_lock:
-            self._store.subscribe(
-                identity.client_id, wanted.accepts, self._begins_after(identity)
-            )
+            if not self._lost.why(identity.client_id):
+                self._store.subscribe(
+                    identity.client_id, wanted.accepts, self._begins_after(identity)
+                )
+
+    def why_lost(self, client_id: int) -> str:
+        """Return why a client can be given nothing, empty when it can."""
+        return self._lost.why(client_id)
 
     def unsubscribed(self, identity: ClientIdentity) -> None:
         """Take the client's cursor and wishes back."""
+        self._lost.forget(identity.client_id)
+        self._drop(identity)
+
+    def _drop(self, identity: ClientIdentity) -> None:
+        """Hold no entries for a client."""
         self._store.unsubscribe(identity.client_id)
         self._filters.leave(identity)
 
@@ -362,6 +384,8 @@ class GroupInstance:
 
     def resume_places(self, client_id: int) -> dict[int, LogPosition]:
         """Return what lies before all of a client's entries of each source."""
+        if self._lost.why(client_id):
+            return {}
         held = self._store.resume_positions(client_id)
         found = {}
         for number, member in self._members.items():
@@ -408,10 +432,52 @@ class GroupInstance:
         place = member.log_position(position)
         for identity in self._subscriptions():
             known = acked_places(self.meta, identity, self._servers)
-            if member.number not in known:
+            if member.number in self._all_lost:
+                self._put_at(member, identity, place)
+            elif member.number not in known:
                 self.meta.update_places(identity, {member.number: place})
             if self.meta.cursor(identity) is None:
                 self.meta.update_cursor(identity, place)
+        self._all_lost.discard(member.number)
+
+    def _gone(self, member: Member, gone: GonePlace) -> bool:
+        """Begin a source at the oldest of the clients' places that is left.
+
+        False when there is none: where the operator wants that, reading then begins
+        at the end.
+        """
+        began = member.pump.has_delivered
+        with self._cursors_lock:
+            acked = {
+                identity: acked_places(self.meta, identity, self._servers)
+                for identity in self.meta.subscriptions(self.destination)
+            }
+            left = self._lost.leave_behind(
+                {
+                    identity: places[member.number]
+                    for identity, places in acked.items()
+                    if member.number in places
+                },
+                gone,
+                began=began,
+                move=lambda identity, place: self._put_at(member, identity, place),
+                drop=self._drop,
+            )
+        if left is None:
+            if self._lost.resets and not began:
+                self._all_lost.add(member.number)
+            return False
+        member.begin_at(left)
+        return True
+
+    def _put_at(
+        self, member: Member, identity: ClientIdentity, place: LogPosition
+    ) -> None:
+        """Put a client elsewhere in one source."""
+        self.meta.update_places(identity, {member.number: place})
+        cursor = self.meta.cursor(identity)
+        if cursor and owner_of(cursor.identity, self._servers) == member.number:
+            self.meta.update_cursor(identity, place)
 
     def _epoch_changed(self) -> None:
         """Let old names of tables go once no member has anything more with one."""
@@ -435,6 +501,7 @@ class GroupInstance:
             "reads": _told(members, "reads"),
             "sources": [member.status() for member in members],
             "clients": [identity.client_id for identity in self._subscriptions()],
+            "lost_clients": self._lost.told(),
             "waits_for": list(self._store.holders()),
             "transactions": sum(m.sink.counters.transactions for m in members),
             "rows": sum(m.sink.counters.rows for m in members),

@@ -29,6 +29,7 @@ from canal_server.position.logposition import (
     MetaLogPositionManager,
     same_server,
 )
+from canal_server.position.lost import LostClients
 from canal_server.position.stored import check_subscribed, tell_move, the_only
 from canal_server.sink.clients import ClientFilters
 from canal_server.sink.columns import ColumnFilter
@@ -41,6 +42,7 @@ from canal_server.wiring import (
     default_filter,
     executed_sets_of,
     history_of,
+    history_owner_of,
     log_position_manager_of,
     meta_manager_of,
     serve_stored_clients,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import (
         InstanceConfig,
     )
+    from canal_server.dump.gone import GonePlace
     from canal_server.model.identity import ClientIdentity
     from canal_server.ports import Accepts, MetaManager, Span
 
@@ -72,16 +75,22 @@ class Instance:
         self.config = config
         self.destination = config.destination
         self._executed = executed_sets_of(config)
+        zookeepers = zookeepers or ZooKeepers()
         self.meta: MetaManager = meta_manager_of(
             config,
-            zookeepers or ZooKeepers(),
+            zookeepers,
             self._executed.completed if self._executed else unchanged,
         )
+        self._history_owner = history_owner_of(config, zookeepers)
         self._log_positions = log_position_manager_of(config, self.meta)
         self._default = default_filter(config)
         self._filters = ClientFilters(
             self.destination, config.filter, self._default, self._change_wants
         )
+        self._lost = LostClients(
+            self.destination, resets=config.source.auto_reset_latest
+        )
+        self._all_lost = False  # and so they are moved to where reading begins
         # Held while a client's place is judged and handed to the store.
         self._cursors_lock = threading.Lock()
         # Held while clients' places change, and while the stages are replaced.
@@ -122,7 +131,8 @@ class Instance:
             begun=self._begun,
             session=self._session_begins,
             cursors=self._cursors,
-            history=history_of(config),
+            gone=self._gone,
+            history=history_of(config, self._history_owner),
             standby=standby_access_of(config.source),
             index=boundary_index_of(config),
             executed=self._executed,
@@ -282,6 +292,7 @@ class Instance:
         old = self.store
         self._make_stages()
         self._filters.clear()
+        self._lost.clear()
         self._begin_stages(moved_to.identity)
         old.close()
 
@@ -303,8 +314,13 @@ class Instance:
         """Give the client its cursor and filter, and let the pump read its tables."""
         wanted = self._filters.enter(identity)
         with self._cursors_lock:
-            after = self._begins_after(identity)
-            self._store.subscribe(identity.client_id, wanted.accepts, after)
+            if not self._lost.why(identity.client_id):
+                after = self._begins_after(identity)
+                self._store.subscribe(identity.client_id, wanted.accepts, after)
+
+    def why_lost(self, client_id: int) -> str:
+        """Return why a client can be given nothing, empty when it can."""
+        return self._lost.why(client_id)
 
     def _begins_after(self, identity: ClientIdentity) -> EntryPosition | None:
         """Return the place behind which the client's entries begin, None: all."""
@@ -332,6 +348,8 @@ class Instance:
 
     def resume_position(self, client_id: int) -> EntryPosition | None:
         """Return what lies before all of a client's entries, None: not known yet."""
+        if self._lost.why(client_id):
+            return None
         return self._store.resume_position(client_id) or self._pump.began_at
 
     def resume_places(self, client_id: int) -> dict[int, LogPosition]:
@@ -346,13 +364,44 @@ class Instance:
         knows it already.
         """
         for identity in self.meta.subscriptions(self.destination):
-            if self.meta.cursor(identity) is None:
+            if self._all_lost or self.meta.cursor(identity) is None:
                 self.meta.update_cursor(identity, self.log_position(position))
+        self._all_lost = False
+
+    def _gone(self, gone: GonePlace) -> bool:
+        """Begin at the oldest cursor that is left; false when there is none.
+
+        Where the operator wants that, reading then begins at the end.
+        """
+        began = self._pump.has_delivered
+        with self._cursors_lock:
+            cursors = {
+                identity: cursor
+                for identity in self._subscriptions()
+                if (cursor := self.meta.cursor(identity)) is not None
+            }
+            left = self._lost.leave_behind(
+                cursors,
+                gone,
+                began=began,
+                move=self.meta.update_cursor,
+                drop=self._drop,
+            )
+        if left is None:
+            self._all_lost = self._lost.resets and not began
+            return False
+        self._log_positions.persist(self.destination, left)
+        return True
+
+    def _drop(self, identity: ClientIdentity) -> None:
+        """Hold no entries for a client."""
+        self._store.unsubscribe(identity.client_id)
+        self._filters.leave(identity)
 
     def unsubscribed(self, identity: ClientIdentity) -> None:
         """Take the client's cursor and wishes back."""
-        self._store.unsubscribe(identity.client_id)
-        self._filters.leave(identity)
+        self._lost.forget(identity.client_id)
+        self._drop(identity)
 
     def _change_wants(self, wants: Accepts) -> None:
         self._pump.change_wants(wants)
@@ -394,6 +443,7 @@ class Instance:
                 identity.client_id
                 for identity in self.meta.subscriptions(self.destination)
             ],
+            "lost_clients": self._lost.told(),
             "waits_for": list(self._store.holders()),
             "transactions": self._sink.counters.transactions,
             "rows": self._sink.counters.rows,

@@ -118,7 +118,7 @@ class DestinationLife:
         self._instance: Instance | None = None  # from before its start to its end
         self._serving: Instance | None = None  # while it is RUNNING
         self._kept = False  # from starting, as its stored cursors are moved
-        self._error: CanalError | None = None  # with which the last instance ended
+        self._error: CanalError | None = None  # with which an instance was stopped
         self._failure = ""  # why it does not run, when it is for no other server
         self._retry_s = RETRY_MIN_S
         self._thread = threading.Thread(
@@ -147,7 +147,8 @@ class DestinationLife:
     def join(self, deadline: Deadline) -> bool:
         """Wait until the instance has ended and the lease is free.
 
-        Raises the error with which the instance ended.
+        Raises the error with which the instance ended, if it ended by the stop: what an
+        earlier one could not write was for its successor to see to, here or elsewhere.
         """
         if self._thread.ident is None:
             return True
@@ -306,6 +307,7 @@ class DestinationLife:
         """Wait for the lease, and be what it entitles to."""
         with self._changed:
             self._asked = False
+            self._error = None
             self._become(State.COMPETING)
         try:
             if self._lease.acquire(self._stop):
@@ -348,6 +350,7 @@ class DestinationLife:
             else:
                 run_stop.request()
             self._become(State.RUNNING)
+        reason = ""
         try:
             reason = self._lease.wait_until_lost(run_stop)
             if reason:
@@ -355,7 +358,8 @@ class DestinationLife:
         finally:
             self._serving = None
             self._become(State.STOPPING)
-            self._end(instance)
+            ended_with = self._end(instance)
+            self._error = None if reason else ended_with
         self._retry_s = RETRY_MIN_S
 
     def _started(self) -> Instance:
@@ -373,16 +377,20 @@ class DestinationLife:
         instance.start()
         return instance
 
-    def _end(self, instance: Instance) -> None:
-        """Stop an instance and wait for its end, however long that takes."""
+    def _end(self, instance: Instance) -> CanalError | None:
+        """Stop an instance and wait for its end, however long that takes.
+
+        Returns the error with which it ended.
+        """
         instance.request_stop()
-        self._error = None
         try:
             while not instance.join(Deadline(JOIN_S)):
                 log.error("destination %s does not stop", self.destination)
         except CanalError as error:
-            self._error = error
             log.error("destination %s ended badly: %s", self.destination, error)  # noqa: TRY400  # told in words
+            return error
+        else:
+            return None
         finally:
             with self._changed:
                 self._instance = None

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.blocks import BlockPool
     from canal_server.core.subjects import Subjects
+    from canal_server.dump.gone import GonePlace
     from canal_server.lifecycle import Deadline
     from canal_server.model.positions import EntryPosition, LogIdentity
     from canal_server.ports import Accepts, MetaManager, Span
@@ -43,13 +44,16 @@ if TYPE_CHECKING:
     from canal_server.position.groups import Servers
     from canal_server.sink.merge import Merge
     from canal_server.store.memory import MemoryEventStore
+    from canal_server.tablemeta.storage_mysql_lock import Owner
 
 
 class Member:
     """A Stage: the pump of one source, and what belongs to it alone.
 
     `begun` is told where the first session begins, `session` that one begins, both with
-    this member; `changed` that its `epoch` did. They are called on the pump's thread.
+    this member; `changed` that its `epoch` did, `gone` that the source lacks the stored
+    place (true: it was told to `begin_at` another). They are called on the pump's
+    thread.
     """
 
     def __init__(
@@ -67,6 +71,8 @@ class Member:
         begun: Callable[[Member, EntryPosition], None],
         session: Callable[[Member], None],
         changed: Callable[[], None],
+        gone: Callable[[Member, GonePlace], bool],
+        history_owner: Owner | None = None,
         executed: ExecutedSets | None = None,
     ) -> None:
         """Build without starting; `config` is that of this source alone.
@@ -106,7 +112,8 @@ class Member:
             begun=lambda position: begun(self, position),
             session=lambda: session(self),
             cursors=self._cursors,
-            history=history_of(config),
+            gone=lambda place: gone(self, place),
+            history=history_of(config, history_owner),
             standby=standby_access_of(config.source),
             index=boundary_index_of(config),
             torn=self._begins,
@@ -152,6 +159,10 @@ class Member:
 
     def _stored(self) -> LogPosition | None:
         return self._positions.latest(self.config.destination)
+
+    def begin_at(self, place: LogPosition) -> None:
+        """Begin the next session at a place of a client."""
+        self._positions.persist(self.config.destination, place)
 
     def _cursors(self) -> list[EntryPosition]:
         """Return the places of clients in the binlog that is read."""

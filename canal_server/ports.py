@@ -253,6 +253,13 @@ class RunningInstance(Protocol):
     def resume_places(self, client_id: int) -> Mapping[int, LogPosition]:
         """Return the same for each source of a group that is known, by number."""
 
+    def why_lost(self, client_id: int) -> str:
+        """Return why a client can be given nothing, empty when it can.
+
+        The source no longer has what comes behind its place; such a client has no
+        cursor in the store.
+        """
+
     def check_filter(self, expression: str) -> None:
         """Raise ClientError when the filter is not a regular expression."""
 

@@ -20,6 +20,7 @@ from canal_server.errors import CanalError, ConfigError
 from canal_server.lifecycle import Stop
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from canal_server.config.load import InstanceLoader
@@ -56,6 +57,8 @@ class ConfWatch:
         self._known: dict[str, _Print] = {}
         self._unsettled: dict[str, _Print] = {}
         self._hindered: dict[str, float] = {}  # what was told of, and when
+        # What is wrong with files that could not be used; replaced, not changed.
+        self._refused: Mapping[str, str] = {}
         self._thread = threading.Thread(
             target=self._watch, name="canal-watch", daemon=True
         )
@@ -74,6 +77,10 @@ class ConfWatch:
             return True
         self._thread.join(deadline.remaining_s())
         return not self._thread.is_alive()
+
+    def refused(self) -> dict[str, str]:
+        """Return what is wrong with files that count for nothing; by any thread."""
+        return dict(self._refused)
 
     def _watch(self) -> None:
         wait_s = 0.0  # what was changed since the settings were read is seen at once
@@ -100,6 +107,7 @@ class ConfWatch:
             self._look_at(name)
         for name in self._known.keys() - set(names) - set(self._destinations.names()):
             del self._known[name]
+            self._note(name)
 
     def _look_at(self, name: str) -> None:
         path = self._loader.path_of(name)
@@ -128,6 +136,7 @@ class ConfWatch:
         try:
             config, warnings = self._loader.load(name, self._destinations.configs())
             if config == before:
+                self._note(name)
                 return
             for warning in warnings:
                 log.warning("%s", warning)
@@ -137,9 +146,12 @@ class ConfWatch:
                 log.error(  # noqa: TRY400  # told in words
                     "destination %s: %s; %s", name, problem, goes_on
                 )
+            self._note(name, f"{'; '.join(error.problems)}; {goes_on}")
         except CanalError as error:
             log.error("destination %s: %s; %s", name, error, goes_on)  # noqa: TRY400  # told in words
+            self._note(name, f"{error}; {goes_on}")
         else:
+            self._note(name)
             log.info(
                 "destination %s was %s: %s",
                 name,
@@ -147,7 +159,13 @@ class ConfWatch:
                 path,
             )
 
+    def _note(self, name: str, problem: str = "") -> None:
+        """Keep what is wrong with a file, until it is mended."""
+        others = {each: why for each, why in self._refused.items() if each != name}
+        self._refused = others | ({name: problem} if problem else {})
+
     def _remove(self, name: str, path: Path) -> None:
+        self._note(name)
         if self._destinations.config_of(name) is None:
             return
         self._destinations.remove(name)

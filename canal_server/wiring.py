@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Final
 from canal_server.config.schema import SslMode, Wiring
 from canal_server.core.blocks import BlockPool
 from canal_server.dump.index import FILE_NAME, BoundaryIndex
-from canal_server.errors import ClientError, ConfigError, MetaStoreError
+from canal_server.errors import (
+    ClientError,
+    ConfigError,
+    MetaStoreError,
+    ZooKeeperError,
+)
+from canal_server.model.znodes import lease_path
 from canal_server.mysql.settings import (
     Access,
     Address,
@@ -30,6 +36,7 @@ from canal_server.position.memory import MemoryMetaManager
 from canal_server.position.mixed import MixedMetaManager
 from canal_server.position.nodes import MetaNodes
 from canal_server.sink.filters import TableFilter
+from canal_server.tablemeta.storage_mysql_lock import Owner
 from canal_server.tablemeta.storage_open import open_storage
 from canal_server.tablemeta.tsdb import Retention, TableMetaTsdb
 
@@ -49,6 +56,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+OWNER_ANSWER_S: Final = 5.0  # for ZooKeeper to say who may write a history
 # Free blocks kept for reuse: about what a full ring takes.
 _SPARE_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -112,13 +120,34 @@ def default_filter(config: InstanceConfig) -> TableFilter:
     return TableFilter(wanted, unwanted)
 
 
-def history_of(config: InstanceConfig) -> TableMetaTsdb | None:
+def history_owner_of(config: InstanceConfig, zookeepers: ZooKeepers) -> Owner | None:
+    """Return who may write a destination's history; None: whoever has its lock."""
+    position = config.position
+    if position.wiring is not Wiring.ZOOKEEPER:
+        return None
+    timeout_s = position.zookeeper_session_timeout_ms / 1000
+    zookeeper = zookeepers.of(position.zookeeper_servers, timeout_s)
+
+    def is_us() -> bool:
+        try:
+            # The leader answers, so that what is read then is not of before a pause.
+            session = zookeeper.touch(OWNER_ANSWER_S)
+            return zookeeper.read(lease_path(config.destination, session)) is not None
+        except ZooKeeperError:
+            return False
+
+    return Owner(is_us, lambda: zookeeper.session_timeout_s)
+
+
+def history_of(
+    config: InstanceConfig, owner: Owner | None = None
+) -> TableMetaTsdb | None:
     """Return the table history; None: columns are those the tables have today."""
     wanted = config.table_meta
     if not wanted.enable:
         return None
     return TableMetaTsdb(
-        open_storage(config),
+        open_storage(config, owner=owner),
         Retention(
             snapshot_interval_s=wanted.snapshot_interval_h * 3600,
             expire_s=wanted.snapshot_expire_h * 3600,

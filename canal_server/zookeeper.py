@@ -156,6 +156,12 @@ class ZooKeeper:
         return self._session
 
     @property
+    def key(self) -> tuple[int, bytes] | None:
+        """Return the session with the secret by which it can be taken over."""
+        number, secret = self._client.client_id or (0, b"")
+        return (int(number), bytes(secret)) if number == self._session else None
+
+    @property
     def session_timeout_s(self) -> float:
         """Return for how long a silent session lives; servers grant what they like."""
         return self._granted.timeout_s
@@ -427,6 +433,24 @@ def session_for(servers: str, timeout_s: float) -> Iterator[ZooKeeper]:
         zookeeper.close()
 
 
+def end_session(servers: str, session: int, secret: bytes, timeout_s: float) -> bool:
+    """End a session whose process is dead; false when it had ended.
+
+    Raises ZooKeeperUnavailable without an answer in time.
+    """
+    client = _client_for(servers, timeout_s, key=(session, secret))
+    try:
+        client.start(timeout_s)
+        # Another one is made where that one is not known any more.
+        return bool(client.client_id[0] == session)
+    except KazooTimeoutError:
+        raise ZooKeeperUnavailable(
+            f"ZooKeeper at {servers} did not answer in {timeout_s:g} s"
+        ) from None
+    finally:
+        _end(client)
+
+
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
     """Threads of kazoo, and connections that are given up in time."""
 
@@ -464,7 +488,9 @@ def _end(client: KazooClient) -> None:
     client.close()
 
 
-def _client_for(servers: str, session_timeout_s: float) -> KazooClient:
+def _client_for(
+    servers: str, session_timeout_s: float, key: tuple[int, bytes] | None = None
+) -> KazooClient:
     retry = KazooRetry(
         max_tries=-1,
         delay=RETRY_DELAY_S,
@@ -481,5 +507,6 @@ def _client_for(servers: str, session_timeout_s: float) -> KazooClient:
         handler=_Handler(),
         timeout=session_timeout_s,
         connection_retry=retry,
+        client_id=key,
         logger=_kazoo_logger,
     )

@@ -35,7 +35,7 @@ from canal_server.zookeeper import ZooKeeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fix_pipeline import Pipeline
+    from fix_pipeline import Pipeline, Settings
     from ledger import Checker
     from servers import Server
     from zookeepers import PrivateZooKeeper, ZooKeepersOfOneMind
@@ -136,8 +136,11 @@ class Seen:
 class Follower:
     """A client that asks one server only, again and again, until it is told to end."""
 
-    def __init__(self, server: Pipeline, seen: Seen, seed: int) -> None:
+    def __init__(
+        self, server: Pipeline, seen: Seen, seed: int, again_s: float = AGAIN_S
+    ) -> None:
         self._server = server
+        self._again_s = again_s
         self._seen = seen
         self._rng = random.Random(seed)
         self._end = threading.Event()
@@ -153,7 +156,7 @@ class Follower:
 
     def _run(self) -> None:
         try:
-            while not self._end.wait(AGAIN_S):
+            while not self._end.wait(self._again_s):
                 # Elsewhere, starting, killed or paused: it is asked again.
                 with (
                     contextlib.suppress(OSError, ClientError),
@@ -180,21 +183,32 @@ class Follower:
 class Cluster:
     """Two servers, each with a way of its own to ZooKeeper."""
 
+    pause_s = 0.0  # between two writes of the load
+    again_s = AGAIN_S
+
     def __init__(
         self,
         servers: list[Pipeline],
         ways: list[Proxy],
         zookeeper: ZooKeeper,
         rng: random.Random,
+        source_way: Proxy | None = None,
     ) -> None:
         self.one, self.two = self.servers = servers
         self._ways = ways
+        self._source_way = source_way
         self.zookeeper = zookeeper
         self._rng = rng
 
     def way(self, server: Pipeline) -> Proxy:
         """Return the way of a server to ZooKeeper."""
         return self._ways[self.servers.index(server)]
+
+    @property
+    def source_way(self) -> Proxy:
+        """Return the way to MySQL of a cluster that was made with one."""
+        assert self._source_way
+        return self._source_way
 
     def other(self, server: Pipeline) -> Pipeline:
         """Return the other server."""
@@ -216,8 +230,9 @@ class Cluster:
         seen = Seen(self.one.checker(writer))
         with contextlib.ExitStack() as running:
             for server in self.servers:
-                running.enter_context(Follower(server, seen, self._rng.getrandbits(32)))
-            with Load(writer):
+                seed = self._rng.getrandbits(32)
+                running.enter_context(Follower(server, seen, seed, self.again_s))
+            with Load(writer, self.pause_s):
                 yield seen
             everything = len(writer.transactions)
             seen.wait_for(lambda: seen.checker.has(everything), "the last transaction")
@@ -228,11 +243,16 @@ class Cluster:
 @pytest.fixture
 def _make_member(
     make_pipeline: Callable[..., Pipeline], mysql_server: Server, database: str
-) -> Callable[[str, float], Pipeline]:
-    """Give `make(addresses, session_s)`: one more server, which is not started."""
+) -> Callable[..., Pipeline]:
+    """Give `make(addresses, session_s, proxy, settings)`: one more, not started."""
 
-    def make(addresses: str, session_s: float) -> Pipeline:
-        server = make_pipeline(mysql_server, database)
+    def make(
+        addresses: str,
+        session_s: float,
+        proxy: Proxy | None = None,
+        settings: Settings | None = None,
+    ) -> Pipeline:
+        server = make_pipeline(mysql_server, database, settings, proxy=proxy)
         server.configure(
             {
                 "canal.zkServers": addresses,
@@ -247,7 +267,8 @@ def _make_member(
     return make
 
 
-def _observer(addresses: str, opened: contextlib.ExitStack) -> ZooKeeper:
+def observer_of(addresses: str, opened: contextlib.ExitStack) -> ZooKeeper:
+    """Return a session of the test's own, which ends with the stack."""
     observer = ZooKeeper(addresses)
     observer.start()
     opened.callback(observer.close)
@@ -264,46 +285,54 @@ def _start(servers: list[Pipeline]) -> None:
 
 @pytest.fixture
 def make_cluster(
-    _make_member: Callable[[str, float], Pipeline],
+    _make_member: Callable[..., Pipeline],
     own_zookeeper: PrivateZooKeeper,
+    mysql_server: Server,
     rng: random.Random,
-) -> Iterator[Callable[[float], Cluster]]:
-    """Give `make(session_s)`: two servers on a ZooKeeper of their own.
+) -> Iterator[Callable[..., Cluster]]:
+    """Give `make(session_s, settings)`: two servers on a ZooKeeper of their own.
 
-    They have started, and `one` runs the destination.
+    They have started, and `one` runs the destination. `to_source`: there is a way to
+    MySQL that both go, too.
     """
     with contextlib.ExitStack() as opened:
 
-        def way() -> Proxy:
-            way = Proxy(own_zookeeper.host, own_zookeeper.port)
+        def way(host: str, port: int) -> Proxy:
+            way = Proxy(host, port)
             opened.callback(way.close)
             return way
 
-        def server(way: Proxy, session_s: float) -> Pipeline:
-            server = _make_member(f"127.0.0.1:{way.port}", session_s)
+        def server(way: Proxy, *settings: object) -> Pipeline:
+            server = _make_member(f"127.0.0.1:{way.port}", *settings)
             # Before its way ends: it is not to wait for it.
             opened.callback(server.close)
             return server
 
-        def make(session_s: float) -> Cluster:
-            observer = _observer(own_zookeeper.servers, opened)
-            ways = [way(), way()]
-            servers = [server(each, session_s) for each in ways]
+        def make(
+            session_s: float,
+            settings: Settings | None = None,
+            *,
+            to_source: bool = False,
+        ) -> Cluster:
+            observer = observer_of(own_zookeeper.servers, opened)
+            ways = [way(own_zookeeper.host, own_zookeeper.port) for _ in range(2)]
+            source = way(mysql_server.host, mysql_server.port) if to_source else None
+            servers = [server(each, session_s, source, settings) for each in ways]
             _start(servers)
-            return Cluster(servers, ways, observer, rng)
+            return Cluster(servers, ways, observer, rng, source)
 
         yield make
 
 
 @pytest.fixture
 def cluster_of_three(
-    _make_member: Callable[[str, float], Pipeline],
+    _make_member: Callable[..., Pipeline],
     three_zookeepers: ZooKeepersOfOneMind,
     rng: random.Random,
 ) -> Iterator[Cluster]:
     """Give two servers that run on three ZooKeepers."""
     with contextlib.ExitStack() as opened:
-        observer = _observer(three_zookeepers.servers, opened)
+        observer = observer_of(three_zookeepers.servers, opened)
         servers = []
         for _ in range(2):
             servers.append(_make_member(three_zookeepers.servers, LONG_SESSION_S))

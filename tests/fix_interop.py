@@ -280,6 +280,16 @@ def start_client(
 
 
 @pytest.fixture
+def java_client(
+    client_programs: Callable[[Kind], tuple[list[str], dict[str, str]]],
+) -> Iterator[Driver]:
+    """Give a client in Java, not connected."""
+    program, env = client_programs(JAVA)
+    with contextlib.closing(Driver(JAVA, program, env)) as driver:
+        yield driver
+
+
+@pytest.fixture
 def daemon(
     make_pipeline: Callable[..., Pipeline], mysql_server: Server, database: str
 ) -> Pipeline:

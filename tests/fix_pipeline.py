@@ -50,19 +50,21 @@ Settings = dict[str, object]
 
 
 class Process:
-    """One run of a server; its log, which is its stderr, is read as it is written."""
+    """One run of a server; its log is read as it is written."""
 
     def __init__(self, popen: ForkedCommand | subprocess.Popen[str]) -> None:
+        """Take one that was started just now, its standard error piped here."""
         self.log: list[str] = []
         self._changed = threading.Condition()
         self._popen = popen
+        assert popen.stderr
+        self._stderr = popen.stderr
         self.pid = self._popen.pid
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
 
     def _read_log(self) -> None:
-        assert self._popen.stderr
-        for line in self._popen.stderr:
+        for line in self._stderr:
             with self._changed:
                 self.log.append(line)
                 self._changed.notify_all()
@@ -91,8 +93,7 @@ class Process:
         """Wait for its end, return its status; its log is complete then."""
         status = self._popen.wait(timeout_s)
         self._reader.join()
-        assert self._popen.stderr
-        self._popen.stderr.close()
+        self._stderr.close()
         return status
 
     def memory_max_mib(self) -> float:
@@ -135,7 +136,7 @@ class Pipeline:
     def configure(self, settings: Settings, *, wiring: str = FILE_WIRING) -> None:
         """Change settings of the instance; None removes one. Counts from a start on."""
         self.settings |= settings
-        _write_properties(
+        write_properties(
             self.conf / "canal.properties",
             {
                 "canal.ip": "127.0.0.1",
@@ -144,9 +145,7 @@ class Pipeline:
                 "canal.instance.global.spring.xml": wiring,
             },
         )
-        _write_properties(
-            self.conf / DESTINATION / "instance.properties", self.settings
-        )
+        write_properties(self.conf / DESTINATION / "instance.properties", self.settings)
 
     @property
     def meta_file(self) -> Path:
@@ -316,7 +315,8 @@ class Pipeline:
             return error
 
 
-def _write_properties(file: Path, settings: Settings) -> None:
+def write_properties(file: Path, settings: Settings) -> None:
+    """Write a file of settings, and its folder; None leaves a setting out."""
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = [
         f"{key} = {_escaped(str(value))}\n"

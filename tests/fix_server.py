@@ -232,6 +232,7 @@ class FakeInstance:
         self.store = FakeStore(memunit)
         self.meta = MemoryMetaManager()
         self.moving = threading.Lock()
+        self.lost: dict[int, str] = {}  # why, by client id
 
     def steady(self) -> threading.Lock:
         """Give what a move of cursors waits for."""
@@ -253,6 +254,10 @@ class FakeInstance:
         """Return nothing: there is one source."""
         del client_id
         return {}
+
+    def why_lost(self, client_id: int) -> str:
+        """Return what a test says of a client."""
+        return self.lost.get(client_id, "")
 
     def check_filter(self, expression: str) -> None:
         """Accept what Python can compile."""

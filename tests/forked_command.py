@@ -3,7 +3,7 @@
 To import it takes longer than most of what a test does with a server. So one process
 per run of the tests imports it, does nothing else, and forks whenever a test wants the
 command: from there on it goes as in a process of its own, to the exit status.
-`test_starts.py` starts the command as a person does.
+The tests of the demo start it as a person does.
 
 Leaves out that process (`command_forker`).
 """

@@ -201,6 +201,11 @@ class Checker:
             return self.done >= count
         return self._may_begin_at.start >= count
 
+    @property
+    def reached(self) -> int:
+        """Return how many transactions arrived at least in part before."""
+        return self._reached[0]
+
     def mark(self) -> Mark:
         """Remember how far the stream came, amid a transaction as well."""
         if self._left_at is not None:  # nothing came since then

@@ -36,17 +36,21 @@ def stored_cursor(pipeline):
 
 
 class Load:
-    """Writes transactions in the background until it is told to end."""
+    """Writes transactions in the background until it is told to end.
 
-    def __init__(self, writer):
+    As fast as it can, or with pauses where what reads them is to have some time.
+    """
+
+    def __init__(self, writer, pause_s=0.0):
         self.writer = writer
+        self._pause_s = pause_s
         self._end = threading.Event()
         self._error = None
         self._thread = threading.Thread(target=self._run)
 
     def _run(self):
         try:
-            while not self._end.is_set():
+            while not self._end.wait(self._pause_s):
                 self.writer.write(5)
         except Exception as error:  # noqa: BLE001  # shown by the test's own thread
             self._error = error

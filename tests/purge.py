@@ -1,4 +1,4 @@
-"""Removing binlog files of a server, all but the one that it writes."""
+"""Removing binlog files of a server."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pymysql
 from fix_pipeline import UNIT_S
 
 
-def purge(server):
-    """Begin another binlog file and remove those before it."""
-    server.execute("FLUSH BINARY LOGS")
-    file, _ = server.binlog_position()
+def purge(server, file=""):
+    """Remove the binlog files before one, a new one unless it is named."""
+    if not file:
+        server.execute("FLUSH BINARY LOGS")
+        file, _ = server.binlog_position()
     give_up_at = time.monotonic() + UNIT_S
     while server.execute("SHOW BINARY LOGS")[0][0] != file:
         assert time.monotonic() < give_up_at, "the files are not purged"

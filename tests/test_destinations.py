@@ -355,6 +355,19 @@ class TestSharedLease:
         assert destinations.join(Deadline(LONG))
         assert lease.calls == ["open", *["release"] * 3, "close"]
 
+    def test_what_could_not_be_written_without_it(self, destinations_of, caplog):
+        """Cursors that another server has now are no fault of the stop that comes."""
+        lease = SharedLease()
+        destinations = destinations_of(configs("unwritten"), Makes(), lease)
+        destinations.start()
+        lease.give()
+        eventually(lambda: destinations.running("unwritten"))
+        lease.give(granted=False, owner="10.0.0.2:11111")
+        eventually(partial(released, lease, 1))
+        assert "ended badly: cannot write the cursors" in caplog.text
+        destinations.request_stop()
+        assert destinations.join(Deadline(LONG))
+
     def test_nothing_is_served_without_it(self, destinations_of):
         """From the moment the lease is not sure, no request finds the instance.
 

@@ -356,6 +356,8 @@ def test_switches_while_it_reads(
                 assert pump.sources.other is not None
                 pump.switch_to(pump.sources.other)
             if number % 12 == 0:
+                done = number // 12 + 1  # wishes may overtake each other in between
+                eventually(lambda done=done: pump.sources.switches >= done)  # type: ignore[misc]
                 eventually(lambda: reading(instance))
     rows = rows_of(instance, 24)
     values = [entry.row_change().row_datas[0].after["a"] for entry in rows]

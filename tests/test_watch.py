@@ -141,9 +141,25 @@ def test_a_broken_change(watched, caplog):
     assert "db:many" in told
     assert told.endswith("; it goes on as before")
     assert watched.source_of("one") == "db:3306"
+    assert told.endswith(watched.watch.refused()["one"])
     watched.write("one", OTHER)
     watched.settle()
     watched.wait_for("one", "other:3306")
+    assert watched.watch.refused() == {}
+
+
+@pytest.mark.parametrize("mend", ["as-before", "removed"])
+def test_a_broken_change_is_taken_back(watched, mend):
+    """What is wrong is remembered until the file is as before, or gone."""
+    watched.write("one", "canal.instance.master.address = db:many\n")
+    watched.settle()
+    assert list(watched.watch.refused()) == ["one"]
+    if mend == "removed":
+        shutil.rmtree(watched.conf / "one")
+    else:
+        watched.write("one", MASTER)
+    watched.settle()
+    assert watched.watch.refused() == {}
 
 
 def test_a_broken_new_one(watched, caplog):
@@ -158,9 +174,13 @@ def test_a_broken_new_one(watched, caplog):
     assert told[0].endswith("; it does not start")
     assert "wrong is wrong" in told[1]
     assert watched.destinations.names() == ["one"]
+    assert list(watched.watch.refused()) == ["two", "wrong"]
     watched.write("two", OTHER)
+    shutil.rmtree(watched.conf / "wrong")
     watched.settle()
     watched.wait_for("two", "other:3306")
+    watched.settle()
+    assert watched.watch.refused() == {}
 
 
 def test_one_that_fails_to_start(watched, caplog):

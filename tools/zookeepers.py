@@ -50,13 +50,22 @@ class PrivateZooKeeper:
     """A ZooKeeper of ours on a free port of the loopback interface.
 
     Its data live until `stop`; `kill` and `restart` keep them, and the port. `number`
-    and `quorum` make it one of several, see `ZooKeepersOfOneMind`.
+    and `quorum` make it one of several, see `ZooKeepersOfOneMind`. No session lives
+    longer than `session_max_ms`, whatever its client asks for.
     """
 
-    def __init__(self, *, port: int = 0, number: int = 0, quorum: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        number: int = 0,
+        quorum: str = "",
+        session_max_ms: int = SESSION_MAX_MS,
+    ) -> None:
         self._wanted_port = port  # 0: any that is free
         self._number = number
         self._quorum = quorum
+        self._session_max_ms = session_max_ms
         self.host = "127.0.0.1"
         self.port = port
         self._folder: Path | None = None
@@ -157,7 +166,7 @@ class PrivateZooKeeper:
         settings = self._folder / "zoo.cfg"
         settings.write_text(
             f"tickTime={TICK_MS}\n"
-            f"maxSessionTimeout={SESSION_MAX_MS}\n"
+            f"maxSessionTimeout={self._session_max_ms}\n"
             f"dataDir={data}\n"
             f"clientPort={self.port}\n"
             "clientPortAddress=127.0.0.1\n"

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     for part in parts:
         if part not in chosen:
             _check_kept(part)
-    positions = [_look(instance, part, args.to, ids) for part in chosen]
+    positions = _look_at_all(instance, chosen, args.to, ids)
     if len(chosen) < len(parts):
         print(
             "in the other sources all clients stay where they are; what they have got"
@@ -105,6 +105,21 @@ def run(args: argparse.Namespace) -> int:
     _move(instance, data_dir, moved, positions)
     print("done")
     return 0
+
+
+def _look_at_all(
+    instance: InstanceConfig, parts: list[Part], wanted: Wanted, ids: Collection[int]
+) -> list[LogPosition]:
+    """Find the place in each of some sources, and print what a move does."""
+    try:
+        return [_look(instance, part, wanted, ids) for part in parts]
+    except (ConnectionLost, SourceRefused) as error:
+        if len(parts) == 1:
+            raise
+        raise CanalError(
+            f"{error}; nothing was changed: --source moves clients in one source,"
+            f" whatever becomes of the others: {', '.join(each.name for each in parts)}"
+        ) from error
 
 
 def _look(

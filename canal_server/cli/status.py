@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.cli.conf import add_conf_option
 from canal_server.config.load import load, load_data_dir
 from canal_server.config.schema import Wiring
-from canal_server.control import NoServer, ask
+from canal_server.control import ASK_TIMEOUT_S, ControlError, NoServer, ask
 from canal_server.errors import ConfigError, ZooKeeperError
 from canal_server.ha.view import look
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
 
 ZOOKEEPER_S: Final = 5.0  # for ZooKeeper to answer; a person waits
+ANSWER_S: Final = ASK_TIMEOUT_S  # for the server to answer
 HEADINGS: Final = (
     "destination", "state", "runs on", "position", "last change", "clients",
 )  # fmt: skip
@@ -41,39 +42,53 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it; 1 when neither a server nor a cluster tells anything.
+    """Print it; what is known without the server when that does not answer.
 
-    Raises ControlError when there is no server, and no cluster either.
+    Raises ControlError then, and when there is no server, and no cluster either.
     """
-    clusters = _clusters(args.conf)
+    instances = _configured(args.conf)
+    clusters = _clusters(instances)
+    failure: ControlError | None = None
     try:
-        told = ask(load_data_dir(args.conf, os.environ), "status")
+        told = ask(load_data_dir(args.conf, os.environ), "status", ANSWER_S)
     except NoServer:
         if not any("error" not in cluster for cluster in clusters):
             for line in _cluster_lines(clusters):
                 print(line)
             raise
         told = {"instances": []}
+    except ControlError as error:
+        failure = error
+        told = {
+            "error": str(error),
+            "instances": [{"destination": each.destination} for each in instances],
+        }
     told["clusters"] = clusters
     if args.json:
         print(json.dumps(told, indent=2, ensure_ascii=False))
     else:
         for line in (*_server_lines(told), *_cluster_lines(clusters), *_table(told)):
             print(line)
+    if failure is not None:
+        raise failure
     return 0
+
+
+def _configured(conf: Path) -> tuple[InstanceConfig, ...]:
+    """Return the destinations as they are configured, if that can be read."""
+    try:
+        return load(conf, os.environ).instances
+    except ConfigError:
+        return ()  # the server may run all the same, with settings of before
 
 
 # --- the clusters ---------------------------------------------------------------------
 
 
-def _clusters(conf: Path) -> list[dict[str, Any]]:
+def _clusters(configured: Sequence[InstanceConfig]) -> list[dict[str, Any]]:
     """Return what each ZooKeeper tells that destinations are shared by."""
-    try:
-        config = load(conf, os.environ)
-    except ConfigError:
-        return []  # the server may run all the same, with settings of before
     shared: dict[str, list[InstanceConfig]] = {}
-    for instance in config.instances:
+    for instance in configured:
         if instance.position.wiring is Wiring.ZOOKEEPER:
             shared.setdefault(instance.position.zookeeper_servers, []).append(instance)
     return [
@@ -101,6 +116,8 @@ def _cluster(servers: str, destinations: Sequence[str]) -> dict[str, Any]:
 
 
 def _server_lines(told: dict[str, Any]) -> Iterator[str]:
+    if "error" in told:
+        return  # it is told on its own
     if "pid" not in told:
         yield "no server runs here"
         return
@@ -126,10 +143,14 @@ def _table(told: dict[str, Any]) -> Iterator[str]:
     shared: dict[str, dict[str, Any]] = {}
     for cluster in told["clusters"]:
         shared |= cluster.get("destinations", {})
-    rows = [_row(each, shared.get(each["destination"])) for each in told["instances"]]
+    nobody = "unknown" if "error" in told else "nobody"
+    rows = [
+        _row(each, shared.get(each["destination"]), nobody)
+        for each in told["instances"]
+    ]
     known = {each["destination"] for each in told["instances"]}
     rows += [
-        _row({"destination": name}, each)
+        _row({"destination": name}, each, nobody)
         for name, each in shared.items()
         if name not in known
     ]
@@ -138,6 +159,11 @@ def _table(told: dict[str, Any]) -> Iterator[str]:
     for row in (HEADINGS, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
+    yield from _notes(told)
+
+
+def _notes(told: dict[str, Any]) -> Iterator[str]:
+    """Yield what is to be told of some destinations, below the table."""
     for each in told["instances"]:
         yield from _switched(each["destination"], each)
         sources = each.get("sources", ())
@@ -151,6 +177,12 @@ def _table(told: dict[str, Any]) -> Iterator[str]:
                 yield ": ".join(filter(None, words))
         elif each.get("error"):
             yield f"{each['destination']}: {each['error']}"
+        for why in each.get("lost_clients", {}).values():
+            yield f"{each['destination']}: {why}"
+        if refused := each.get("refused_change"):
+            yield f"{each['destination']}: its file was changed: {refused}"
+    for name, why in told.get("refused", {}).items():
+        yield f"{name}: {why}"
 
 
 def _switched(name: str, source: dict[str, Any]) -> Iterator[str]:
@@ -160,7 +192,9 @@ def _switched(name: str, source: dict[str, Any]) -> Iterator[str]:
         yield f"{name}: reads {source['reads']}, changed {times} since the start"
 
 
-def _row(here: dict[str, Any], shared: dict[str, Any] | None) -> tuple[str, ...]:
+def _row(
+    here: dict[str, Any], shared: dict[str, Any] | None, nobody: str
+) -> tuple[str, ...]:
     runs_on = shared["runs_on"] if shared else here.get("runs_on")
     if here.get("running"):
         runs_on = "here" if runs_on is None else f"{runs_on} (here)"
@@ -170,7 +204,7 @@ def _row(here: dict[str, Any], shared: dict[str, Any] | None) -> tuple[str, ...]
     return (
         here["destination"],
         state,
-        runs_on or "nobody",
+        runs_on or nobody,
         here.get("position") or "-",
         f"{_ago_text(time.time() - changed_ms / 1000)} ago" if changed_ms else "-",
         clients or "-",

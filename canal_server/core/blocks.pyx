@@ -165,22 +165,26 @@ cdef class Block:
             <uint64_t>self.records[i].time * 1000, server_id, gtid, self.source,
         )
 
-    def count_until(self, uint32_t first, uint32_t stop, uint64_t time):
-        """Count what of the records first <= i < stop is not younger than a time, s.
+    def count_until(
+        self, uint32_t first, uint32_t stop, uint64_t time, uint64_t open_rows
+    ):
+        """Count the transactions that end at first <= i < stop, not after a time in s.
 
-        Returns (transactions that end, rows, whether a younger record is there).
+        `open_rows` are those of a transaction that began in front of `first`. Returns
+        (transactions, their rows, rows that are open at the end, the youngest end).
         """
         cdef uint32_t i
-        cdef uint64_t ends = 0, rows = 0
-        cdef bint younger = False
+        cdef uint64_t ends = 0, rows = 0, youngest = 0
         for i in range(first, min(stop, self.count)):
-            if self.records[i].time > time:
-                younger = True
+            if self.records[i].kind == KIND_ROWS:
+                open_rows += self.records[i].rows
             elif self.records[i].kind == KIND_END:
-                ends += 1
-            elif self.records[i].kind == KIND_ROWS:
-                rows += self.records[i].rows
-        return ends, rows, younger
+                if self.records[i].time <= time:
+                    ends += 1
+                    rows += open_rows
+                open_rows = 0
+                youngest = max(youngest, <uint64_t>self.records[i].time)
+        return ends, rows, open_rows, youngest
 
 
 cdef const uint8_t* read_varint(const uint8_t* p, uint64_t* value) noexcept nogil:

@@ -12,6 +12,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from canal_server.dump.gone import GonePlace, purged_set
 from canal_server.dump.places import SourceFiles, base_name
 from canal_server.dump.scan import Scanner
 from canal_server.dump.search import BinlogSearch
@@ -30,7 +31,7 @@ from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.failures import READING_BINLOG_FAILED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.dump.index import BoundaryIndex
@@ -38,10 +39,11 @@ if TYPE_CHECKING:
     from canal_server.dump.start import Place
     from canal_server.errors import CanalError
     from canal_server.lifecycle import Stop
-    from canal_server.model.positions import EntryPosition, LogPosition
+    from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.settings import Access
+    from canal_server.ports import LogPositionManager
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +96,7 @@ class Beginning:
         self._refusals = 0
 
     def failed(self, error: CanalError, *, passed: bool) -> bool:
-        """Note how a session ended; returns whether the next one begins elsewhere.
+        """Note how a session ended; returns whether the next one may begin elsewhere.
 
         `passed`: transactions were read to their end in it.
         """
@@ -116,10 +118,9 @@ class Beginning:
         if not isinstance(error, BinlogPurged) or self.is_at_end:
             return False
         self._refusals += 1
-        if not self._config.source.auto_reset_latest:
-            return False
-        self._to_end = self._refusals > REFUSALS_BORNE
-        return self._to_end
+        self._to_end = self.place_is_gone and self._config.source.auto_reset_latest
+        # Just now it is gone for certain: clients elsewhere can be served at once.
+        return self._to_end or self._refusals == REFUSALS_BORNE + 1
 
     @property
     def _by_set(self) -> bool:
@@ -129,10 +130,13 @@ class Beginning:
 
     @property
     def is_counting(self) -> bool:
-        """Whether the next refusals decide if it begins at the end."""
-        return 0 < self._refusals <= REFUSALS_BORNE and (
-            self._config.source.auto_reset_latest
-        )
+        """Whether the next refusals decide if it begins elsewhere."""
+        return 0 < self._refusals <= REFUSALS_BORNE
+
+    @property
+    def place_is_gone(self) -> bool:
+        """Whether it was refused so often that the source does not have it."""
+        return self._refusals > REFUSALS_BORNE
 
     @property
     def goes_to_end(self) -> bool:
@@ -151,6 +155,28 @@ class Beginning:
             self.unlisted = str(error)
             self.files = SourceFiles(())
         return self.files
+
+    def stored(
+        self,
+        control: ControlConnection,
+        info: ServerInfo,
+        identity: LogIdentity,
+        positions: LogPositionManager,
+        gone: Callable[[GonePlace], bool],
+    ) -> LogPosition | None:
+        """Return the stored place, None without any. Raises SourceError, PositionError.
+
+        When the source does not have it, `gone` may have another one stored.
+        """
+        stored = positions.latest(self._config.destination)
+        if stored is None or not self.place_is_gone:
+            return stored
+        purged = purged_set(control, info, self._config.source)
+        if not gone(GonePlace(stored, identity, self.files, purged)):
+            return stored
+        self._refusals = 0
+        self._to_end = False
+        return positions.latest(self._config.destination)
 
     def find(
         self,
@@ -195,6 +221,10 @@ class Beginning:
             start = replace(start, place=replace(start.place, tracked=tracked))
         if stored is None:
             start = replace(start, place=self._with_time(start.place, finder))
+        elif start.place.by_gtid:
+            # Of a set, only who stored it knows the time.
+            time_ms = stored.position.timestamp or 0
+            start = replace(start, place=replace(start.place, time_ms=time_ms))
         self._sources.add(names[0])
         self._covered = _covered(finder, start.place, cursors)
         self.is_at_end, self._to_end = self._to_end, False
@@ -237,12 +267,27 @@ class Beginning:
         )
 
     def _with_time(self, place: Place, finder: StartFinder) -> Place:
-        """Return a place with a time, by which another server may be searched."""
-        if place.time_ms or place.by_gtid:
+        """Return a place with a time, by which another server may be searched.
+
+        The original begins at none that lacks it, whether by GTID or not.
+        """
+        if place.time_ms:
             return place
+        if place.by_gtid:
+            return replace(place, time_ms=self._time_behind_set(place, finder))
         seen = finder.search.event_at(place.file, place.position)
         time_ms = finder.now_ms() if seen is None else min(seen.times) * 1000
         return replace(place, time_ms=time_ms)
+
+    def _time_behind_set(self, place: Place, finder: StartFinder) -> int:
+        """Return when was written what the source sends behind a set, 0: not known."""
+        if finder.configured.timestamp_ms:
+            return finder.configured.timestamp_ms
+        try:
+            sent_ms = self.scanner.first_sent_ms(place.dump_start())
+        except BinlogPurged:
+            return 0  # the session will meet it, too
+        return finder.now_ms() if sent_ms is None else sent_ms
 
     # --- cursors ----------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from canal_server.dump.gtid_sets import contains
 from canal_server.dump.reader import Reader
 from canal_server.dump.side_dump import DdlEvent, SideDump, StatementCollector
 from canal_server.model.positions import EntryPosition, binlog_file_number
@@ -15,8 +16,7 @@ from canal_server.mysql.replication import FileStart
 
 if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
-    from canal_server.core.gtid import GtidSet
-    from canal_server.core.maria_gtid import MariaGtidSet
+    from canal_server.dump.start import Gtids
     from canal_server.lifecycle import Stop
     from canal_server.mysql.replication import DumpStart
     from canal_server.mysql.settings import Access
@@ -83,8 +83,8 @@ class DdlScanner:
     def between_sets(
         self,
         place: DumpStart,
-        executed: GtidSet | MariaGtidSet,
-        wanted: GtidSet | MariaGtidSet,
+        executed: Gtids,
+        wanted: Gtids,
     ) -> list[DdlEvent]:
         """Return statements behind a GTID set until another set was executed.
 
@@ -99,10 +99,10 @@ class DdlScanner:
         def take(_spans: list[Span]) -> bool:
             nonlocal is_reached
             # The set may have been reached by a statement that is to be told next.
-            was_reached, is_reached = is_reached, _contains(reader.gtids, wanted)
+            was_reached, is_reached = is_reached, _have_reached(reader.gtids, wanted)
             return not was_reached
 
-        if not _contains(executed, wanted):
+        if not contains(executed, wanted):
             self._dump.run(reader, place, take)
         return collector.events
 
@@ -129,9 +129,5 @@ class DdlScanner:
         return found
 
 
-def _contains(
-    executed: GtidSet | MariaGtidSet | None, wanted: GtidSet | MariaGtidSet
-) -> bool:
-    if executed is None:
-        return False
-    return executed.contains(wanted)  # type: ignore[arg-type]  # both of one kind
+def _have_reached(executed: Gtids | None, wanted: Gtids) -> bool:
+    return executed is not None and contains(executed, wanted)

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.blocks import BlockPool
     from canal_server.core.subjects import Subjects
+    from canal_server.dump.gone import GonePlace
     from canal_server.dump.index import BoundaryIndex
     from canal_server.dump.start import Place
     from canal_server.mysql.settings import Access
@@ -87,7 +88,8 @@ class Pump:
     nothing more at hand, `begun` where the first session begins, `session` that one
     begins: `skips` may answer otherwise then, `ended` that it is over. `cursors` tells
     the clients' places, `torn` whether a transaction that was handed on in part must
-    come from its beginning. All are called on the pump's thread, and so is the table
+    come from its beginning, `gone` that the source lacks the stored place (true:
+    another one is stored now). All are called on the pump's thread, and so is the table
     history, None for columns as the server has them now. `index` is told the boundaries
     that are read, `executed` the GTID sets outside of GTID mode.
     """
@@ -114,6 +116,7 @@ class Pump:
         torn: Callable[[], bool] = lambda: False,
         ended: Callable[[], None] = lambda: None,
         executed: ExecutedSets | None = None,
+        gone: Callable[[GonePlace], bool] = lambda _: False,
     ) -> None:
         self.status = PumpStatus()
         self.sources = sources_of(config.source, access, standby)
@@ -131,12 +134,15 @@ class Pump:
         self._cursors = cursors
         self._torn = torn
         self._ended = ended
+        self._gone = gone
         self._history = history
         self._history_open = False
         self._images: TableImages | None = None
         self._passed: EntryPosition | None = None  # in this session
         # Where the first session began; nothing before it was ever delivered.
         self.began_at: EntryPosition | None = None
+        self._begins_at: Place | None = None  # this session, once it may read
+        self.has_delivered = False  # anything, ever
         self._stop = Stop()
         # Ends a session, and the wait between two: a stop, or another server.
         self._turn = Stop()
@@ -389,8 +395,11 @@ class Pump:
         return position
 
     def _find_place(self, control: ControlConnection, info: ServerInfo) -> Place:
-        self._passed = None
-        stored = self.stored()
+        self._passed = self._begins_at = None
+        stored = self._beginning.stored(
+            control, info, self.identity, self._positions, self._gone
+        )
+        stored = stored and self._sets.completed(stored)
         wants_set = self._config.source.gtid_on and not self._beginning.goes_to_end
         if stored is not None and wants_set:
             stored = reachable(control, info, stored, self._turn, self._await)
@@ -450,7 +459,9 @@ class Pump:
             stream.open()
             reader.start(place.file, place.position)
             self._tell_begin(info, place)
-            self._note_begin(place)
+            self._begins_at = place
+            if place.is_end:
+                self._note_begin()
             at_end = reader.run(stream, self._take, self._idled, self._turn)
         finally:
             self._reader = None
@@ -550,13 +561,15 @@ class Pump:
         files, scanner = self._beginning.files, self._beginning.scanner
         return images, images.begin(place, stored, files, scanner)
 
-    def _note_begin(self, place: Place) -> None:
+    def _note_begin(self) -> None:
         """Keep the first session's place: what comes behind it must not be missed.
 
         A second session may come before anything was delivered, and find nothing
-        stored; the end of the binlog, say, is then another one.
+        stored; the end of the binlog is then another one. Of other places the source
+        may yet say that it lacks them: its first event tells that it does not.
         """
-        if self.began_at is not None:
+        place = self._begins_at
+        if self.began_at is not None or place is None:
             return
         stored = self._positions.latest(self._config.destination)
         if place.by_gtid and not self._config.source.gtid_on and stored is not None:
@@ -580,15 +593,19 @@ class Pump:
 
     def _idled(self) -> None:
         """Take note that the source has nothing more at hand."""
-        if self._reader and self._reader.decoder.events > _OPENING_EVENTS:
+        events = self._reader.decoder.events if self._reader else 0
+        if events > _OPENING_EVENTS:
             self._beginning.reads()
         self._sets.idle()
+        if events:
+            self._note_begin()
         self._idle()
         # What was too early to be written down when it passed may be due now.
         self._tell_images()
 
     def _take(self, spans: list[Span]) -> bool:
         """Hand a chunk's spans on, without what was delivered already."""
+        self._note_begin()
         if self._marks is not None:
             self._marks.note(spans)
         self._sets.note(spans)
@@ -602,7 +619,7 @@ class Pump:
         connection begins; later records are told apart by file and offset.
         """
         boundary = self._delivered.note(spans, self._server)
-        self._advanced = True
+        self._advanced = self.has_delivered = True
         if self._overlap is not None:
             self._overlap.take(spans)
         if boundary is not None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.blocks import Block
     from canal_server.lifecycle import Stop
+    from canal_server.mysql.replication import DumpStart
     from canal_server.mysql.settings import Access
     from canal_server.ports import Span
 
@@ -104,6 +105,22 @@ class Scanner:
             return None
         times.add(decoder.last_event_time)
         return SeenEvent(frozenset(times), decoder.event_server_id)
+
+    def first_sent_ms(self, place: DumpStart) -> int | None:
+        """Return the time of the first entry that the server sends from a place, ms.
+
+        None when it has nothing to send.
+        """
+        found: int | None = None
+
+        def take(spans: list[Span]) -> bool:
+            nonlocal found
+            block, first, _ = spans[0]
+            found = block.record(first)["time"] * 1000
+            return False
+
+        self._dump.run(self._dump.reader(StatementCollector(), whole=True), place, take)
+        return found
 
     def boundary_before(
         self,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from canal_server.dump.gtid_sets import contains
 from canal_server.dump.index import FileKey
 from canal_server.dump.index_writer import IndexWriter
-from canal_server.dump.skipped import contains
 from canal_server.dump.start import FIRST_EVENT, Found
 from canal_server.errors import SourceError
 from canal_server.model.positions import binlog_file_number

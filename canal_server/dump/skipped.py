@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
+from canal_server.dump.gtid_sets import contains, parse, parsed, subtract
 from canal_server.mysql.binlogs import current_end
 from canal_server.mysql.replication import FileStart
 
@@ -57,11 +58,11 @@ class SkipFinder:
         )
         if contains(before, wanted):
             return wanted
-        here = self.parse(current_end(self._control, self._info).gtids)
+        here = self._parse(current_end(self._control, self._info).gtids)
         missing = subtract(wanted, here)
         events = self._scanner.between_sets(
             FileStart(at.journal_name or "", at.position or 4),
-            self.parse(str(before)),  # a copy: the reader goes on with it
+            self._parse(str(before)),  # a copy: the reader goes on with it
             subtract(wanted, missing),
         )
         skipped = subtract(wanted, before)
@@ -71,7 +72,7 @@ class SkipFinder:
         }
         statements = [
             gtid
-            for gtid in (self.parse(text) for text in texts if text)
+            for gtid in (self._parse(text) for text in texts if text)
             if contains(skipped, gtid)
         ]
         if not statements:
@@ -87,26 +88,13 @@ class SkipFinder:
         )
         return found
 
-    def parse(self, text: str) -> Gtids:
-        """Return a set of the server's kind. Raises ValueError."""
-        kind = MariaGtidSet if self._info.is_mariadb else GtidSet
-        return kind.parse(text)
+    def _parse(self, text: str) -> Gtids:
+        return parse(text, self._info)
 
     def _is_in(self, gtids: Gtids, text: str | None) -> bool:
-        try:
-            return bool(text) and contains(gtids, self.parse(text or ""))
-        except ValueError:
-            return False  # of a history that somebody else wrote
-
-
-def contains(gtids: Gtids, other: Gtids) -> bool:
-    """Tell whether a set has all of another one of its kind."""
-    return gtids.contains(other)  # type: ignore[arg-type]
-
-
-def subtract(gtids: Gtids, other: Gtids) -> Gtids:
-    """Return what another set of its kind lacks of a set."""
-    return gtids.subtract(other)  # type: ignore[arg-type]
+        # It may be of a history that somebody else wrote.
+        gtid = parsed(text, self._info)
+        return gtid is not None and contains(gtids, gtid)
 
 
 def _without(wanted: Gtids, statements: list[Gtids], before: Gtids) -> Gtids:

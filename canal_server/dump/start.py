@@ -62,7 +62,8 @@ class Place:
     `timestamp_ms`: the place is behind the last transaction older than this time, 0
     when it was found in another way. `time_ms`: about when the source wrote what
     stands there, 0 when that is not known. `tracked`: the executed set outside GTID
-    mode, as far as it is known.
+    mode, as far as it is known. `is_end`: it is the end that the binlog has now, so
+    that it is another one at the next look.
     """
 
     file: str
@@ -72,6 +73,7 @@ class Place:
     timestamp_ms: int = 0
     time_ms: int = 0
     tracked: Gtids | None = None
+    is_end: bool = False
 
     def dump_start(self) -> DumpStart:
         """Return what to ask the server for."""
@@ -403,7 +405,7 @@ class StartFinder:
         """Return the current end. Raises SourceRefused without a binlog."""
         now_ms = self.now_ms()  # in front of what comes from there
         end = current_end(self.connection, self.info)
-        place = Place(end.file, end.position, None, time_ms=now_ms)
+        place = Place(end.file, end.position, None, time_ms=now_ms, is_end=True)
         kind = MariaGtidSet if self.info.is_mariadb else GtidSet
         if self.gtid_on:
             return replace(place, gtids=kind.parse(end.gtids))

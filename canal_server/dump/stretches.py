@@ -12,12 +12,10 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from canal_server.core.gtid import GtidSet
-from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.dump.base_dump import BaseDumper
 from canal_server.dump.skipped import SkipFinder
 from canal_server.dump.source_traits import records_of, source_of, traits_of
-from canal_server.dump.start import Place
+from canal_server.dump.take_over import TakeOver
 from canal_server.errors import BinlogPurged
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.binlogs import current_end
@@ -25,17 +23,16 @@ from canal_server.tablemeta.replay import stored_schemas
 from canal_server.tablemeta.tsdb import place_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from canal_server.dump.ddl_scan import DdlScanner
     from canal_server.dump.places import SourceFiles
     from canal_server.dump.scan import Scanner
     from canal_server.dump.side_dump import DdlEvent
-    from canal_server.dump.start import Gtids
+    from canal_server.dump.start import Place
     from canal_server.model.positions import LogPosition
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
-    from canal_server.tablemeta.schemas import Image
     from canal_server.tablemeta.storage import DdlRecord, Stretch
     from canal_server.tablemeta.tsdb import TableMetaTsdb
 
@@ -69,6 +66,7 @@ class StretchFinder:
         self._files = files
         self._first_event_ms = looks.first_event_ms
         self._skips = SkipFinder(control, info, scanner, looks)
+        self._take_over = TakeOver(tsdb, info, scanner, collations)
         self._collations = collations
         # The Java server knows servers by their number only.
         self._names = (source_of(info), str(info.server_id))
@@ -114,10 +112,8 @@ class StretchFinder:
             self._event = position
             return place_behind(position), place
         # Before the look: what is written meanwhile lies behind it.
-        end = current_end(self._control, self._info)
-        found = self._scanner.first_position(place.dump_start())
-        if found is None:
-            found = EntryPosition(end.file, end.position)
+        end = self._end_of_binlog()
+        found = self._scanner.first_position(place.dump_start()) or end
         if place.gtids is not None:
             known = (
                 each.position
@@ -129,6 +125,10 @@ class StretchFinder:
             )
         self._event = replace(found, gtid=str(place.gtids))
         return self._event, place
+
+    def _end_of_binlog(self) -> EntryPosition:
+        end = current_end(self._control, self._info)
+        return EntryPosition(end.file, end.position)
 
     def _is_place_of(
         self, position: EntryPosition, place: Place, own: Stretch | None
@@ -257,7 +257,9 @@ class StretchFinder:
                 stretch.traits.mariadb != self._info.is_mariadb
             ):
                 continue
-            image = self._image_executed(stretch, place, at)
+            image = self._take_over.image(
+                stretch, place, lambda: self._between(at, self._end_of_binlog())
+            )
             if image is not None:
                 _log.info(
                     "destination %s: the table history goes on at %s from what was"
@@ -274,112 +276,11 @@ class StretchFinder:
                 )
         return None
 
-    def _image_executed(
-        self, stretch: Stretch, place: Place, at: EntryPosition
-    ) -> Image | None:
-        """Return the tables of the place, None when they cannot be told."""
-        records = self._tsdb.statements(stretch)
-        if place.timestamp_ms:
-            executed = self._executed_by_time(stretch, place.timestamp_ms, at)
-            more: list[DdlEvent] | None = []
-        elif place.gtids is not None:
-            executed = self._executed_by_gtid(stretch, place.gtids, records)
-            more = self._more_executed(stretch, place.gtids, records)
-        else:
-            return None
-        if executed is None or more is None:
-            return None
-        # What the base contains and this server has not had comes yet.
-        if not all(executed(each) for each in records if each.contained):
-            return None
-        return self._tsdb.at_executed(stretch, executed, self._records(more))
-
-    def _executed_by_time(
-        self, stretch: Stretch, timestamp_ms: int, at: EntryPosition
-    ) -> Callable[[DdlRecord], bool] | None:
-        """Return what tells statements in front of the place, None if nothing does.
-
-        The place lies behind the last transaction in front of the first that is not
-        older than the time. A statement that took long is older than what stands in
-        front of it, so it may be behind the place.
-        """
-        first_ms = stretch.first.timestamp
-        if not first_ms or not first_ms < timestamp_ms <= (stretch.last.timestamp or 0):
-            return None
-        end = current_end(self._control, self._info)
-        coming = {
-            (each.position.timestamp, each.schema, each.ddl)
-            for each in self._between(at, EntryPosition(end.file, end.position))
-        }
-
-        def executed(record: DdlRecord) -> bool:
-            told_ms = record.position.timestamp or 0
-            return told_ms < timestamp_ms and (
-                (told_ms, record.schema, record.ddl) not in coming
-            )
-
-        return executed
-
-    def _executed_by_gtid(
-        self, stretch: Stretch, wanted: Gtids, records: list[DdlRecord]
-    ) -> Callable[[DdlRecord], bool] | None:
-        """Return what tells statements of a GTID set, None if nothing does.
-
-        So it is when the stretch begins behind the set, or has statements without.
-        """
-        if not self._is_in(wanted, stretch.first.gtid):
-            return None
-        if not all(each.position.gtid for each in records):
-            return None
-        return lambda record: self._is_in(wanted, record.position.gtid)
-
-    def _more_executed(
-        self, stretch: Stretch, wanted: Gtids, records: list[DdlRecord]
-    ) -> list[DdlEvent] | None:
-        """Return the wanted statements that the history lacks, read from this server.
-
-        None when that cannot be told, or they are purged.
-        """
-        known = self._gtids_of(stretch.last.gtid)
-        if known is None:
-            return None
-        if known.contains(wanted):  # type: ignore[arg-type]  # both of one kind
-            return []
-        start = Place("", 0, known, by_gtid=True).dump_start()
-        try:
-            events = self._scanner.between_sets(start, known, wanted)
-        except BinlogPurged:
-            return None
-        # The set of the end is that of the last transaction which passed: statements
-        # behind it are known, too.
-        told = {each.position.gtid for each in records}
-        return [
-            each
-            for each in events
-            if self._is_in(wanted, each.position.gtid)
-            and each.position.gtid not in told
-        ]
-
-    def _is_in(self, wanted: Gtids, text: str | None) -> bool:
-        gtid = self._gtids_of(text)
-        return gtid is not None and wanted.contains(gtid)  # type: ignore[arg-type]
-
-    def _gtids_of(self, text: str | None) -> Gtids | None:
-        if not text:
-            return None
-        try:
-            if self._info.is_mariadb:
-                return MariaGtidSet.parse(text)
-            return GtidSet.parse(text)
-        except ValueError:
-            return None
-
     # --- from the beginning ---------------------------------------------------------
 
     def _based(self, place: Place, at: EntryPosition) -> Stretch:
         """Begin a stretch with a base dump of now, which may lie behind the place."""
-        end = current_end(self._control, self._info)
-        now = EntryPosition(end.file, end.position)
+        now = self._end_of_binlog()
         # Before the dump, which takes its time: what is purged is told at once.
         events = self._between(at, now)
         dump = BaseDumper(self._control, self._info, self._scanner).take()

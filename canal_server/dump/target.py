@@ -10,12 +10,11 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from canal_server.config.schema import HostConfig
-from canal_server.core.gtid import GtidSet
-from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.dump.ddl_scan import DdlScanner
+from canal_server.dump.gtid_sets import parse, subtract
 from canal_server.dump.places import base_name
 from canal_server.dump.search import BinlogSearch
 from canal_server.dump.start import Place, StartFinder
@@ -26,6 +25,7 @@ from canal_server.mysql.replication import FIRST_EVENT
 
 if TYPE_CHECKING:
     from canal_server.dump.lag import SourceView
+    from canal_server.dump.start import Gtids
 
 _UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _GTIDS: Final = re.compile(rf"\s*(?:{_UUID}\s*:|\d+-\d+-\d+\s*(?:,|$)).*", re.DOTALL)
@@ -229,23 +229,21 @@ class TargetFinder:
                 place = self._at_beginning(first.journal_name or "")
         return replace(place, gtid=str(gtids) if self._gtid_on else None)
 
-    def _executed_set(self, text: str) -> GtidSet | MariaGtidSet:
+    def _executed_set(self, text: str) -> Gtids:
         """Read a set that the source has executed, and has not purged a part behind."""
         view = self._view
         shown = text[:_SHOWN]
-        kind: Any = MariaGtidSet if view.info.is_mariadb else GtidSet
         try:
-            gtids: GtidSet | MariaGtidSet = kind.parse(text)
+            gtids = parse(text, view.info)
         except ValueError as error:
             raise PositionError(f"GTID set {shown}: {error}") from error
-        executed = kind.parse(view.end.gtids)
-        lacking = gtids.subtract(executed)
+        lacking = subtract(gtids, parse(view.end.gtids, view.info))
         if lacking:
             raise PositionError(
                 f"GTID set {shown} was not all executed by {view.access.address}, it"
                 f" lacks {str(lacking)[:_SHOWN]}"
             )
-        lost = str(kind.parse(view.purged).subtract(gtids))[:_SHOWN]
+        lost = str(subtract(parse(view.purged, view.info), gtids))[:_SHOWN]
         if lost:
             raise PositionError(
                 f"behind GTID set {shown} transactions were purged: {lost};"
@@ -261,7 +259,7 @@ class TargetFinder:
         gtids = self._gtids_at(place.journal_name or "", place.position or FIRST_EVENT)
         return replace(place, gtid=str(gtids))
 
-    def _gtids_at(self, file: str, offset: int) -> GtidSet | MariaGtidSet:
+    def _gtids_at(self, file: str, offset: int) -> Gtids:
         return self._view.scanner.gtids_at(
             file, offset, mariadb=self._view.info.is_mariadb
         )

@@ -28,6 +28,7 @@ from canal_server.errors import NodeExists, NodeMissing, VersionConflict, ZooKee
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from canal_server.ha.predecessor import Predecessor
     from canal_server.zookeeper import SessionState, ZooKeeper
 
 log = logging.getLogger(__name__)
@@ -66,9 +67,13 @@ class Member:
         self,
         zookeeper: ZooKeeper,
         *,
+        predecessor: Predecessor | None = None,
         clock_s: Callable[[], float] = boot_clock_s,
     ) -> None:
+        """`predecessor` is what is known of a server before; None: nothing is kept."""
         self.zookeeper = zookeeper
+        self._predecessor = predecessor
+        self._followed = False  # what the server before left was ended
         self._clock_s = clock_s
         self._proof: Proof | None = None  # replaced, not changed: read without a lock
         self._lock = threading.Lock()  # guards what follows
@@ -104,6 +109,8 @@ class Member:
         assert thread is not None, "it was opened"
         thread.join(JOIN_S)
         self.zookeeper.close()
+        if self._predecessor is not None:
+            self._predecessor.forget()
 
     def now_s(self) -> float:
         """Return the time on the clock of all leases."""
@@ -200,6 +207,15 @@ class Member:
                     log.debug("%s went by itself", path)
             self.zookeeper.create(path, ephemeral=True)
 
+    def _follow(self) -> None:
+        """End what a server before left, once ZooKeeper answers; remember ours."""
+        if self._predecessor is None:
+            return
+        if not self._followed:
+            self._followed = True
+            self._predecessor.end()
+        self._predecessor.remember(self.zookeeper)
+
     # --- the thread -----------------------------------------------------------------
 
     def _session_changed(self, state: SessionState) -> None:
@@ -212,6 +228,7 @@ class Member:
             self._woken.clear()
             try:
                 self._prove()
+                self._follow()
                 self._make_nodes()
             except ZooKeeperError as error:
                 # What follows from it is told by the leases.

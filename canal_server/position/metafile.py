@@ -1,7 +1,7 @@
 """The content of `meta.dat`: the clients of one destination and their cursors.
 
-And that of `parse.dat`, which is one position. GTIDs with a tag are left out of both:
-the original cannot read them (`unabridged` has them).
+And that of `parse.dat`, which is one position. What the original cannot read is left
+out of both (`unabridged` has it).
 
 Bytes in, values out. The JSON is that of canal: compact, keys in alphabetical order,
 no nulls. Leaves out files (`durable`, `file`).
@@ -66,18 +66,23 @@ def encode_position(position: LogPosition) -> bytes:
     return compact(log_position_to_json(abridged(position)))
 
 
-def has_tags(position: LogPosition) -> bool:
-    """Tell whether there is a tag in the position's GTID set."""
-    return _TAG.search(position.position.gtid or "") is not None
+def says_more(position: LogPosition) -> bool:
+    """Tell whether a position says more than the original can be told."""
+    return position.position.included or _has_tags(position)
 
 
 def abridged(position: LogPosition) -> LogPosition:
-    """Return the position as the original writes it: no tags, and "" for no set."""
+    """Return the position as the original can read it.
+
+    It has no tags, "" for no set, and is never `included`: with that, the original
+    takes what it has in memory before the first entry, and fails.
+    """
     gtids = position.position.gtid or ""
-    if has_tags(position):
+    if _has_tags(position):
         items = (_TAG.sub("", item) for item in gtids.split(","))
         gtids = ",".join(item for item in items if ":" in item)
-    return replace(position, position=replace(position.position, gtid=gtids))
+    place = replace(position.position, gtid=gtids, included=False)
+    return replace(position, position=place)
 
 
 @contextmanager
@@ -103,6 +108,10 @@ def check(position: LogPosition) -> None:
 def compact(content: dict[str, Any]) -> bytes:
     """Return JSON as the original writes it."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _has_tags(position: LogPosition) -> bool:
+    return _TAG.search(position.position.gtid or "") is not None
 
 
 def _client_to_json(

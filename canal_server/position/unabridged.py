@@ -1,10 +1,12 @@
-"""What the original's cursors cannot say about GTIDs, beside each cursor.
+"""What the original's cursors cannot say, beside each cursor.
 
-The original cannot read a tag (`uuid:tag:1-5`) and would not start with one in a
-cursor. So cursors and positions are stored *abridged*, with the GTIDs that it can read,
-and the whole ones stand beside them, in a file or node with `SUFFIX`::
+The original cannot read a tag in a GTID (`uuid:tag:1-5`) and would not start with one
+in a cursor. And it has no cursors of clients that have acked nothing, which say with
+what to begin (`included`), while all others name an event that was acked: it would hand
+out nothing. So cursors and positions are stored *abridged* to what it can read, and
+the whole ones stand beside them, in a file or node with `SUFFIX`::
 
-    {"entries":[{"position":{a position as in the cursor, its GTID set whole}}, …]}
+    {"entries":[{"position":{a position as in the cursor, but whole}}, …]}
 
 Outside of GTID mode cursors have no set at all. Where the source has GTIDs, an entry
 then has one beside the position, with the boundary at which it was executed::
@@ -40,11 +42,11 @@ from canal_server.position.metafile import (
     check,
     compact,
     damage_told,
-    has_tags,
+    says_more,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from canal_server.position.executed import Completed
 
@@ -54,9 +56,10 @@ SUFFIX: Final = ".full"  # behind the name of what has the cursor
 HELD_MAX: Final = 16  # writes of which nobody knows whether they happened
 
 
-def completed(cursor: LogPosition, entries: Iterable[LogPosition]) -> LogPosition:
-    """Return the entry that says what the cursor says, the cursor when none does."""
-    return next((each for each in entries if _same(abridged(each), cursor)), cursor)
+def completed(cursor: LogPosition, entries: Sequence[LogPosition]) -> LogPosition:
+    """Return the last entry that says what the cursor says, else the cursor."""
+    same = (each for each in reversed(entries) if _same(abridged(each), cursor))
+    return next(same, cursor)
 
 
 def encode(entries: Sequence[LogPosition]) -> bytes:
@@ -142,14 +145,15 @@ class Held:
             for at, each in enumerate(known)
             if each not in known[:at]
         ]
-        return [each for each in found if each.executed or has_tags(each)]
+        return [each for each in found if each.executed or says_more(each)]
 
 
 def _same(one: LogPosition, other: LogPosition) -> bool:
     """Tell whether two abridged positions are one, however their sets are sorted."""
     ours, theirs = one.position, other.position
+    # A cursor that is `included` all the same is one of a time when they could be.
     return (
-        replace(ours, gtid=None) == replace(theirs, gtid=None)
+        replace(ours, gtid=None) == replace(theirs, gtid=None, included=False)
         and _items(ours.gtid) == _items(theirs.gtid)
         and same_server(one.identity, other.identity)
     )

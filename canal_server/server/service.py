@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 from canal_server.errors import CanalError, ClientError, StoreError
 from canal_server.lifecycle import Deadline
 from canal_server.model.positions import PositionRange
+from canal_server.model.quoted import quoted
 from canal_server.protocol import session
 from canal_server.protocol.framing import EMPTY_FRAME, messages_header
 from canal_server.protocol.session import ACK_FRAME, error_frame
@@ -140,6 +141,7 @@ class Service:
             raise _not_started(identity)
 
         instance.check_filter(identity.filter)
+        _check_not_lost(instance, identity)
         with self._locked(identity, instance):
             is_new = not instance.meta.has_subscribed(identity)
             instance.meta.subscribe(identity)
@@ -147,10 +149,10 @@ class Service:
             if is_new or instance.meta.cursor(identity) is None:
                 _join_cursors(instance, identity)
         log.info(
-            "client %d subscribed to %s with filter %.200r",
+            "client %d subscribed to %s with filter %s",
             identity.client_id,
             destination,
-            identity.filter,
+            quoted(identity.filter),
         )
 
     def unsubscribe(self, identity: ClientIdentity) -> None:
@@ -253,7 +255,9 @@ class Service:
                 return
         else:
             instance = self._running(identity)
-        if not instance.meta.has_subscribed(identity):
+        if not instance.meta.has_subscribed(identity) or instance.why_lost(
+            identity.client_id
+        ):
             return
         with self._locked(identity, instance) as seat:
             if batch_id != _ALL_BATCHES and (
@@ -285,6 +289,7 @@ class Service:
             raise ClientError(
                 f"ClientIdentity:{_name(identity)} should subscribe first"
             )
+        _check_not_lost(instance, identity)
         return instance
 
     def _seat(self, identity: ClientIdentity, instance: RunningInstance) -> _Seat:
@@ -325,6 +330,11 @@ class Service:
                     raise _not_started(identity)
                 yield seat
                 return
+
+
+def _check_not_lost(instance: RunningInstance, identity: ClientIdentity) -> None:
+    if why := instance.why_lost(identity.client_id):
+        raise ClientError(why)
 
 
 def _join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:

@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from canal_server.errors import ClientError
+from canal_server.model.quoted import quoted
 from canal_server.sink.filters import (
     TableFilter,
     doubtful_pieces,
@@ -106,4 +107,4 @@ class ClientFilters:
         try:
             return for_client(expression, self._config.regex, self._config.black_regex)
         except ValueError as error:
-            raise ClientError(f"filter {expression!r}: {error}") from error
+            raise ClientError(f"filter {quoted(expression)}: {error}") from error

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from canal_server.model.quoted import quoted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -48,7 +50,7 @@ def _parse(text: str) -> dict[str, frozenset[str]]:
             lists[table.upper()] = frozenset(columns[0].upper().split("/"))
         elif item:
             logger.warning(
-                "column filter %.200r was ignored, write schema.table:column/column",
-                item,
+                "column filter %s was ignored, write schema.table:column/column",
+                quoted(item),
             )
     return lists

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from canal_server.model.quoted import quoted
 from canal_server.sink.matching import (
     STEPS_MAX,
     Steps,
@@ -63,7 +64,7 @@ class TableFilter:
         return self._drops(f"{schema}.%")
 
     def __repr__(self) -> str:
-        return f"TableFilter({self.white[:200]!r}, {self.black[:200]!r})"
+        return f"TableFilter({quoted(self.white)}, {quoted(self.black)})"
 
 
 def for_client(expression: str, instance_default: str, black: str) -> TableFilter:
@@ -127,11 +128,15 @@ def doubtful_pieces(expression: str) -> list[str]:
     doubts = []
     for piece in split_expression(expression):
         if piece != piece.strip():
-            doubts.append(f"{piece!r} begins or ends with a blank and matches no table")
+            doubts.append(
+                f"{quoted(piece)} begins or ends with a blank and matches no table"
+            )
         if piece.startswith("!"):
-            doubts.append(f"{piece!r} is no negation, there is the black list for that")
+            doubts.append(
+                f"{quoted(piece)} is no negation, there is the black list for that"
+            )
         if "\\\\." in piece:
-            doubts.append(f"{piece!r} wants a backslash in a name, \\. is enough")
+            doubts.append(f"{quoted(piece)} wants a backslash in a name, \\. is enough")
     return doubts
 
 
@@ -148,7 +153,7 @@ class _Matcher:
             self._matches(_PROBE)
         except TooManyStepsError:
             raise ValueError(
-                f"regular expression {expression[:200]!r}: takes more than"
+                f"regular expression {quoted(expression)}: takes more than"
                 f" {self._steps_max} steps on a long name, simplify it"
             ) from None  # the cause says nothing more
 
@@ -161,11 +166,11 @@ class _Matcher:
             if not self._warned:
                 self._warned = True
                 logger.warning(
-                    "filter %.200r took more than %d steps on %.200r and others like"
+                    "filter %s took more than %d steps on %s and others like"
                     " it, each counts as %s",
-                    self._expression,
+                    quoted(self._expression),
                     self._steps_max,
-                    text,
+                    quoted(text),
                     "matching" if self._default else "not matching",
                 )
             return self._default

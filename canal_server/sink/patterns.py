@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from canal_server.model.quoted import quoted
 from canal_server.sink.characters import (
     CLASSES,
     POSIX_CLASSES,
@@ -84,7 +85,7 @@ class _Reader:
             part(code)
         except _TooLargeError:
             raise ValueError(
-                f"regular expression {self.pattern[1:-1]!r}: too large when its"
+                f"regular expression {quoted(self.pattern[1:-1])}: too large when its"
                 f" repetitions are written out (limit {INSTRUCTIONS_MAX}),"
                 " use * or + for large counts"
             ) from None  # the cause says less
@@ -92,7 +93,7 @@ class _Reader:
 
     def error(self, problem: str) -> ValueError:
         return ValueError(
-            f"regular expression {self.pattern[1:-1]!r}: {problem}"
+            f"regular expression {quoted(self.pattern[1:-1])}: {problem}"
             f" at character {max(1, min(self.at, len(self.pattern) - 2))}"
         )
 

@@ -35,7 +35,7 @@ from canal_server.tablemeta.storage import (
     StoredSchema,
     Stretch,
 )
-from canal_server.tablemeta.storage_mysql_lock import WAIT_S, HistoryLock
+from canal_server.tablemeta.storage_mysql_lock import WAIT_S, HistoryLock, Owner
 from canal_server.tablemeta.storage_mysql_rows import (
     HISTORY,
     SNAPSHOT,
@@ -73,8 +73,10 @@ class MysqlHistoryStorage:
         *,
         read_only: bool = False,
         lock_wait_s: int = WAIT_S,
+        owner: Owner | None = None,
     ) -> None:
-        lock = None if read_only else HistoryLock(destination, lock_wait_s)
+        """`owner`: of a destination that servers share, where it is to be written."""
+        lock = None if read_only else HistoryLock(destination, lock_wait_s, owner)
         self._server = HistoryServer(access, database, lock)
         self._rows = Rows(self._server, destination)
         self._stretches = Stretches(self._server, destination)

@@ -3,6 +3,12 @@
 The lock is the connection's, and is free when that ends in whatever way. A server that
 only has not noticed yet that a connection of ours broke would keep us out: such a one
 is ended.
+
+Servers that share a destination may lose it to each other while they are paused, or cut
+off. Then a lock says too little in both directions: who comes back from a pause could
+take it while nobody has it, and who is paused, or lost its power, would keep it for
+hours. So a connection of theirs is used only if its server has the destination once the
+lock is taken, and the MySQL ends it when it was silent for as long as that may be.
 """
 
 from __future__ import annotations
@@ -10,11 +16,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConnectionLost, SourceError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canal_server.mysql.connection import ControlConnection
 
 _log = logging.getLogger(__name__)
@@ -24,12 +33,28 @@ WAIT_S: Final = 5
 _DIGEST_BYTES: Final = 16  # names may have 64 characters, and case does not count
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who may run a destination that several servers share.
+
+    `is_us` asks whether it is this server at this moment; it may take a while.
+    `silent_s` tells after which time a server has it no more that says nothing.
+    """
+
+    is_us: Callable[[], bool]
+    silent_s: Callable[[], float]
+
+
 class HistoryLock:
     """The right to write one destination's history in one data base."""
 
-    def __init__(self, destination: str, wait_s: int) -> None:
+    def __init__(
+        self, destination: str, wait_s: int, owner: Owner | None = None
+    ) -> None:
+        """`owner`: of a destination that servers share."""
         self._destination = destination
         self._wait_s = wait_s
+        self._owner = owner
         self._held: tuple[int, str] | None = None  # connection that had it last
 
     def take(self, connection: ControlConnection) -> str | None:
@@ -40,6 +65,9 @@ class HistoryLock:
         """
         name = self._name(connection)
         self._end_former(connection, name)
+        if self._owner is not None:
+            silent_s = max(1, round(self._owner.silent_s()))
+            connection.query(f"SET SESSION wait_timeout = {silent_s}")
         try:
             rows = connection.query("SELECT GET_LOCK(%s, %s)", (name, self._wait_s))
         except ConnectionLost:
@@ -58,6 +86,10 @@ class HistoryLock:
         identity = connection.connection_id
         self._held = (identity, _host(connection, identity))
         return None
+
+    def is_ours(self) -> bool:
+        """Tell whether what it guards is for this server to write, once it is taken."""
+        return self._owner is None or self._owner.is_us()
 
     def _name(self, connection: ControlConnection) -> str:
         rows = connection.query(

@@ -162,6 +162,11 @@ class HistoryServer:
                 f"is in use by another server ({holder}); stop that one, or name"
                 " another data base"
             )
+        if self._lock and not self._lock.is_ours():
+            raise self.error(
+                "is not for this server to write now: another one may run the"
+                " destination"
+            )
 
     def _check_size(self, parameters: Sequence[object]) -> None:
         size = _OVERHEAD_BYTES + sum(

@@ -18,17 +18,20 @@ from canal_server.tablemeta.storage_sqlite import FILE_NAME, SqliteHistoryStorag
 if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.tablemeta.storage import HistoryStorage
+    from canal_server.tablemeta.storage_mysql_lock import Owner
 
 _log = logging.getLogger(__name__)
 
 JAVA_FILE_NAME: Final = "h2.mv.db"
 
 
-def open_storage(config: InstanceConfig, *, read_only: bool = False) -> HistoryStorage:
+def open_storage(
+    config: InstanceConfig, *, read_only: bool = False, owner: Owner | None = None
+) -> HistoryStorage:
     """Return the storage that the settings ask for; its `open` is still to be called.
 
     With `read_only` it may be read while a server writes it, and is not made when
-    there is none.
+    there is none. `owner`: of a destination that servers share.
     """
     settings = config.table_meta
     database = settings.database
@@ -42,7 +45,7 @@ def open_storage(config: InstanceConfig, *, read_only: bool = False) -> HistoryS
         io_timeout_s=config.source.so_timeout_s,
     )
     return MysqlHistoryStorage(
-        access, database.name, config.destination, read_only=read_only
+        access, database.name, config.destination, read_only=read_only, owner=owner
     )
 
 

@@ -128,7 +128,7 @@ def test_a_group_is_shown_without_its_sources(group_conf, capsys):
         (["--to", "oldest", "--source", "127.0.0.1:2"], 1, "127.0.0.1:2"),
         (["--to", "latest", "--source", "master2"], 1, "127.0.0.1:2"),
         (["--to", "latest", "--source", "merged/master1"], 1, "127.0.0.1:1"),
-        (["--to", "latest"], 1, "127.0.0.1:1"),
+        (["--to", "latest"], 1, "--source moves clients in one source, whatever"),
     ],
 )
 def test_which_source_of_a_group(group_conf, capsys, arguments, status, words):

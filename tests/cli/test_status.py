@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
+from fix_conf import MASTER
+from fix_store import eventually
 
 from canal_server import cli
 from canal_server.cli.status import _table
@@ -89,6 +92,68 @@ def test_neither(make_conf, capsys, monkeypatch):
     printed = capsys.readouterr()
     assert "ZooKeeper at 127.0.0.1:1 did not answer in 0.05 s" in printed.out
     assert "no server runs with the data folder" in printed.err
+
+
+def test_clients_that_lost_their_place():
+    """A client that is refused is told with the reason."""
+    why = "client 7 of a needs binlog.000001:4, which is gone"
+    told = {
+        "clusters": [],
+        "instances": [{"destination": "a", "lost_clients": {"7": why}}],
+    }
+    assert list(_table(told))[-1] == f"a: {why}"
+
+
+def test_changes_that_were_refused(make_conf, start_server, status):
+    """What is wrong with a changed or new file is told until it is mended."""
+    main = f"{MAIN}\ncanal.auto.scan = true\ncanal.auto.scan.interval = 1\n"
+    conf = make_conf(main, one=MASTER)
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    make_conf(main, one="canal.instance.master.address = db:many\n", two="")
+    eventually(lambda: len(status(conf).splitlines()) == 6)
+    changed, new = status(conf).splitlines()[-2:]
+    assert changed.startswith("one: its file was changed: ")
+    assert "db:many" in changed
+    assert changed.endswith("; it goes on as before")
+    assert new.startswith("two: ")
+    assert new.endswith("; it does not start")
+    told = json.loads(status(conf, "--json"))
+    (one,) = told["instances"]
+    assert one["running"]
+    assert "db:many" in one["refused_change"]
+    assert list(told["refused"]) == ["two"]
+    make_conf(main, one=MASTER)
+    (conf / "two" / "instance.properties").unlink()
+    eventually(lambda: len(status(conf).splitlines()) == 4)
+
+
+def test_a_server_that_does_not_answer(
+    shared_conf, start_server, capsys, monkeypatch, zookeeper_root
+):
+    """What ZooKeeper and the settings tell is shown all the same, with the error."""
+    monkeypatch.setattr("canal_server.cli.status.ANSWER_S", 0.2)
+    server = start_server(shared_conf)
+    server.read_until("canal-server 0")
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        assert cli.main(["status", "--conf", str(shared_conf)]) == 1
+        text = capsys.readouterr()
+        assert cli.main(["status", "--json", "--conf", str(shared_conf)]) == 1
+        told = json.loads(capsys.readouterr().out)
+        (shared_conf / "canal.properties").write_text(f"{MAIN}example\n")
+        assert cli.main(["status", "--conf", str(shared_conf)]) == 1
+        alone = capsys.readouterr()
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    cluster, _, _, row = text.out.splitlines()
+    assert cluster.startswith(f"cluster at {zookeeper_root}: ")
+    assert row.split() == ["example", "-", OTHER, "-", "-", "-"]
+    assert "did not answer within 0.2 s: it is paused" in text.err
+    assert "did not answer" in told["error"]
+    assert told["clusters"][0]["destinations"]["example"]["runs_on"] == OTHER
+    assert told["instances"] == [{"destination": "example"}]
+    assert alone.out.splitlines()[-1].split()[:3] == ["example", "-", "unknown"]
 
 
 def test_settings_that_were_broken_since(make_conf, start_server, status):

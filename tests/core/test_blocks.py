@@ -89,17 +89,18 @@ def test_positions() -> None:
 
 
 def test_count_until() -> None:
-    """Ends and rows are counted up to a time, and younger ones are noticed."""
+    """Transactions that end up to a time are counted with their rows, in any order."""
     entries = Entries()
-    for time in (100, 101, 102):
-        entries.add(BEGIN, time=time)
-        entries.add(ROWS, time=time, rows=3)
+    for time in (102, 100, 101):
+        entries.add(BEGIN, time=90)
+        entries.add(ROWS, time=90, rows=3)
         entries.add(END, time=time)
     ((block, _, _),) = entries.take()
-    assert block.count_until(0, 9, 101) == (2, 6, True)
-    assert block.count_until(0, 6, 101) == (2, 6, False)
-    assert block.count_until(4, 9, 102) == (2, 6, False)
-    assert block.count_until(0, 99, 99) == (0, 0, True)
+    assert block.count_until(0, 9, 101, 0) == (2, 6, 0, 102)
+    assert block.count_until(0, 8, 101, 0) == (1, 3, 3, 102)
+    assert block.count_until(8, 9, 101, 3) == (1, 3, 0, 101)
+    assert block.count_until(2, 6, 100, 5) == (1, 3, 0, 102)
+    assert block.count_until(0, 99, 99, 0) == (0, 0, 0, 102)
 
 
 def test_last_boundary() -> None:

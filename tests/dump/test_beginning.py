@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import Any
 
 from canal_server.config.schema import HostConfig, InstanceConfig, SourceConfig
 from canal_server.core.gtid import GtidSet
@@ -17,9 +15,6 @@ from canal_server.model.positions import EntryPosition, LogIdentity
 from canal_server.mysql.binlogs import BinaryLog
 from canal_server.mysql.flavour import server_info
 from canal_server.mysql.settings import Access, Address, Credentials
-
-if TYPE_CHECKING:
-    from canal_server.errors import CanalError
 
 SID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 ACCESS = Access(address=Address("db", 1), credentials=Credentials("u", ""))
@@ -61,13 +56,22 @@ def test_refusals_not_in_a_row() -> None:
         made.reads()
 
 
-@pytest.mark.parametrize("error", [ConnectionLost("lost"), PURGED])
-def test_what_does_not_count(error: CanalError) -> None:
-    """A lost link says nothing of the place, and the end is wanted by a switch only."""
-    made = beginning(auto_reset=error is not PURGED)
+def test_what_does_not_count() -> None:
+    """A lost link says nothing of the place."""
+    made = beginning()
     for _ in range(2 * REFUSALS_BORNE):
-        assert not made.failed(error, passed=False)
+        assert not made.failed(ConnectionLost("lost"), passed=False)
         assert not made.is_counting
+    assert not made.place_is_gone
+
+
+def test_the_end_is_wanted() -> None:
+    """A place that is gone is known as such, but the end is taken by a switch only."""
+    made = beginning(auto_reset=False)
+    for number in range(2 * REFUSALS_BORNE):
+        assert made.failed(PURGED, passed=False) == (number == REFUSALS_BORNE)
+        assert made.is_counting == (number < REFUSALS_BORNE)
+        assert made.place_is_gone != made.is_counting
     assert not made.goes_to_end
 
 

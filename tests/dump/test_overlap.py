@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from fix_blocks import BEGIN, END, ROWS, Entries
 
-from canal_server.dump.overlap import overlap_of
+from canal_server.dump.overlap import Overlap, overlap_of
 from canal_server.dump.start import Place
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 
@@ -26,19 +24,45 @@ def entries_at(*times: int) -> Entries:
     return entries
 
 
-def test_counts_up_to_the_last_position(caplog: pytest.LogCaptureFixture) -> None:
-    """What is not younger is counted, and told when something younger comes."""
+def overlap_before(caplog: pytest.LogCaptureFixture) -> Overlap:
+    """Return what counts from 60 seconds before the stored position on."""
     overlap = overlap_of("shop", Place("f.1", 4, None, timestamp_ms=41_000), STORED)
     assert overlap is not None
     assert "60 s before db:3306/bin.000007:4" in caplog.text
+    return overlap
+
+
+def test_counts_up_to_the_last_position(caplog: pytest.LogCaptureFixture) -> None:
+    """What is not younger is counted, and told when something much younger comes."""
+    overlap = overlap_before(caplog)
     overlap.take(entries_at(90, 101).take())
     assert not overlap.ended
-    overlap.take(entries_at(101, 102, 103).take())
+    overlap.take(entries_at(101, 162, 99).take())
     overlap.take(entries_at(99).take())
-    assert (overlap.transactions, overlap.rows, overlap.ended) == (3, 6, True)
-    with caplog.at_level(logging.WARNING):
-        (line,) = [each for each in caplog.messages if "at most" in each]
-    assert "3 transactions with 6 rows came again" in line
+    assert (overlap.transactions, overlap.rows, overlap.ended) == (4, 8, True)
+    (line,) = [each for each in caplog.messages if "at most" in each]
+    assert "4 transactions with 8 rows came again" in line
+
+
+def test_times_out_of_order(caplog: pytest.LogCaptureFixture) -> None:
+    """One that is a little younger ends nothing: older ones may come behind it."""
+    overlap = overlap_before(caplog)
+    overlap.take(entries_at(100, 102, 101, 161, 100).take())
+    assert (overlap.transactions, overlap.rows, overlap.ended) == (3, 6, False)
+
+
+def test_a_transaction_in_two_chunks(caplog: pytest.LogCaptureFixture) -> None:
+    """Its rows count with its end, whose time is that of the commit."""
+    overlap = overlap_before(caplog)
+    for end_s, told in ((101, 5), (102, 5)):
+        entries = Entries()
+        entries.add(BEGIN, time=95)
+        entries.add(ROWS, time=95, rows=4)
+        overlap.take(entries.take())
+        entries.add(ROWS, time=95, rows=1)
+        entries.add(END, time=end_s)
+        overlap.take(entries.take())
+        assert (overlap.transactions, overlap.rows) == (1, told)
 
 
 @pytest.mark.parametrize(

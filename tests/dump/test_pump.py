@@ -93,6 +93,38 @@ def test_delivers(
     assert found.state is PumpState.STOPPED
 
 
+def test_begins_at_a_time_also_by_gtid(
+    source_server: Server, table: str, pumped: Callable[..., Pumped]
+) -> None:
+    """The first cursor has the time of what comes, without which none of Java's does.
+
+    It is the configured one, else that of the first transaction; and of a stored set
+    the stored time.
+    """
+    mariadb = source_server.flavour == "mariadb"
+    variable = "gtid_binlog_pos" if mariadb else "gtid_executed"
+    ((gtids,),) = source_server.execute(f"SELECT @@global.{variable}")
+    source_server.execute(
+        "SET timestamp = 1500000000", f"INSERT INTO {table}.t VALUES (1)"
+    )
+    for configured, expected in ((0, 1_500_000_000_000), (7000, 7000)):
+        found = pumped(
+            gtid_on=True, master=HostConfig(gtid=gtids, timestamp_ms=configured)
+        )
+        found.pump.start()
+        eventually(lambda: found.values)  # noqa: B023
+        assert [place.timestamp for place in found.places] == [expected]
+        found.stop()
+        stored = found.positions.latest(DESTINATION)
+        assert stored is not None
+        again = pumped(gtid_on=True)
+        again.positions.persist(DESTINATION, stored)
+        again.pump.start()
+        eventually(lambda: again.places)  # noqa: B023
+        assert again.places[0].timestamp == stored.position.timestamp
+        again.stop()
+
+
 def test_goes_on_after_a_lost_connection(
     source_server: Server, table: str, pumped: Callable[..., Pumped]
 ) -> None:

@@ -13,9 +13,12 @@ from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.dump.scan import Scanner
 from canal_server.errors import BinlogPurged, ConnectionLost
 from canal_server.lifecycle import Stop
+from canal_server.mysql.replication import GtidStart, MariaGtidStart
 
 if TYPE_CHECKING:
     from servers import Server
+
+    from canal_server.mysql.replication import DumpStart
 
 EARLY, LATE = 1_500_000_000, 1_500_001_000  # s; older than any test
 
@@ -107,6 +110,27 @@ def test_gtids(source_server: Server, scanner: Scanner, database: str) -> None:
     for file, offset, text in places:
         found = scanner.gtids_at(file, offset, mariadb=mariadb)
         assert str(found) == str(kind.parse("".join(text.split())))
+
+
+def test_first_sent(source_server: Server, scanner: Scanner, database: str) -> None:
+    """What is sent behind a set begins when its first transaction was written."""
+    mariadb = source_server.flavour == "mariadb"
+    variable = "gtid_binlog_pos" if mariadb else "gtid_executed"
+
+    def start_behind_all() -> DumpStart:
+        text = str(source_server.execute(f"SELECT @@global.{variable}")[0][0])
+        if mariadb:
+            return MariaGtidStart(text)
+        return GtidStart(GtidSet.parse("".join(text.split())).encode())
+
+    source_server.execute(f"CREATE TABLE {database}.t (a INT) ENGINE=InnoDB")
+    start = start_behind_all()
+    assert scanner.first_sent_ms(start) is None
+    for number, time_s in enumerate((LATE, EARLY)):
+        source_server.execute(
+            f"SET timestamp = {time_s}", f"INSERT INTO {database}.t VALUES ({number})"
+        )
+    assert scanner.first_sent_ms(start) == LATE * 1000
 
 
 def test_stop(source_server: Server) -> None:

@@ -11,6 +11,8 @@ import signal
 import time
 
 from fix_cluster import SESSION_S
+from fix_pipeline import UNIT_S
+from fix_tablemeta_storage import mysql_database
 
 from canal_server.lifecycle import Stop
 from canal_server.model.znodes import running_path
@@ -32,7 +34,8 @@ def taking_over(seen, server, what):
 def test_paused_and_killed(cluster):
     """One is paused for longer than its session, and goes on then; the other is killed.
 
-    Forbidden: the paused one accepts an ack after the other one did.
+    Forbidden: the paused one accepts an ack after the other one did. What it could not
+    write any more is no fault of its when it is stopped: the other one goes on there.
     """
     one, two = cluster.one, cluster.two
     with cluster.following() as seen:
@@ -42,9 +45,87 @@ def test_paused_and_killed(cluster):
         one.process.send(signal.SIGCONT)
         one.process.wait_for_log("destination example is given up")
         one.process.wait_for_log(f"is run by {cluster.address(two)}")
+        one.stop()
+        one.start()
+        one.process.wait_for_log(f"is run by {cluster.address(two)}")
         with taking_over(seen, one, "killed"):
             two.kill()
     assert seen.servers() == ["conf0", "conf1", "conf0"]
+
+
+def test_a_common_history(make_cluster, mysql_server, database):
+    """A server that is paused keeps nobody from the history that all of them write."""
+    with mysql_database(mysql_server) as (access, name):
+        cluster = make_cluster(
+            SESSION_S,
+            {
+                "canal.instance.tsdb.url": f"jdbc:mysql://{access.address}/{name}",
+                "canal.instance.tsdb.dbUsername": access.credentials.user,
+                "canal.instance.tsdb.dbPassword": access.credentials.password,
+            },
+        )
+        one, two = cluster.one, cluster.two
+        with cluster.following() as seen:
+            seen.wait_for_run(one)
+            with taking_over(seen, two, "paused with the history at hand"):
+                one.process.send(signal.SIGSTOP)
+            one.process.send(signal.SIGCONT)
+            mysql_server.execute(f"CREATE TABLE {database}.late (a INT PRIMARY KEY)")
+            one.process.wait_for_log(f"is run by {cluster.address(two)}")
+            seen.wait_for_acks(3)
+        assert not any("is in use by another" in line for line in two.process.log)
+        # What still has the data base open is not to wait for its end.
+        for server in cluster.servers:
+            server.stop()
+
+
+def test_killed_and_started_again(make_cluster):
+    """A server that was killed does not wait for the end of its own old session.
+
+    That would take longer than the log is waited for.
+    """
+    cluster = make_cluster(60.0)
+    one, two = cluster.one, cluster.two
+    with cluster.following() as seen:
+        seen.wait_for_run(one)
+        two.stop()
+        seen.wait_for_acks(3)
+        one.kill()
+        one.start()
+        one.process.wait_for_log("ended the session with ZooKeeper")
+        one.process.wait_for_log("is run by this server")
+        seen.wait_for(lambda: len(seen.runs) > 1, "another run")
+        seen.wait_for_acks(3)
+
+
+def test_cut_off_from_mysql(make_cluster, rng):
+    """Without a way to MySQL a server keeps the destination, and goes on by itself.
+
+    Dumps are cut amid transactions, then the way is gone; when the server is stopped
+    meanwhile the other one takes over, and goes on where clients acked when it is back.
+    """
+    cluster = make_cluster(SESSION_S, to_source=True)
+    one, two = cluster.one, cluster.two
+    way = cluster.source_way
+    with cluster.following() as seen:
+        seen.wait_for_run(one)
+        seen.wait_for_acks(3)
+        cuts = [rng.randint(100, 20_000) for _ in range(3)]
+        print(f"cut after {cuts} bytes")
+        with way.cut(*cuts):
+            way.wait_for_cuts(len(cuts), 3 * UNIT_S)
+        seen.wait_for_acks(3)
+        with way.refuse():
+            way.end_all()
+            one.wait_for_status(lambda status: status["state"] == "waiting")
+            assert cluster.running().address == cluster.address(one)
+            assert seen.servers() == ["conf0"]
+            one.stop()
+            two.process.wait_for_log("is run by this server")
+            two.wait_for_status(lambda status: status["state"] == "waiting")
+        seen.wait_for_run(two)
+        seen.wait_for_acks(3)
+    assert seen.servers() == ["conf0", "conf1"]
 
 
 def test_cut_off_and_asked_and_stopped(cluster):

@@ -7,6 +7,7 @@ import json
 import threading
 
 import pytest
+from fix_random import longer
 from load import Load, allow_from, receive_until_broken
 
 from canal_server.lifecycle import Stop
@@ -45,10 +46,7 @@ def runs(status):
     return status["running"]
 
 
-@pytest.mark.parametrize(
-    "kills", [pytest.param(2, id="few"), pytest.param(7, marks=pytest.mark.slow)]
-)
-def test_server_killed(stopped, own_zookeeper, rng, kills):
+def test_server_killed(stopped, own_zookeeper, rng):
     """Killed under load at any moment, the server goes on at the stored cursor."""
     # The next process waits for the end of the session of the one before.
     stopped.configure({"canal.zookeeper.session.timeout.ms": 2000}, wiring=WIRING)
@@ -57,7 +55,7 @@ def test_server_killed(stopped, own_zookeeper, rng, kills):
     writer = stopped.writer(rng)
     checker = stopped.checker(writer)
     with Load(writer):
-        for _ in range(kills):
+        for _ in range(longer(2)):
             killer = threading.Timer(rng.uniform(0.3, 1.5), stopped.kill)
             killer.start()
             receive_until_broken(stopped, checker, rng)

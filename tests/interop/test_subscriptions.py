@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from fix_followed import followed_by
 from fix_interop import GO, JAVA, KINDS, OLD_JAVA, PYTHON, of_kinds
 from fix_pipeline import DESTINATION
 from interop_form import ends_with, ids_of, insert, make_table, wait_until_stored
@@ -95,6 +96,19 @@ def test_cluster(daemon, start_client, client_kind):
         assert ids == list(range(ids[0], last + 1))
         assert ids[0] <= acked + 1
         acked = last
+
+
+@of_kinds(JAVA, OLD_JAVA)
+def test_cluster_by_zookeeper(cluster, start_client, rng):
+    """A cluster client that asks ZooKeeper is led to the server that takes over."""
+    with followed_by(cluster, start_client(), rng) as seen:
+        seen.wait_for_more()
+        cluster.one.kill()
+        seen.wait_for_more()
+        cluster.one.start()
+        cluster.two.stop()
+        seen.wait_for_more()
+    assert seen.returns
 
 
 def with_password(daemon):

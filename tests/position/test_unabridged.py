@@ -39,6 +39,12 @@ def position(gtids, offset=4):
     )
 
 
+WHOLE = position(TAGGED)
+CURSOR = position(PLAIN)
+# Of a client that has acked nothing: with what it begins.
+FIRST = replace(CURSOR, position=replace(CURSOR.position, included=True))
+
+
 @pytest.mark.parametrize(
     ("whole", "short"),
     [
@@ -62,6 +68,11 @@ def test_abridged(whole, short):
 def test_no_set_is_an_empty_one():
     """Where there is no set, the original's JSON has an empty text."""
     assert abridged(position(None)) == position("")
+
+
+def test_an_acked_event_to_the_original():
+    """No cursor names an event to begin with: the original would fail at it."""
+    assert abridged(FIRST) == CURSOR
 
 
 def test_abridged_is_what_has_no_tag(rng):
@@ -140,10 +151,6 @@ def test_damage(content):
             decode(content.encode())
 
 
-WHOLE = position(TAGGED)
-CURSOR = position(PLAIN)
-
-
 @pytest.mark.parametrize(
     ("cursor", "used"),
     [
@@ -162,6 +169,12 @@ def test_used_while_the_cursor_says_the_same(cursor, used):
     """A whole position counts for a cursor that differs from it in nothing but tags."""
     found = unabridged.completed(cursor, [position(TAGGED, 99), WHOLE])
     assert found == (WHOLE if used else cursor)
+
+
+@pytest.mark.parametrize("cursor", [CURSOR, FIRST])
+def test_a_first_cursor(cursor):
+    """Where a client begins stays known; also as it stood in cursors at first."""
+    assert unabridged.completed(cursor, [FIRST]) == FIRST
 
 
 def test_held():
@@ -330,6 +343,17 @@ def test_damage_beside_a_cursor(shelf, damage, caplog):
     cursors.write("example", [StoredClient(CLIENT, WHOLE)])
     positions.write("example", WHOLE)
     assert stored(shelf) == (WHOLE, WHOLE)
+
+
+def test_begins_with_an_event(shelf):
+    """A client that has acked nothing begins where it began, also after a restart."""
+    cursors, positions = shelf.places()
+    cursors.read("example")
+    cursors.write("example", [StoredClient(CLIENT, FIRST)])
+    positions.write("example", FIRST)
+    assert stored(shelf) == (FIRST, FIRST)
+    for name in (shelf.CURSOR, shelf.PARSE):
+        assert b'"included":false' in shelf.content(name)
 
 
 def test_unsubscribed(zookeeper):

@@ -96,6 +96,27 @@ def test_subscribe_keeps_a_cursor(service, instance):
     assert instance.meta.cursor(WHO).position.position == 6
 
 
+def test_a_filter_in_the_log(service, caplog):
+    """It stands there as the client wrote it, to be copied."""
+    caplog.set_level("INFO")
+    service.subscribe(ClientIdentity(DESTINATION, 1001, r"shop\..*"))
+    assert caplog.messages[-1].endswith(r"with filter 'shop\..*'")
+
+
+def test_a_client_whose_place_is_gone(service, instance):
+    """It is told why it gets nothing; it may roll back, as all do, and leave."""
+    service.subscribe(WHO)
+    instance.lost[WHO.client_id] = "its place is gone"
+    for ask in (service.subscribe, lambda who: service.get(who, 1, 0.0)):
+        with pytest.raises(ClientError, match="its place is gone"):
+            ask(WHO)
+    with pytest.raises(ClientError, match="its place is gone"):
+        service.ack(WHO, 1)
+    service.rollback(WHO, 0)
+    service.unsubscribe(WHO)
+    assert not instance.meta.has_subscribed(WHO)
+
+
 def test_subscribe_to_an_unknown_destination(service, instances):
     """A name that is not configured is refused and creates nothing."""
     with pytest.raises(ClientError, match="can't find destination:nowhere"):

@@ -98,7 +98,7 @@ def test_refusals(piece, problem):
     with pytest.raises(ValueError) as refused:  # noqa: PT011  # checked below
         compile_piece(piece)
     assert problem in str(refused.value)
-    assert repr(piece)[:20] in str(refused.value)
+    assert f"'{piece}"[:20] in str(refused.value)
 
 
 def test_empty_bodies_are_not_written_out():

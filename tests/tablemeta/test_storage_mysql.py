@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from contextlib import closing
@@ -9,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fix_store import eventually
 from fix_tablemeta_storage import (
     JAVAS,
     PASSWORD,
@@ -24,6 +26,7 @@ from canal_server.errors import ConnectionLost, TableMetaStoreError
 from canal_server.mysql.settings import Address, Credentials
 from canal_server.tablemeta.storage import SourceTraits
 from canal_server.tablemeta.storage_mysql import MysqlHistoryStorage
+from canal_server.tablemeta.storage_mysql_lock import Owner
 from canal_server.tablemeta.storage_sqlite import SqliteHistoryStorage
 
 if TYPE_CHECKING:
@@ -399,6 +402,73 @@ def test_lock_taken_meanwhile(place: Place, history: MysqlHistoryStorage) -> Non
     assert history.append(of.id, ddl(at(1, 70)))
     found = [one.position.position for one in history.records(of.id)]
     assert found == [60, 70]
+
+
+class Destination:
+    """A destination that servers share, and who has it."""
+
+    def __init__(self, place: Place, *, silent_s: int = 60) -> None:
+        self.place = place
+        self.silent_s = silent_s
+        self.has_it = True
+
+    def storage(self) -> MysqlHistoryStorage:
+        """Return what a server has that has the destination as long as `has_it`."""
+        owner = Owner(lambda: self.has_it, lambda: self.silent_s)
+        place = self.place
+        return MysqlHistoryStorage(
+            place.access, place.name, "example", lock_wait_s=0, owner=owner
+        )
+
+
+def test_comes_back_when_another_has_the_destination(place: Place) -> None:
+    """Who lost its connection and the destination writes no more, also without a lock.
+
+    The other one may have lost its connection just then, too.
+    """
+    destination = Destination(place)
+    old, new = destination.storage(), place.storage()
+    old.open()
+    of = old.begin(stretch(at(1, 4)), schemas("t"))
+    kill_connections(place)
+    new.open()
+    assert new.append(of.id, ddl(at(1, 60)))
+    new.close()
+    destination.has_it = False
+    for _ in range(2):
+        with pytest.raises(TableMetaStoreError, match="not for this server to write"):
+            old.append(of.id, ddl(at(1, 50)))
+        old.close()
+        with pytest.raises(TableMetaStoreError, match="not for this server to write"):
+            old.open()
+    new.open()  # nobody keeps the lock
+    found = [one.position.position for one in new.records(of.id)]
+    assert found == [60]
+    new.close()
+    destination.has_it = True
+    assert old.append(of.id, ddl(at(1, 70)))
+    old.close()
+
+
+def test_one_that_is_silent_keeps_nobody_out(place: Place) -> None:
+    """A server that was paused loses the lock; when it goes on it is told."""
+    old = Destination(place, silent_s=1).storage()
+    old.open()
+    of = old.begin(stretch(at(1, 4)), schemas("t"))
+    new = place.storage()
+
+    def is_open() -> bool:
+        with contextlib.suppress(TableMetaStoreError):
+            new.open()
+            return True
+        return False
+
+    eventually(is_open)
+    assert new.append(of.id, ddl(at(1, 60)))
+    with pytest.raises(TableMetaStoreError, match="in use by another server"):
+        old.append(of.id, ddl(at(1, 50)))
+    new.close()
+    old.close()
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import java.math.BigInteger;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -58,6 +59,9 @@ public final class ClientDriver {
       case "cluster":
         connectCluster(words);
         break;
+      case "zookeeper":
+        use(CanalConnectors.newClusterConnector(words[1], words[4], words[2], words[3]));
+        break;
       case "reconnect":
         connector.disconnect();
         connector.connect();
@@ -79,6 +83,10 @@ public final class ClientDriver {
         }
         return tell(
             connector.getWithoutAck(size, Long.valueOf(words[2]), TimeUnit.MILLISECONDS));
+      case "get_bytes":
+        return tellBytes(
+            connector.getWithoutAck(
+                Integer.parseInt(words[1]), Long.valueOf(words[2]), TimeUnit.MILLISECONDS));
       case "take":
         return tell(connector.get(Integer.parseInt(words[1])));
       case "ack":
@@ -109,7 +117,11 @@ public final class ClientDriver {
       String[] parts = address.split(":");
       addresses.add(new InetSocketAddress(parts[0], Integer.parseInt(parts[1])));
     }
-    connector = CanalConnectors.newClusterConnector(addresses, words[4], words[2], words[3]);
+    use(CanalConnectors.newClusterConnector(addresses, words[4], words[2], words[3]));
+  }
+
+  private void use(CanalConnector cluster) {
+    connector = cluster;
     ((ClusterCanalConnector) connector).setRetryTimes(RETRIES);
     ((ClusterCanalConnector) connector).setRetryInterval(RETRY_INTERVAL_MS);
     connector.connect();
@@ -127,6 +139,15 @@ public final class ClientDriver {
     List<Object> entries = new ArrayList<>();
     for (CanalEntry.Entry entry : message.getEntries()) {
       entries.add(tell(entry));
+    }
+    return object("id", message.getId(), "entries", entries);
+  }
+
+  /** The entries as the protocol has them. */
+  private static Object tellBytes(Message message) {
+    List<Object> entries = new ArrayList<>();
+    for (CanalEntry.Entry entry : message.getEntries()) {
+      entries.add(Base64.getEncoder().encodeToString(entry.toByteArray()));
     }
     return object("id", message.getId(), "entries", entries);
   }

@@ -1,0 +1,35 @@
+"""GTID sets of which both are of one kind: MySQL's or MariaDB's, as the server is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
+
+if TYPE_CHECKING:
+    from canal_server.dump.start import Gtids
+    from canal_server.mysql.flavour import ServerInfo
+
+
+def parse(text: str, info: ServerInfo) -> Gtids:
+    """Return a set of a server's kind. Raises ValueError."""
+    return (MariaGtidSet if info.is_mariadb else GtidSet).parse(text)
+
+
+def parsed(text: str | None, info: ServerInfo) -> Gtids | None:
+    """Return a set that somebody else may have written, None if there is none."""
+    try:
+        return parse(text, info) if text else None
+    except ValueError:
+        return None
+
+
+def contains(gtids: Gtids, other: Gtids) -> bool:
+    """Tell whether a set has all of another one of its kind."""
+    return gtids.contains(other)  # type: ignore[arg-type]
+
+
+def subtract(gtids: Gtids, other: Gtids) -> Gtids:
+    """Return what another set of its kind lacks of a set."""
+    return gtids.subtract(other)  # type: ignore[arg-type]

@@ -1,0 +1,142 @@
+"""The session of a server that died in the same data folder, to end it at once.
+
+A server that is killed leaves a session behind. It keeps the destinations from others,
+and from itself when it is started again, until ZooKeeper has waited long enough. So
+each session is remembered in the data folder, with its secret; the next server there
+takes it over and closes it.
+
+That is safe only when the process that had it is dead for certain: as long as it lives
+it may trust its lease. So nothing is done unless
+
+* the lock of the data folder is ours, the same file that was locked then: not that of a
+  copy, which the other one may still hold;
+* the machine was not started since: a lock says nothing of another kernel's processes;
+* no process of that number and start is there: it may be about to end without the lock.
+
+Leaves out the lock itself (`canal_server.control`), which is held before this is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.errors import ZooKeeperError
+from canal_server.zookeeper import end_session
+
+if TYPE_CHECKING:
+    from canal_server.zookeeper import ZooKeeper
+
+log = logging.getLogger(__name__)
+
+OWNER_ONLY: Final = 0o600
+ANSWER_S: Final = 5.0  # for ZooKeeper to hand the session over; it answered just now
+PROC: Final = Path("/proc")
+_BYTES_MAX: Final = 4096  # of a file of ours
+_START_FIELD: Final = 19  # of /proc/<pid>/stat, behind the name: when it was started
+
+
+class Predecessor:
+    """What is remembered of one session with ZooKeeper at a time; for one thread."""
+
+    def __init__(
+        self, lock: Path, servers: str, timeout_s: float, *, proc: Path = PROC
+    ) -> None:
+        """`lock` is the locked file of the data folder; `proc` tells of processes.
+
+        A process has one session for servers and the time-out that it asks for.
+        """
+        digest = hashlib.sha256(f"{servers} {timeout_s}".encode()).hexdigest()[:8]
+        self.path = lock.with_name(f"canal-server.session-{digest}")
+        self._lock = lock
+        self._servers = servers
+        self._proc = proc
+        self._remembered: int | None = None
+
+    def end(self) -> None:
+        """End the session that a dead server left, if that is certain; never raises."""
+        try:
+            found = self._read()
+            if found is None:
+                return
+            session, secret = int(found["session"]), bytes.fromhex(found["secret"])
+            if end_session(self._servers, session, secret, ANSWER_S):
+                log.info(
+                    "ended the session with ZooKeeper at %s that process %d left",
+                    self._servers,
+                    found["process"][0],
+                )
+        except (OSError, ValueError, LookupError, TypeError, ZooKeeperError) as error:
+            log.info(
+                "the session that a server before may have left with ZooKeeper at %s"
+                " ends by its time: %s",
+                self._servers,
+                error,
+            )
+
+    def remember(self, zookeeper: ZooKeeper) -> None:
+        """Write down the session that there is, unless it was; never raises."""
+        key = zookeeper.key
+        if key is None or key[0] == self._remembered:
+            return
+        found: dict[str, Any] = {"session": key[0], "secret": key[1].hex()}
+        written = self.path.with_name(f"{self.path.name}.new")
+        try:
+            found |= self._circumstances()
+            fd = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY)
+            with os.fdopen(fd, "w") as file:
+                json.dump(found, file)
+            # Not synced: after a crash of the machine it counts for nothing.
+            written.replace(self.path)
+        except OSError as error:
+            log.warning(
+                "cannot write %s, a restart after a kill will wait: %s",
+                self.path,
+                error.strerror,
+            )
+        self._remembered = key[0]
+
+    def forget(self) -> None:
+        """Take note that the session was ended."""
+        self._remembered = None
+        with contextlib.suppress(OSError):  # it would be found to have ended
+            self.path.unlink()
+
+    def _read(self) -> dict[str, Any] | None:
+        """Return what the server before wrote, None unless it is dead for certain."""
+        try:
+            with self.path.open("rb") as file:
+                found: dict[str, Any] = json.loads(file.read(_BYTES_MAX))
+        except FileNotFoundError:
+            return None
+        pid, started = found["process"]
+        mine = self._circumstances()
+        if found["lock"] != mine["lock"] or found["boot"] != mine["boot"]:
+            return None
+        return None if self._started(int(pid)) == started else found
+
+    def _circumstances(self) -> dict[str, Any]:
+        """Return what tells this run of a server from others."""
+        lock = self._lock.stat()
+        boot = (self._proc / "sys/kernel/random/boot_id").read_text().strip()
+        pid = os.getpid()
+        return {
+            "lock": [lock.st_dev, lock.st_ino],
+            "boot": boot,
+            "process": [pid, self._started(pid)],
+        }
+
+    def _started(self, pid: int) -> int | None:
+        """Return when a process was started, None when it has ended."""
+        try:
+            stat = (self._proc / str(pid) / "stat").read_text()
+        except OSError:
+            return None
+        # Its name is in parentheses, and may have some as well; then comes the state.
+        fields = stat.rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else int(fields[_START_FIELD])

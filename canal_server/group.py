@@ -43,6 +43,7 @@ from canal_server.store.memory import MemoryEventStore
 from canal_server.wiring import (
     block_pool,
     default_filter,
+    executed_sets_of,
     history_owner_of,
     meta_manager_of,
     serve_stored_clients,
@@ -72,8 +73,14 @@ class GroupInstance:
         """Build without starting; instances of one process share `zookeepers`."""
         self.config = config
         self.destination = config.destination
+        # By the number of the source; none where nothing is followed.
+        self._executed = {
+            each.source.member: found
+            for each in config.by_source
+            if (found := executed_sets_of(each)) is not None
+        }
         zookeepers = zookeepers or ZooKeepers()
-        self.meta: MetaManager = meta_manager_of(config, zookeepers)
+        self.meta: MetaManager = meta_manager_of(config, zookeepers, self._completed)
         self._history_owner = history_owner_of(config, zookeepers)
         self._servers = servers_of(config.group)
         self._default = default_filter(config)
@@ -122,11 +129,18 @@ class GroupInstance:
                 begun=self._begun,
                 session=self._session_begins,
                 changed=self._epoch_changed,
+                executed=self._executed.get(each.source.member),
                 gone=self._gone,
                 history_owner=self._history_owner,
             )
             for each in config.by_source
         }
+
+    def _completed(self, position: LogPosition) -> LogPosition:
+        """Return a position with the GTID set executed there, in whichever source."""
+        for sets in self._executed.values():
+            position = sets.completed(position)
+        return position
 
     # --- Stage ----------------------------------------------------------------------
 

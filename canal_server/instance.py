@@ -24,6 +24,7 @@ from canal_server.errors import (
 from canal_server.lifecycle import Deadline
 from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.position.executed import unchanged
 from canal_server.position.logposition import (
     MetaLogPositionManager,
     same_server,
@@ -39,6 +40,7 @@ from canal_server.wiring import (
     block_pool,
     boundary_index_of,
     default_filter,
+    executed_sets_of,
     history_of,
     history_owner_of,
     log_position_manager_of,
@@ -72,8 +74,13 @@ class Instance:
         """Build without starting; instances of one process share `zookeepers`."""
         self.config = config
         self.destination = config.destination
+        self._executed = executed_sets_of(config)
         zookeepers = zookeepers or ZooKeepers()
-        self.meta: MetaManager = meta_manager_of(config, zookeepers)
+        self.meta: MetaManager = meta_manager_of(
+            config,
+            zookeepers,
+            self._executed.completed if self._executed else unchanged,
+        )
         self._history_owner = history_owner_of(config, zookeepers)
         self._log_positions = log_position_manager_of(config, self.meta)
         self._default = default_filter(config)
@@ -128,10 +135,9 @@ class Instance:
             history=history_of(config, self._history_owner),
             standby=standby_access_of(config.source),
             index=boundary_index_of(config),
+            executed=self._executed,
         )
-        self._detector = Detector(
-            config, self._pump, lambda: self._log_positions.latest(self.destination)
-        )
+        self._detector = Detector(config, self._pump, self._pump.stored)
 
     # --- Stage ----------------------------------------------------------------------
 

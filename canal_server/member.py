@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from canal_server.lifecycle import Deadline
     from canal_server.model.positions import EntryPosition, LogIdentity
     from canal_server.ports import Accepts, MetaManager, Span
+    from canal_server.position.executed import ExecutedSets
     from canal_server.position.groups import Servers
     from canal_server.sink.merge import Merge
     from canal_server.store.memory import MemoryEventStore
@@ -72,8 +73,12 @@ class Member:
         changed: Callable[[], None],
         gone: Callable[[Member, GonePlace], bool],
         history_owner: Owner | None = None,
+        executed: ExecutedSets | None = None,
     ) -> None:
-        """Build without starting; `config` is that of this source alone."""
+        """Build without starting; `config` is that of this source alone.
+
+        `executed` is told the GTID sets outside of GTID mode.
+        """
         self.config = config
         self.number = config.source.member
         self.sink = EntrySink(store, thin_markers=config.filter.transaction_entry)
@@ -113,8 +118,9 @@ class Member:
             index=boundary_index_of(config),
             torn=self._begins,
             ended=self._end,
+            executed=executed,
         )
-        self.detector = Detector(config, self.pump, self._stored)
+        self.detector = Detector(config, self.pump, self.pump.stored)
 
     # --- Stage ----------------------------------------------------------------------
 

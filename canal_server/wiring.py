@@ -25,6 +25,7 @@ from canal_server.mysql.settings import (
     TlsMode,
     TlsOptions,
 )
+from canal_server.position.executed import ExecutedSets, unchanged
 from canal_server.position.file import MetaFiles
 from canal_server.position.logposition import (
     FailbackLogPositionManager,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     )
     from canal_server.model.identity import ClientIdentity
     from canal_server.ports import LogPositionManager, MetaManager
+    from canal_server.position.executed import Completed
     from canal_server.zookeeper import ZooKeepers
 
 _log = logging.getLogger(__name__)
@@ -161,8 +163,21 @@ def boundary_index_of(config: InstanceConfig) -> BoundaryIndex | None:
     return BoundaryIndex(position.data_dir / config.destination / FILE_NAME)
 
 
-def meta_manager_of(config: InstanceConfig, zookeepers: ZooKeepers) -> MetaManager:
-    """Return where the clients of a destination are kept, not started yet."""
+def executed_sets_of(config: InstanceConfig) -> ExecutedSets | None:
+    """Return what knows the GTID sets of places; None where nothing is to follow."""
+    source = config.source
+    return ExecutedSets() if source.gtid_sets and not source.gtid_on else None
+
+
+def meta_manager_of(
+    config: InstanceConfig,
+    zookeepers: ZooKeepers,
+    completed: Completed = unchanged,
+) -> MetaManager:
+    """Return where the clients of a destination are kept, not started yet.
+
+    `completed` gives cursors the GTID sets executed there.
+    """
     position = config.position
     destinations = (config.destination,)
     if position.wiring is Wiring.ZOOKEEPER:
@@ -173,13 +188,14 @@ def meta_manager_of(config: InstanceConfig, zookeepers: ZooKeepers) -> MetaManag
                     position.zookeeper_session_timeout_ms / 1000,
                 ),
                 leased=True,
+                completed=completed,
             ),
             destinations=destinations,
             flush_period_s=position.zookeeper_flush_period_ms / 1000,
         )
     if position.wiring is Wiring.FILE:
         return MixedMetaManager(
-            MetaFiles(position.data_dir),
+            MetaFiles(position.data_dir, completed=completed),
             destinations=destinations,
             flush_period_s=position.flush_period_ms / 1000,
         )

@@ -28,8 +28,16 @@ if TYPE_CHECKING:
 
     from canal_server.client import CanalClient, Entry
 
-GTID_MODE = {"canal.instance.gtidon": "true"}
-BY_TIME = {"canal.instance.fallbackIntervalInSeconds": 5}
+GTID_MODE: dict[str, object] = {"canal.instance.gtidon": "true"}
+BY_SET: dict[str, object] = {
+    "canal.instance.fallbackIntervalInSeconds": 5
+}  # where there are GTIDs
+BY_TIME: dict[str, object] = {**BY_SET, "canal.instance.gtid.sets.enable": "false"}
+MODES = {
+    "gtid": GTID_MODE,
+    "set": BY_SET,
+    "time": BY_TIME,
+}
 
 
 class TickingWriter(Writer):

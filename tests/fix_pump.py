@@ -18,6 +18,7 @@ from canal_server.model.entry import EntryType
 from canal_server.position.logposition import MemoryLogPositionManager
 from canal_server.sink.columns import ColumnFilter
 from canal_server.sink.filters import TableFilter
+from canal_server.wiring import executed_sets_of
 
 if TYPE_CHECKING:
     from fix_blocks import Span
@@ -66,6 +67,7 @@ class Pumped:
             idle=self.idle.set,
             begun=self.places.append,
             index=index,
+            executed=executed_sets_of(config),
         )
 
     def _reset(self, same: bool) -> None:

@@ -100,6 +100,12 @@ SOURCE_KEYS = (
     ),
     Key("canal.instance.gtidon", "source.gtid_on", values.boolean),
     Key(
+        "canal.instance.gtid.sets.enable",
+        "source.gtid_sets",
+        values.boolean,
+        ours=True,
+    ),
+    Key(
         "canal.instance.mysql.slaveId",
         "source.slave_id",
         values.integer(0, SERVER_ID_MAX),

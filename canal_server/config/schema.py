@@ -112,6 +112,7 @@ class SourceConfig:
     default_database: str = ""
     connection_charset: str = "utf-8"  # a codec of Python
     gtid_on: bool = False
+    gtid_sets: bool = True  # without it: kept beside cursors, for another server
     slave_id: int = 0  # 0: one is chosen
     so_timeout_s: float = 30.0  # to connect, and for the answer to a query
     heartbeat_s: float = 15.0  # how often an idle source is asked to speak

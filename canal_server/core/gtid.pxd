@@ -35,6 +35,10 @@ cdef class GtidSet(GtidText):
     cdef int add_c(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
                    int64_t gno) noexcept nogil
 
+    # Adds start <= n < stop, all of them numbers; -1 as above.
+    cdef int add_run(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
+                     int64_t start, int64_t stop) noexcept nogil
+
     cdef Group* group_of(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
                          bint create) noexcept nogil
     cdef int add_range(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,

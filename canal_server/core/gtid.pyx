@@ -293,11 +293,15 @@ cdef class GtidSet(GtidText):
 
     cdef int add_range(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
                        int64_t start, int64_t stop) except -1:
-        cdef Group* group = self.group_of(sid, tag, tag_n, True)
-        self.rendered = False
-        if group == NULL or insert_interval(group, start, stop) != 0:
+        if self.add_run(sid, tag, tag_n, start, stop) != 0:
             raise MemoryError("no memory for a GTID set")
         return 0
+
+    cdef int add_run(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
+                     int64_t start, int64_t stop) noexcept nogil:
+        cdef Group* group = self.group_of(sid, tag, tag_n, True)
+        self.rendered = False
+        return -1 if group == NULL else insert_interval(group, start, stop)
 
     cdef size_t text_room(self) noexcept nogil:
         cdef size_t room = 0
@@ -365,6 +369,30 @@ cdef class GtidSet(GtidText):
                     found.drop_group(found.recent)
         found.rendered = False
         return found
+
+    def beside(self, GtidSet other not None):
+        """Return what is not in another set, and does not follow on it either.
+
+        Of servers and tags that the other does not know, and numbers below the last one
+        that it has of those which it knows.
+        """
+        cdef GtidSet found = type(self)()
+        cdef Group* group
+        cdef Group* known
+        cdef int64_t stop
+        cdef uint32_t i, j
+        for i in range(self.count):
+            group = &self.groups[i]
+            known = other.group_of(group.sid, group.tag, group.tag_n, False)
+            stop = GNO_MAX + 1
+            if known != NULL:
+                stop = known.intervals[known.count - 1].stop
+            for j in range(group.count):
+                if group.intervals[j].start < stop:
+                    found.add_range(group.sid, group.tag, group.tag_n,
+                                    group.intervals[j].start,
+                                    min(stop, group.intervals[j].stop))
+        return found.subtract(other)
 
     def contains(self, GtidSet other not None):
         """Tell whether all of the other set is in this one."""

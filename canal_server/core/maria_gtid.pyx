@@ -154,6 +154,17 @@ cdef class MariaGtidSet(GtidText):
                 found.update(one.domain, one.server, one.sequence)
         return found
 
+    def beside(self, MariaGtidSet other not None):
+        """Return the domains that another set does not know."""
+        cdef MariaGtidSet found = type(self)()
+        cdef uint32_t i, j
+        for i in range(self.count):
+            j = other.place_of(self.domains[i].domain)
+            if j == other.count or other.domains[j].domain != self.domains[i].domain:
+                found.update(self.domains[i].domain, self.domains[i].server,
+                             self.domains[i].sequence)
+        return found
+
     def contains(self, MariaGtidSet other not None):
         """Tell whether this set stands at or behind the other in all its domains."""
         cdef uint32_t i

@@ -2,6 +2,7 @@ from canal_server.core.blocks import Block, BlockPool
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.decoder.feed import Feed
+from canal_server.decoder.followed import FollowedSet
 from canal_server.decoder.image import TableImage
 from canal_server.model.positions import LogIdentity
 
@@ -33,6 +34,10 @@ class Decoder:
         source: LogIdentity | None = ...,
     ) -> None: ...
     refuses_inside: bool
+    @property
+    def followed(self) -> FollowedSet: ...
+    @property
+    def gtid_offset(self) -> int: ...
     @property
     def began_s(self) -> dict[str, int]: ...
     @property
@@ -67,6 +72,8 @@ class Decoder:
     def event_offset(self) -> int: ...
     @property
     def transaction_gtid(self) -> str: ...
+    @property
+    def is_between(self) -> bool: ...
     @property
     def is_unfinished_alter(self) -> bool: ...
     @property

@@ -15,6 +15,7 @@ from canal_server.core.wire cimport Input, ensure, need, put_varint, take_le
 from canal_server.core.wire cimport take_packed, varint_size
 from canal_server.decoder.charsets cimport valid_utf8
 from canal_server.decoder.events cimport *
+from canal_server.decoder.followed cimport FollowedSet
 from canal_server.decoder.gtid_headers cimport GtidHeaders
 from canal_server.decoder.image cimport Image, OP_JSON, TableImage
 from canal_server.decoder.markers cimport (
@@ -72,9 +73,11 @@ cdef class Decoder(EventStream):
     cdef RowContext rows
     cdef TableCache tables
     cdef GtidHeaders gtids
+    cdef readonly FollowedSet followed        # outside of GTID mode
     cdef bint in_group                        # behind a begin, before its end
     cdef bint grouped                         # a transaction has begun since the start
     cdef public bint refuses_inside           # rows of one that began before it
+    cdef readonly uint64_t gtid_offset        # where its event begins, 0: in no such file
     cdef readonly dict began_s                # by file: when it was begun, newest last
     cdef uint8_t gtid_type                    # event of the transaction's GTID, 0: none
     cdef uint32_t gtid_server                 # and what is in front of its body
@@ -97,6 +100,7 @@ cdef class Decoder(EventStream):
         self.tables = TableCache()
         self.gtids = GtidHeaders()
         self.gtids.set_gtids(gtids)
+        self.followed = FollowedSet()
         self.writer = RecordWriter(pool, source)
         self.skip_inserts = skip_inserts
         self.skip_updates = skip_updates
@@ -115,6 +119,7 @@ cdef class Decoder(EventStream):
         """Say where the stream begins; a ROTATE event at its head says it as well."""
         self.file = file
         self.position = position
+        self.gtid_offset = 0
         self.writer.set_file(file)
 
     def decode(self):
@@ -152,6 +157,15 @@ cdef class Decoder(EventStream):
         """
         cdef bytes body = self.gtid_body[:self.gtid_n]
         return gtid_text(self.gtid_type, self.gtid_server, body)
+
+    @property
+    def is_between(self):
+        """Whether the transaction whose GTID was read last is over, or none was read.
+
+        So it is behind a statement that stands alone, which may leave no record.
+        """
+        return not self.in_group and (
+            self.gtid_offset == 0 or self.event.offset != self.gtid_offset)
 
     @property
     def is_unfinished_alter(self):
@@ -386,7 +400,9 @@ cdef class Decoder(EventStream):
         self.keep_gtid()
         self.in_group = False
         self.grouped = True
-        if self.event.type == EV_GTID:
+        if self.followed.active:
+            status = self.followed.enter(&self.event)
+        elif self.event.type == EV_GTID:
             status = self.gtids.enter(&self.event)
         elif self.event.type == EV_GTID_TAGGED:
             status = self.gtids.enter_tagged(&self.event)
@@ -404,12 +420,16 @@ cdef class Decoder(EventStream):
         # It stands for BEGIN, too, unless a single statement follows.
         self.in_group = self.event.body[12] & 1 == 0
         self.grouped = True
+        if self.followed.active:
+            return (RUNNING if self.followed.enter_maria(&self.event) == 0
+                    else NO_MEMORY)
         return RUNNING if self.gtids.enter_maria(&self.event) == 0 else NO_MEMORY
 
     cdef void keep_gtid(self) noexcept nogil:
         """Remember the event, of which Python may want the GTID as text."""
         self.gtid_type = self.event.type
         self.gtid_server = self.event.server_id
+        self.gtid_offset = self.event.offset
         self.gtid_n = <uint32_t>min(self.event.body_n, <size_t>GTID_BYTES_KEPT)
         memcpy(self.gtid_body, self.event.body, self.gtid_n)
 

@@ -18,13 +18,17 @@ from canal_server.dump.scan import Scanner
 from canal_server.dump.search import BinlogSearch
 from canal_server.dump.source_traits import source_of
 from canal_server.dump.start import Start, StartFinder
+from canal_server.dump.tracking import tracked_at
 from canal_server.errors import (
     BinlogPurged,
+    ConnectionLost,
     InsideTransaction,
     PositionError,
+    SourceError,
     SourceRefused,
 )
 from canal_server.mysql.binlogs import binary_logs
+from canal_server.mysql.failures import READING_BINLOG_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -71,6 +75,7 @@ class Beginning:
         self._refusals = 0  # that said the place is gone, in a row
         self._to_end = False  # the next session begins at the end
         self.is_at_end = False  # this session began there, its place was gone
+        self._set_refused = False  # the source does not go on behind a set
         self._voids_stored = False  # stored files and offsets are not of this binlog
         self._sources: set[str] = set()  # that were read in this process
         # By GTID: whether all up to a cursor's place is in its set.
@@ -81,6 +86,7 @@ class Beginning:
         self.scanner = Scanner(self._config, access, stop)
         self._refusals = 0
         self._to_end = False
+        self._set_refused = False
         self._moved = None
 
     # --- what came of a session -------------------------------------------------------
@@ -100,12 +106,27 @@ class Beginning:
                 return False  # not the place is to blame
             self._moved = place
             return True
+        if self._by_set and not passed and _is_refusal(error):
+            self._set_refused = True
+            _log.warning(
+                "destination %s: goes on by time, as the source refuses the GTID set"
+                " beside the position: %s",
+                self._config.destination,
+                error,
+            )
+            return True
         if not isinstance(error, BinlogPurged) or self.is_at_end:
             return False
         self._refusals += 1
         self._to_end = self.place_is_gone and self._config.source.auto_reset_latest
         # Just now it is gone for certain: clients elsewhere can be served at once.
         return self._to_end or self._refusals == REFUSALS_BORNE + 1
+
+    @property
+    def _by_set(self) -> bool:
+        """Whether this session begins by a set outside of GTID mode."""
+        place = self._place
+        return place is not None and place.by_gtid and not self._config.source.gtid_on
 
     @property
     def is_counting(self) -> bool:
@@ -189,8 +210,15 @@ class Beginning:
             last_source_is_other=bool(read_before) and read_before[-1] not in names,
             was_read=any(each in names for each in read_before),
             others_were_read=any(each not in names for each in read_before),
+            follows_sets=info.has_gtids
+            and source.gtid_sets
+            and not source.gtid_on
+            and not self._set_refused,
         )
         start = self._start(finder, stored)
+        if source.gtid_sets and not source.gtid_on:
+            tracked = tracked_at(start.place, info, stored, search)
+            start = replace(start, place=replace(start.place, tracked=tracked))
         if stored is None:
             start = replace(start, place=self._with_time(start.place, finder))
         elif start.place.by_gtid:
@@ -298,6 +326,14 @@ class Beginning:
             and base_name(position.journal_name or "") == base_name(last_file)
             and position.order() <= last
         )
+
+
+def _is_refusal(error: CanalError) -> bool:
+    return (
+        isinstance(error, SourceError)
+        and not isinstance(error, ConnectionLost)
+        and error.errno == READING_BINLOG_FAILED
+    )
 
 
 def _covered(

@@ -252,6 +252,7 @@ class Detector:
         wanted = Wanted(
             gtid_on=source.gtid_on,
             gtids=(stored.position.gtid or "") if stored and needed else "",
+            executed=stored.executed if stored and needed else None,
             is_mariadb=self._is_mariadb,
             lag_max_s=source.standby_lag_max_s,
             formats=source.binlog_formats,

@@ -26,6 +26,7 @@ from canal_server.dump.replicated import reachable
 from canal_server.dump.source_traits import source_of
 from canal_server.dump.sources import Source, sources_of
 from canal_server.dump.status import PumpState, PumpStatus
+from canal_server.dump.tracking import SetFollower, reachable_set
 from canal_server.errors import (
     BinlogPurged,
     CanalError,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from canal_server.dump.start import Place
     from canal_server.mysql.settings import Access
     from canal_server.ports import Accepts, LogPositionManager, Span, TableImages
+    from canal_server.position.executed import ExecutedSets
     from canal_server.sink.columns import ColumnFilter
     from canal_server.tablemeta.tsdb import TableMetaTsdb
 
@@ -89,7 +91,7 @@ class Pump:
     come from its beginning, `gone` that the source lacks the stored place (true:
     another one is stored now). All are called on the pump's thread, and so is the table
     history, None for columns as the server has them now. `index` is told the boundaries
-    that are read.
+    that are read, `executed` the GTID sets outside of GTID mode.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Pump:
         index: BoundaryIndex | None = None,
         torn: Callable[[], bool] = lambda: False,
         ended: Callable[[], None] = lambda: None,
+        executed: ExecutedSets | None = None,
         gone: Callable[[GonePlace], bool] = lambda _: False,
     ) -> None:
         self.status = PumpStatus()
@@ -153,6 +156,9 @@ class Pump:
         self._overlap: Overlap | None = None  # of what comes again in this session
         self._index = index
         self._marks: IndexWriter | None = None  # of this session
+        self._sets = SetFollower(executed)
+        # That all positions of this session carry.
+        self._read_as = self.identity
         self._beginning = Beginning(config, access, self._turn, index)
         self._logged = Repeats()  # errors and warnings since something was delivered
         self._server = ""
@@ -393,9 +399,12 @@ class Pump:
         stored = self._beginning.stored(
             control, info, self.identity, self._positions, self._gone
         )
+        stored = stored and self._sets.completed(stored)
         wants_set = self._config.source.gtid_on and not self._beginning.goes_to_end
         if stored is not None and wants_set:
             stored = reachable(control, info, stored, self._turn, self._await)
+        elif stored is not None:
+            stored = reachable_set(control, info, stored)
         place = self._beginning.find(
             control,
             info,
@@ -408,6 +417,11 @@ class Pump:
             # The files of what was delivered are gone; new ones may have their names.
             self._delivered.forget()
         return place
+
+    def stored(self) -> LogPosition | None:
+        """Return the position behind which reading would go on."""
+        found = self._positions.latest(self._config.destination)
+        return found and self._sets.completed(found)
 
     def _read_before(self) -> list[str]:
         """Return what tells the servers that were read before, the last one last."""
@@ -428,7 +442,9 @@ class Pump:
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
         """Read from a place on until the session is to end. Raises CanalError."""
         self._images, begin = self._images_at(place, control, info)
+        self._read_as = self.identity
         reader = self._reader_from(place, begin)
+        self._sets.begin(reader, self._read_as, begin, info)
         goes_on = self._delivered.begin(place, self._server, torn=self._torn())
         self._marks = self._index_writer(reader, place)
         self._reset(goes_on)
@@ -468,11 +484,11 @@ class Pump:
             wants=self._wants,
             columns=self._columns,
             filters=self._config.filter,
-            gtids=begin.gtids,
+            gtids=begin.gtids if self._config.source.gtid_on else None,
             error_of_packet=lambda body: error_of_packet(
                 body, address=address, place=str(place)
             ),
-            source=self.identity,
+            source=self._read_as,
         )
         reader.decoder.refuses_inside = not place.by_gtid
         return reader
@@ -555,6 +571,12 @@ class Pump:
         place = self._begins_at
         if self.began_at is not None or place is None:
             return
+        stored = self._positions.latest(self._config.destination)
+        if place.by_gtid and not self._config.source.gtid_on and stored is not None:
+            # The set is that of the stored position, which stays.
+            self.began_at = replace(stored.position, source=stored.identity)
+            self._begun(self.began_at)
+            return
         # In GTID mode the file may only be known to the server.
         self.began_at = EntryPosition(
             place.file or None,
@@ -563,9 +585,9 @@ class Pump:
             self._server_id,
             gtid=str(place.gtids) if place.gtids else None,
             included=True,
-            source=self.identity,
+            source=self._read_as,
         )
-        position = LogPosition(self.identity, self.began_at)
+        position = LogPosition(self._read_as, self.began_at)
         self._positions.persist(self._config.destination, position)
         self._begun(self.began_at)
 
@@ -574,18 +596,19 @@ class Pump:
         events = self._reader.decoder.events if self._reader else 0
         if events > _OPENING_EVENTS:
             self._beginning.reads()
+        self._sets.idle()
         if events:
             self._note_begin()
         self._idle()
-        if self._images is not None and self._passed is not None:
-            # What was too early to be written down when it passed may be due now.
-            self._images.passed(self._passed)
+        # What was too early to be written down when it passed may be due now.
+        self._tell_images()
 
     def _take(self, spans: list[Span]) -> bool:
         """Hand a chunk's spans on, without what was delivered already."""
         self._note_begin()
         if self._marks is not None:
             self._marks.note(spans)
+        self._sets.note(spans)
         spans = self._delivered.rest_of(spans)
         return not spans or self._deliver(spans)
 
@@ -611,8 +634,11 @@ class Pump:
         self.status.delivered_at_ms = timestamp
         place = EntryPosition(file, offset, timestamp, server_id, gtid)
         self._passed = place
-        if self._images is not None:
-            self._images.passed(place)
+        self._tell_images()
         self._positions.persist(
-            self._config.destination, LogPosition(self.identity, place)
+            self._config.destination, LogPosition(self._read_as, place)
         )
+
+    def _tell_images(self) -> None:
+        if self._images is not None and self._passed is not None:
+            self._images.passed(self._sets.marked(self._passed))

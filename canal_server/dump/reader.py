@@ -131,6 +131,8 @@ class Reader:
         if until is not None:
             self.decoder.set_limit(until)
         self.gtids = gtids  # the executed set as of the last event, in GTID mode
+        self._tracks = False
+        self._tracked: GtidSet | MariaGtidSet | None = None  # as of the file's begin
         # Number of the file from which on `gtids` is exactly what was executed there.
         self.exact_from: int | None = None
         self.ddl_count = 0
@@ -158,6 +160,14 @@ class Reader:
     def start(self, file: str, position: int) -> None:
         """Say where the source's bytes begin."""
         self.decoder.start(file, position)
+
+    def track(self, known: GtidSet | MariaGtidSet | None) -> None:
+        """Follow the executed set outside of GTID mode; call before reading.
+
+        From a known one on, else from where the source tells it.
+        """
+        self._tracks, self._tracked = True, known
+        self.decoder.followed.follow(known)
 
     def change_wants(self, wants: Accepts) -> None:
         """Read other tables from the next chunk of bytes on; from any thread."""
@@ -458,9 +468,27 @@ class Reader:
                 listed = MariaGtidSet.decode_gtid_list(body)
                 self._note_exact(str(listed) == str(self.gtids))
                 self.gtids = self.gtids.union(listed)
+            elif self._tracks:
+                self._track(body, kind)
+                return
         except ValueError as error:
             raise self._broken(str(error)) from error
         self.decoder.set_gtids(self.gtids)
+
+    def _track(self, body: bytes, kind: int) -> None:
+        """Follow the set from the one that a file begins with."""
+        self.decoder.followed.executed(whole=True)  # of the file before
+        known: GtidSet | MariaGtidSet
+        if kind == _PREVIOUS_GTIDS:
+            known = GtidSet.decode_previous_gtids(body)
+        else:
+            known = MariaGtidSet.decode_gtid_list(body)
+        before, self._tracked = self._tracked, known
+        if before is not None:
+            # By GTID the file may be one that was executed in part.
+            self._note_exact(known == before)
+            self._tracked = before.union(known)  # type: ignore[arg-type]  # of one kind
+        self.decoder.followed.follow(self._tracked)
 
     def _note_exact(self, is_exact: bool) -> None:
         if is_exact and self.exact_from is None:

@@ -48,6 +48,7 @@ class _FileReader(Reader):
     """
 
     head = ""
+    ends_at_head = False  # at the set that the file begins with
 
     def _on_rotate(self) -> None:
         file = self.decoder.file
@@ -61,6 +62,8 @@ class _FileReader(Reader):
     def _enter_gtids(self, kind: int) -> None:
         super()._enter_gtids(kind)
         self.head = str(self.gtids)
+        if self.ends_at_head:
+            self.decoder.set_limit(self.decoder.event_offset + 1)
 
 
 class Scanner:
@@ -196,6 +199,14 @@ class Scanner:
         assert reader.gtids is not None
         return reader.gtids
 
+    def head_of(self, file: str, *, mariadb: bool) -> Gtids:
+        """Return the set that was executed before a file."""
+        reader = self._reader_of(MariaGtidSet() if mariadb else GtidSet())
+        reader.ends_at_head = True
+        self._dump.run(reader, FileStart(file, FIRST_EVENT), None)
+        assert reader.gtids is not None
+        return reader.gtids
+
     def executed_at(
         self, file: str, offset: int, *, mariadb: bool, start: int = 0, known: str = ""
     ) -> tuple[int, Gtids]:
@@ -223,7 +234,11 @@ class Scanner:
         text = text or reader.head
         # When a transaction has begun and not ended, its GTID is in the set already.
         # It stays there for who begins at its end, as one does that had all of it.
-        is_inside = str(reader.gtids) != text and not self._ends_at(file, offset)
+        is_inside = (
+            str(reader.gtids) != text
+            and not reader.decoder.is_between
+            and not self._ends_at(file, offset)
+        )
         if is_inside:
             return found, kind.parse(text)
         return offset, kind.parse(str(reader.gtids))
@@ -252,6 +267,11 @@ class Scanner:
         until: int | None = None,
     ) -> _FileReader:
         """Read in a file from an event on, to its end, `until`, or `take` says so."""
+        reader = self._reader_of(gtids, until)
+        self._dump.run(reader, FileStart(file, start), take)
+        return reader
+
+    def _reader_of(self, gtids: Gtids | None, until: int | None = None) -> _FileReader:
         reader = self._dump.reader(
             StatementCollector(),
             _FileReader,
@@ -260,7 +280,6 @@ class Scanner:
             whole=True,
         )
         assert isinstance(reader, _FileReader)
-        self._dump.run(reader, FileStart(file, start), take)
         return reader
 
 

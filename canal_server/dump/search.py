@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from canal_server.dump.index import BoundaryIndex, Mark
     from canal_server.dump.places import SourceFiles
     from canal_server.dump.scan import Gtids, Scanner, SeenEvent
-    from canal_server.model.positions import EntryPosition
+    from canal_server.model.positions import EntryPosition, Executed
 
 _log = logging.getLogger(__name__)
 
@@ -90,8 +90,22 @@ class BinlogSearch:
         found = self._scanner.boundary_at(file, offset, start)
         return Found(file, found, _means(file, mark))
 
-    def executed_at(self, file: str, offset: int) -> tuple[Found, Gtids]:
-        """Return the last boundary at or before a place, and the set executed there."""
+    def executed_at(
+        self, file: str, offset: int, since: Executed | None = None
+    ) -> tuple[Found, Gtids]:
+        """Return the last boundary at or before a place, and the set executed there.
+
+        `since`: a set of the same file from which to go on.
+        """
+        if since is not None:
+            offset_found, gtids = self._scanner.executed_at(
+                file,
+                offset,
+                mariadb=self._mariadb,
+                start=since.event,
+                known=since.gtids,
+            )
+            return Found(file, offset_found, "a stored set"), gtids
         mark = self._mark_before(file, offset, with_gtids=True)
         found, gtids = self._scanner.executed_at(
             file,
@@ -101,6 +115,10 @@ class BinlogSearch:
             known="" if mark is None else mark.gtids,
         )
         return Found(file, found, _means(file, mark)), gtids
+
+    def head_of(self, file: str) -> Gtids:
+        """Return the set that was executed before a file."""
+        return self._scanner.head_of(file, mariadb=self._mariadb)
 
     def covers(self, gtids: Gtids, file: str, offset: int) -> bool:
         """Tell whether a set has all that this server executed up to a place.

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.errors import BinlogPurged, PositionError, SourceError
-from canal_server.mysql.binlogs import binary_logs, current_end, server_time_s
+from canal_server.mysql.binlogs import (
+    binary_logs,
+    current_end,
+    executed_gtids,
+    server_time_s,
+)
 from canal_server.mysql.failures import READING_BINLOG_FAILED
 from canal_server.mysql.replication import (
     DumpStart,
@@ -22,6 +27,7 @@ from canal_server.mysql.replication import (
     GtidStart,
     MariaGtidStart,
 )
+from canal_server.mysql.standby import gtids_of
 from canal_server.position.logposition import same_server
 
 if TYPE_CHECKING:
@@ -30,7 +36,12 @@ if TYPE_CHECKING:
     from canal_server.config.schema import HostConfig
     from canal_server.dump.places import SourceFiles
     from canal_server.dump.scan import SeenEvent
-    from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+    from canal_server.model.positions import (
+        EntryPosition,
+        Executed,
+        LogIdentity,
+        LogPosition,
+    )
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
 
@@ -50,8 +61,9 @@ class Place:
     them itself. `gtids` is the executed set to go on from, None outside GTID mode.
     `timestamp_ms`: the place is behind the last transaction older than this time, 0
     when it was found in another way. `time_ms`: about when the source wrote what
-    stands there, 0 when that is not known. `is_end`: it is the end that the binlog
-    has now, so that it is another one at the next look.
+    stands there, 0 when that is not known. `tracked`: the executed set outside GTID
+    mode, as far as it is known. `is_end`: it is the end that the binlog has now, so
+    that it is another one at the next look.
     """
 
     file: str
@@ -60,6 +72,7 @@ class Place:
     by_gtid: bool = False
     timestamp_ms: int = 0
     time_ms: int = 0
+    tracked: Gtids | None = None
     is_end: bool = False
 
     def dump_start(self) -> DumpStart:
@@ -101,8 +114,16 @@ class Search(Protocol):
     def transaction_start(self, file: str, offset: int) -> Found:
         """Return the end of the last transaction that ends at or before a place."""
 
-    def executed_at(self, file: str, offset: int) -> tuple[Found, Gtids]:
-        """Return the last boundary at or before a place, and the set executed there."""
+    def executed_at(
+        self, file: str, offset: int, since: Executed | None = None
+    ) -> tuple[Found, Gtids]:
+        """Return the last boundary at or before a place, and the set executed there.
+
+        `since`: a set of the same file from which to go on.
+        """
+
+    def head_of(self, file: str) -> Gtids:
+        """Return the set that was executed before a file."""
 
     def covers(self, gtids: Gtids, file: str, offset: int) -> bool:
         """Tell whether a set has all that this server executed up to a place."""
@@ -133,6 +154,7 @@ class StartFinder:
 
     What is known of the servers that were read before: whether the last one was
     another than this, whether this one was among them, and whether others were.
+    `follows_sets`: outside GTID mode, by the sets that stand beside positions.
     """
 
     connection: ControlConnection
@@ -146,6 +168,7 @@ class StartFinder:
     last_source_is_other: bool = False
     was_read: bool = False
     others_were_read: bool = False
+    follows_sets: bool = False
 
     def find(self, stored: LogPosition | None) -> Start:
         """Return where to begin. Raises PositionError, SourceError."""
@@ -249,6 +272,14 @@ class StartFinder:
     def _by_stored_time(
         self, stored: LogPosition, why: str, *, voids: bool = True
     ) -> Start:
+        gtids = gtids_of(self.info, stored.executed) if self.follows_sets else None
+        if gtids is not None:
+            gtids, told = self._with_past(gtids, stored.position)
+            return Start(
+                Place("", 0, gtids, by_gtid=True),
+                f"stored position {stored}, {why}: the GTID set beside it{told}",
+                voids_stored=voids,
+            )
         when = self._time_before(stored.position)
         if when <= 0:
             raise PositionError(
@@ -266,6 +297,30 @@ class StartFinder:
             f" less {self.fallback_interval_s} s, {means}",
             voids_stored=voids,
         )
+
+    def _with_past(self, gtids: Gtids, position: EntryPosition) -> tuple[Gtids, str]:
+        """Return a set with what this server alone had executed before a position.
+
+        Nobody who reads by positions expects that. By time, as if there were no set: up
+        to then only what does not follow on the set is taken.
+        """
+        here = executed_gtids(self.connection, self.info)
+        if not beside(type(gtids).parse(here), gtids):
+            return gtids, ""
+        when = self._time_before(position)
+        try:
+            place, _ = self.by_time(when)
+            if place.position == FIRST_EVENT:
+                before = self.search.head_of(place.file)
+            else:
+                _, before = self.search.executed_at(place.file, place.position)
+        except PositionError:
+            before = self.search.head_of(self.oldest().file)  # all else is younger
+        past = beside(before, gtids)
+        if not past:
+            return gtids, ""
+        told = f", without what only this server had before that, {str(past)[:200]!r}"
+        return gtids.union(past), told  # type: ignore[arg-type]  # both of one kind
 
     def _time_before(self, position: EntryPosition) -> int:
         return (position.timestamp or 0) - self.fallback_interval_s * 1000
@@ -351,14 +406,21 @@ class StartFinder:
         now_ms = self.now_ms()  # in front of what comes from there
         end = current_end(self.connection, self.info)
         place = Place(end.file, end.position, None, time_ms=now_ms, is_end=True)
-        if not self.gtid_on:
-            return place
         kind = MariaGtidSet if self.info.is_mariadb else GtidSet
-        return replace(place, gtids=kind.parse(end.gtids))
+        if self.gtid_on:
+            return replace(place, gtids=kind.parse(end.gtids))
+        if self.follows_sets and end.gtids:
+            return replace(place, tracked=kind.parse(end.gtids))
+        return place
 
     def now_ms(self) -> int:
         """Return the time that the server has."""
         return server_time_s(self.connection) * 1000
+
+
+def beside(gtids: Gtids, other: Gtids) -> Gtids:
+    """Return what is neither in another set of its kind nor follows on it."""
+    return gtids.beside(other)  # type: ignore[arg-type]
 
 
 def _time_text(timestamp_ms: int) -> str:

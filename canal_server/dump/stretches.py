@@ -100,7 +100,8 @@ class StretchFinder:
         With it the place, by which all that lie behind are sent.
         """
         if place.file and not place.by_gtid:
-            gtid = None if place.gtids is None else str(place.gtids)
+            gtids = place.tracked if place.gtids is None else place.gtids
+            gtid = None if gtids is None else str(gtids)
             self._event = EntryPosition(
                 place.file, place.position, place.timestamp_ms or None, gtid=gtid
             )

@@ -59,11 +59,30 @@ class EntryPosition:
 
 
 @dataclass(frozen=True, slots=True)
+class Executed:
+    """A GTID set that was executed at a boundary of transactions, `stop`.
+
+    `event` is where the last event in front of it begins, `stop` itself when that is
+    not known.
+    """
+
+    file: str
+    event: int
+    stop: int
+    gtids: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogPosition:
-    """A position together with the server it belongs to."""
+    """A position together with the server it belongs to.
+
+    `executed` is known outside of GTID mode only: the set of a boundary at or before
+    the position; it is no part of the place.
+    """
 
     identity: LogIdentity
     position: EntryPosition
+    executed: Executed | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.identity.address}:{self.identity.port}/{self.position}"
@@ -120,6 +139,29 @@ def entry_position_from_json(value: dict[str, Any]) -> EntryPosition:
         server_id=value.get("serverId"),
         gtid=value.get("gtid"),
         included=bool(value.get("included", False)),
+    )
+
+
+def executed_to_json(executed: Executed) -> dict[str, Any]:
+    """Return the JSON object of a set, which stands beside a position."""
+    return {
+        "event": executed.event,
+        "gtids": executed.gtids,
+        "journalName": executed.file,
+        "stop": executed.stop,
+    }
+
+
+def executed_from_json(value: dict[str, Any]) -> Executed:
+    """Read what `executed_to_json` wrote.
+
+    Raises KeyError, TypeError, ValueError or AttributeError when it is something else.
+    """
+    return Executed(
+        str(value["journalName"]),
+        int(value["event"]),
+        int(value["stop"]),
+        str(value["gtids"]),
     )
 
 

@@ -71,6 +71,11 @@ class ServerInfo:
         """Whether GTIDs, statements and events are those of MariaDB."""
         return self.flavour is Flavour.MARIADB
 
+    @property
+    def has_gtids(self) -> bool:
+        """Whether all transactions have GTIDs."""
+        return self.gtid_mode == "ON"
+
     def __str__(self) -> str:
         return f"{self.flavour.value} {self.version_text}, server id {self.server_id}"
 

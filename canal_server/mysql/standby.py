@@ -19,6 +19,7 @@ from canal_server.mysql.flavour import check_capture, read_server_info
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from canal_server.model.positions import Executed
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
 
@@ -47,12 +48,14 @@ UNSEEN = Channel(name="?", receives="Yes", applies=True, lag_s=None, applied_all
 class Wanted:
     """What is asked of a server that is to take over.
 
-    `gtids` is the set that clients were given, empty outside GTID mode; `is_mariadb`
-    is what the other server is, None as long as that is not known.
+    `gtids` is the set that clients were given, empty outside GTID mode; there
+    `executed` may tell it, for who takes over by it if it can. `is_mariadb` is what
+    the other server is, None as long as that is not known.
     """
 
     gtid_on: bool
     gtids: str = ""
+    executed: Executed | None = None
     is_mariadb: bool | None = None
     lag_max_s: int = 0  # 0: any
     formats: Collection[str] = ()
@@ -96,6 +99,13 @@ def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
             " (log_slave_updates) and restart it"
         )
     missing = ""
+    executed = None if wanted.gtid_on else wanted.executed
+    if channels and gtids_of(info, executed) is not None:
+        assert executed is not None, "it has a set"
+        if not missing_gtids(control, info, executed.gtids):
+            # As by GTID: all that was delivered is there.
+            refusals.append(_lag_refusal(channels, wanted))
+            channels = ()
     if wanted.gtid_on and wanted.gtids and not refusals:
         missing = missing_gtids(control, info, wanted.gtids)
     if channels:
@@ -196,6 +206,19 @@ def without_lost(control: ControlConnection, gtids: str) -> str:
             last = int(sequence)
         found.append(f"{domain}-{server}-{min(last, int(sequence))}" if item else "")
     return ",".join(found)
+
+
+def gtids_of(
+    info: ServerInfo, executed: Executed | None
+) -> GtidSet | MariaGtidSet | None:
+    """Return a set as the server means it, None when it has no such GTIDs."""
+    if executed is None or not info.has_gtids:
+        return None
+    try:
+        kind = MariaGtidSet if info.is_mariadb else GtidSet
+        return kind.parse(executed.gtids)
+    except ValueError:
+        return None  # of a server of the other kind
 
 
 def missing_gtids(control: ControlConnection, info: ServerInfo, gtids: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from canal_server.errors import MetaStoreError
 from canal_server.position import groups, metafile, unabridged
 from canal_server.position.durable import Disk, replace_content
+from canal_server.position.executed import unchanged
 from canal_server.position.mixed import StoredClient
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from canal_server.lifecycle import Stop
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import LogPosition
+    from canal_server.position.executed import Completed
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +38,19 @@ _Content = TypeVar("_Content")
 class MetaFiles:
     """Clients in `meta.dat`; a `mixed.MetaPlace`. Open batches are not stored."""
 
-    def __init__(self, data_dir: Path, *, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        disk: Disk | None = None,
+        completed: Completed = unchanged,
+    ) -> None:
+        """Take the folder; `completed` gives cursors the GTID sets executed there."""
         self._data_dir = data_dir
         self._disk = disk or Disk()
+        self._completed = completed
         self._restored: set[str] = set()  # their backup is better than their file
-        self._held = unabridged.Held()  # by destination and client id
+        self._held = unabridged.Held(completed)  # by destination and client id
         self._groups: set[str] = set()  # that have places beside their cursors
 
     def open(self, destinations: Sequence[str], stop: Stop) -> None:
@@ -144,7 +154,10 @@ class MetaFiles:
         self, destination: str, path: Path, clients: list[StoredClient]
     ) -> None:
         places = {
-            client.identity.client_id: client.places
+            client.identity.client_id: {
+                number: self._completed(place)
+                for number, place in client.places.items()
+            }
             for client in clients
             if client.places
         }

@@ -4,7 +4,9 @@ A cursor of the original is one position, in a group that of whichever source th
 acked entry was of. So the positions in all sources stand beside it, in a file or node
 with `SUFFIX`::
 
-    {"sources":[{"number":1,"position":{as in a cursor}}, …]}
+    {"sources":[{"number":1,"position":{as in a cursor},"executed":{…}}, …]}
+
+with the GTID set that was executed there, if it is known (`unabridged`),
 
 and in a file such an object, with its `clientId`, for each client. It is written before
 the cursor. Unknown keys are skipped.
@@ -18,14 +20,10 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import ClientError
-from canal_server.model.positions import (
-    LogIdentity,
-    LogPosition,
-    log_position_from_json,
-    log_position_to_json,
-)
+from canal_server.model.positions import LogIdentity, LogPosition
 from canal_server.position.logposition import earlier, same_server
 from canal_server.position.metafile import check, compact, damage_told
+from canal_server.position.unabridged import entry_from_json, entry_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -110,8 +108,8 @@ def places_of(
         elif owner is not None:
             found[owner] = place
     owner = None if cursor is None else owner_of(cursor.identity, servers)
-    if cursor is not None and owner is not None:
-        found[owner] = cursor
+    if cursor is not None and owner is not None and found.get(owner) != cursor:
+        found[owner] = cursor  # else the place knows more of it
     return found
 
 
@@ -209,17 +207,14 @@ class MemberLogPositionManager:
 def _to_json(places: Mapping[int, LogPosition]) -> dict[str, Any]:
     return {
         "sources": [
-            {"number": number, "position": log_position_to_json(places[number])}
+            {"number": number} | entry_to_json(places[number])
             for number in sorted(places)
         ]
     }
 
 
 def _from_json(content: dict[str, Any]) -> Places:
-    found = {
-        int(each["number"]): log_position_from_json(each["position"])
-        for each in content["sources"]
-    }
+    found = {int(each["number"]): entry_from_json(each) for each in content["sources"]}
     for place in found.values():
         check(place)
     return found

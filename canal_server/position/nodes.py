@@ -38,6 +38,7 @@ from canal_server.lifecycle import Stop
 from canal_server.model import znodes
 from canal_server.model.identity import ClientIdentity
 from canal_server.position import groups, metafile, nodejson, unabridged
+from canal_server.position.executed import unchanged
 from canal_server.position.mixed import StoredClient
 from canal_server.position.nodewriter import NodeWriter
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from canal_server.model.positions import LogPosition
+    from canal_server.position.executed import Completed
     from canal_server.zookeeper import ZooKeeper
 
 logger = logging.getLogger(__name__)
@@ -58,17 +60,25 @@ class MetaNodes:
     """Clients in nodes; a `mixed.MetaPlace`.
 
     With `leased`, the session in which it is opened is one that holds the leases of the
-    destinations, and it works in no other one.
+    destinations, and it works in no other one. `completed` gives cursors the GTID sets
+    executed there.
     """
 
-    def __init__(self, zookeeper: ZooKeeper, *, leased: bool = False) -> None:
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        *,
+        leased: bool = False,
+        completed: Completed = unchanged,
+    ) -> None:
         self._zookeeper = zookeeper
         self._leased = leased
+        self._completed = completed
         self._session: int | None = None  # in which the leases are held
         self._nodes = NodeWriter(zookeeper)
         self._clients: dict[str, set[int]] = {}  # whose nodes may be there
         self._marks: dict[str, set[int]] = {}  # of a client's path: batches in nodes
-        self._held = unabridged.Held()  # by the path of a cursor
+        self._held = unabridged.Held(completed)  # by the path of a cursor
         self._opened = False
         self._stop = Stop()  # until `open` gives another
 
@@ -218,7 +228,12 @@ class MetaNodes:
         if client.places:
             self._nodes.put(
                 f"{path}/cursor{groups.SUFFIX}",
-                groups.encode(client.places),
+                groups.encode(
+                    {
+                        number: self._completed(place)
+                        for number, place in client.places.items()
+                    }
+                ),
                 fence=fence,
             )
         if client.cursor is not None:

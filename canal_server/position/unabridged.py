@@ -8,6 +8,11 @@ the whole ones stand beside them, in a file or node with `SUFFIX`::
 
     {"entries":[{"position":{a position as in the cursor, but whole}}, …]}
 
+Outside of GTID mode cursors have no set at all. Where the source has GTIDs, an entry
+then has one beside the position, with the boundary at which it was executed::
+
+    "executed":{"event":…,"gtids":"…","journalName":"…","stop":…}
+
 There is an entry for each content that the cursor may have now, and it counts only
 while the cursor says the same: whoever moves a cursor knows nothing of what is beside
 it. It is written before the cursor, with the entries of the cursors before; so at every
@@ -25,9 +30,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.model.positions import (
     LogPosition,
+    executed_from_json,
+    executed_to_json,
     log_position_from_json,
     log_position_to_json,
 )
+from canal_server.position.executed import unchanged
 from canal_server.position.logposition import same_server
 from canal_server.position.metafile import (
     abridged,
@@ -39,6 +47,8 @@ from canal_server.position.metafile import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from canal_server.position.executed import Completed
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +95,7 @@ def warn_of_damage(what: str, error: ValueError) -> None:
     """Say that what is beside a cursor is not used."""
     logger.warning(
         "%s is damaged (%s) and is not used: transactions with a tag in their GTID"
-        " may come again",
+        " may come again, and another server is read by time",
         what,
         error,
     )
@@ -94,10 +104,12 @@ def warn_of_damage(what: str, error: ValueError) -> None:
 class Held:
     """What the cursors of one place may hold now, whatever became of the last write.
 
-    Used by one thread at a time, with whatever names the cursors.
+    Used by one thread at a time, with whatever names the cursors. `completed` gives a
+    position the set executed there, if it is known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, completed: Completed = unchanged) -> None:
+        self._completed = completed
         # Of each cursor: what it may hold, first what it did for certain.
         self._now: dict[object, list[LogPosition]] = {}
         self._before: dict[object, list[LogPosition]] = {}  # and what its backup may
@@ -128,11 +140,12 @@ class Held:
             *self._now.get(cursor, ()),
             position,
         ]
-        return [
-            each
+        found = [
+            self._completed(each)
             for at, each in enumerate(known)
-            if each not in known[:at] and says_more(each)
+            if each not in known[:at]
         ]
+        return [each for each in found if each.executed or says_more(each)]
 
 
 def _same(one: LogPosition, other: LogPosition) -> bool:
@@ -151,11 +164,30 @@ def _items(gtids: str | None) -> set[str]:
 
 
 def _entries_to_json(entries: Sequence[LogPosition]) -> dict[str, Any]:
-    return {"entries": [{"position": log_position_to_json(each)} for each in entries]}
+    return {"entries": [entry_to_json(each) for each in entries]}
+
+
+def entry_to_json(entry: LogPosition) -> dict[str, Any]:
+    """Return a position with what the original cannot say of it."""
+    content = {"position": log_position_to_json(entry)}
+    if entry.executed is not None:
+        content["executed"] = executed_to_json(entry.executed)
+    return content
 
 
 def _entries_from_json(content: dict[str, Any]) -> list[LogPosition]:
-    found = [log_position_from_json(each["position"]) for each in content["entries"]]
+    found = [entry_from_json(each) for each in content["entries"]]
     for each in found:
         check(each)
     return found
+
+
+def entry_from_json(content: dict[str, Any]) -> LogPosition:
+    """Read what `entry_to_json` wrote.
+
+    Raises KeyError, TypeError, ValueError or AttributeError when it is something else.
+    """
+    position = log_position_from_json(content["position"])
+    if content.get("executed") is None:
+        return position
+    return replace(position, executed=executed_from_json(content["executed"]))

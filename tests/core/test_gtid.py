@@ -141,6 +141,18 @@ def test_growth_past_every_digit():
     assert str(found) == f"{A}:1-1205,{B}:7-119"
 
 
+def beside(one, two):
+    """Return what is neither in a plain set nor follows on the last of its group."""
+    last: dict[tuple[bytes, str], int] = {}
+    for sid, tag, number in two:
+        last[sid, tag] = max(number, last.get((sid, tag), 0))
+    return {
+        (sid, tag, number)
+        for sid, tag, number in one - two
+        if number < last.get((sid, tag), number + 1)
+    }
+
+
 def test_algebra(rng):
     """Union, difference, inclusion, equality and copies are those of plain sets."""
     for _ in range(300):
@@ -151,6 +163,7 @@ def test_algebra(rng):
         assert str(first.union(second)) == model_text(one | two)
         assert str(first.subtract(second)) == model_text(one - two)
         assert first.contains(second) == (two <= one)
+        assert str(first.beside(second)) == model_text(beside(one, two))
         assert (first == second) == (one == two)
         assert bool(first) == bool(one)
         copied = first.copy()

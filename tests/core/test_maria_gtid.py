@@ -75,6 +75,14 @@ def test_algebra(one, two, union, difference, contains):
     assert str(first) == one
 
 
+def test_beside():
+    """Domains that the other one does not know are beside it, however far they are."""
+    one = MariaGtidSet.parse("0-1-9,1-1-1,4-7-7")
+    assert str(one.beside(MariaGtidSet.parse("0-1-5,1-2-3,9-9-9"))) == "4-7-7"
+    assert not one.beside(one)
+    assert one.beside(MariaGtidSet()) == one
+
+
 def test_reads_a_gtid_list():
     """All domains of the event are read, the flags of its count are not."""
     body = struct.pack("<IIIQIIQ", 0x10000002, 0, 1, 5, 7, 8, 9)

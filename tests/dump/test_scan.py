@@ -149,3 +149,32 @@ def test_files_that_are_gone(source_server: Server, scanner: Scanner) -> None:
     gone = file.rpartition(".")[0] + ".999999"
     with pytest.raises(BinlogPurged):
         scanner.first_event_ms(gone)
+
+
+def test_behind_a_statement_that_leaves_no_record(
+    source_server: Server, scanner: Scanner, database: str
+) -> None:
+    """Behind a GRANT it is between transactions, amid a transaction it is not."""
+    file = new_file(source_server)
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    source_server.execute(f"GRANT SELECT ON {database}.t TO 'canal'@'%'")
+    _, offset = source_server.binlog_position()
+    source_server.execute(f"INSERT INTO {database}.t VALUES (1)")
+    mariadb = source_server.flavour == "mariadb"
+    variable = "gtid_binlog_pos" if mariadb else "gtid_executed"
+    executed = "".join(
+        source_server.execute(f"SELECT @@global.{variable}")[0][0].split()
+    )
+    kind = MariaGtidSet if mariadb else GtidSet
+    found, before = scanner.executed_at(file, offset, mariadb=mariadb)
+    assert found == offset
+    assert before != kind.parse(executed)
+    events = source_server.execute(f"SHOW BINLOG EVENTS IN '{file}' FROM {offset}")
+    for inside in (int(row[1]) for row in events if row[2] == "Table_map"):
+        found, known = scanner.executed_at(file, inside, mariadb=mariadb)
+        assert found <= offset
+        assert before.contains(known)  # type: ignore[arg-type]  # of one kind
+    end = int(events[-1][1])  # whose end was acknowledged there
+    found, after = scanner.executed_at(file, end, mariadb=mariadb)
+    assert (found, after) == (end, kind.parse(executed))
+    assert not scanner.head_of(file, mariadb=mariadb).contains(before)  # type: ignore[arg-type]

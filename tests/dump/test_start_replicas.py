@@ -20,7 +20,12 @@ from fix_store import eventually
 
 from canal_server.config.schema import HostConfig
 from canal_server.dump.index import BoundaryIndex
-from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.model.positions import (
+    EntryPosition,
+    Executed,
+    LogIdentity,
+    LogPosition,
+)
 from canal_server.mysql.settings import Address
 
 if TYPE_CHECKING:
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from fix_replicas import Replicas
     from servers import PrivateServer
 
+XID_BYTES = 31  # of the event that ends a transaction
 ROWS, ACKED = 6, 3  # of which this one was acked last
 STEP_S = 100  # between two transactions; by time reading goes back for 60 s
 ELSEWHERE = LogIdentity("elsewhere.invalid", 3306)
@@ -46,6 +52,7 @@ class Pair:
     b: PrivateServer
     schema: str
     begin_s: int
+    table: str = "t"
     gtids: list[str] = field(default_factory=list)  # executed behind each
     ends: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
 
@@ -59,7 +66,7 @@ class Pair:
         for number in range(ROWS):
             self.a.execute(
                 f"SET timestamp = {self.begin_s + number * STEP_S}",
-                f"INSERT INTO {self.schema}.t VALUES ({number})",
+                f"INSERT INTO {self.schema}.{self.table} VALUES ({number})",
             )
             self.gtids.append(replicas.executed(self.a))
         replicas.catch_up()
@@ -116,10 +123,12 @@ class Case:
     exact: bool = False
     gtid_on: bool = False
     with_set: bool = False
+    beside: bool = False  # outside of GTID mode a set stands beside the place
     identity: LogIdentity | None = None  # None: of the address itself
 
 
 BY_TIME = "its time .* less 60 s, by "
+BY_SET = "the GTID set beside it"
 CASES = (
     Case("never-read", f"of server id .*, now it is .*{BY_TIME}", "", "a", "b"),
     Case(
@@ -136,6 +145,22 @@ CASES = (
         "a",
         "b",
         identity=ELSEWHERE,
+    ),
+    Case("never-read-set", BY_SET, "", "a", "b", exact=True, beside=True),
+    Case("changed-set", BY_SET, "a", "a", "b", exact=True, beside=True),
+    Case("back-set", BY_SET, "ab", "b", "a", exact=True, beside=True),
+    Case(
+        "other-address-set",
+        f"of another server: {BY_SET}",
+        "a",
+        "a",
+        "b",
+        exact=True,
+        beside=True,
+        identity=ELSEWHERE,
+    ),
+    Case(
+        "own-place-and-set", "stored position", "a", "a", "a", exact=True, beside=True
     ),
     Case(
         "changed-gtid",
@@ -214,16 +239,12 @@ def test_place(
     caplog.set_level(logging.INFO, "canal_server")
 
     found = pumped(pair, proxy, case.now, index, gtid_on=case.gtid_on)
-    file, offset = pair.ends[case.stored][ACKED]
-    stored = EntryPosition(
-        file,
-        offset,
-        (pair.begin_s + ACKED * STEP_S) * 1000,
-        pair.a.port,  # the server that wrote it, which all servers tell
-        pair.gtids[ACKED] if case.with_set else None,
-    )
+    stored = acked(pair, case.stored)
+    if case.with_set:
+        stored = replace(stored, gtid=pair.gtids[ACKED])
     identity = case.identity or found.pump.identity
-    found.positions.persist(DESTINATION, LogPosition(identity, stored))
+    executed = executed_at(pair, case.stored) if case.beside else None
+    found.positions.persist(DESTINATION, LogPosition(identity, stored, executed))
     found.pump.start()
     try:
         eventually(lambda: str(ROWS - 1) in found.values)
@@ -233,6 +254,65 @@ def test_place(
     assert re.search(case.why, line), line
     first = ACKED + 1 if case.exact else ACKED
     assert found.values == [str(number) for number in range(first, ROWS)]
+
+
+def test_what_only_the_other_server_had(
+    pair: Pair,
+    replicas: Replicas,
+    make_proxy: Callable[[PrivateServer], Proxy],
+    index: BoundaryIndex,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Behind a set comes what that server did alone since, and nothing from before.
+
+    The set has neither, so by GTID mode's rules both would come.
+    """
+    caplog.set_level(logging.INFO, "canal_server")
+    proxy = make_proxy(pair.a)
+    begin_s = pair.begin_s + (ROWS + 1) * STEP_S
+    next(_numbers)  # times that are used here
+    write_alone(pair, 1, begin_s - STEP_S)
+    pair.a.execute(f"CREATE TABLE {pair.schema}.u (a INT PRIMARY KEY)")
+    later = Pair(pair.a, pair.b, pair.schema, begin_s, "u")
+    later.write(replicas)
+    write_alone(pair, 2, begin_s + ROWS * STEP_S)
+
+    found = pumped(pair, proxy, "b", index)
+    position = LogPosition(ELSEWHERE, acked(later, "a"), executed_at(later, "a"))
+    found.positions.persist(DESTINATION, position)
+    found.pump.start()
+    try:
+        eventually(lambda: "1002" in found.values)
+    finally:
+        found.stop()
+    wanted = [str(number) for number in range(ACKED + 1, ROWS)]
+    assert found.values == [*wanted, "1002"]
+    assert "without what only this server had before that" in caplog.text
+
+
+def write_alone(pair: Pair, number: int, when_s: int) -> None:
+    """Write a row on the replica alone, under a GTID that comes from no source."""
+    insert = f"INSERT INTO {pair.schema}.t VALUES ({1000 + number})"
+    at = f"SET timestamp = {when_s}"
+    if pair.b.flavour == "mariadb":
+        pair.b.execute(at, "SET gtid_domain_id = 77", insert)
+        return
+    gtid = f"SET gtid_next = '77777777-7777-7777-7777-777777777777:{number}'"
+    pair.b.execute(at, gtid, insert, "SET gtid_next = AUTOMATIC")
+
+
+def acked(pair: Pair, name: str) -> EntryPosition:
+    """Return the place of the transaction that was acked, on one of the servers."""
+    file, offset = pair.ends[name][ACKED]
+    time_ms = (pair.begin_s + ACKED * STEP_S) * 1000
+    # The server that wrote it, which all servers tell.
+    return EntryPosition(file, offset, time_ms, pair.a.port)
+
+
+def executed_at(pair: Pair, name: str) -> Executed:
+    """Return the set behind the transaction that was acked, as it stands beside it."""
+    file, offset = pair.ends[name][ACKED]
+    return Executed(file, offset, offset + XID_BYTES, pair.gtids[ACKED])
 
 
 def pumped(

@@ -5,19 +5,20 @@ Two real servers, one the replica of the other, and a pipeline that knows both.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fix_failover import BY_TIME, GTID_MODE, Scene
+from fix_failover import BY_SET, GTID_MODE, MODES, Scene
 from fix_pipeline import POLL_S, UNIT_S
 from load import Load
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from fix_group import Group
     from fix_pipeline import Pipeline
@@ -31,23 +32,28 @@ FILES = ("binlog", "second")
 CLUSTER_WIRING = "classpath:spring/default-instance.xml"
 
 
-@pytest.mark.parametrize("by", ["gtid", "time"])
+@pytest.mark.parametrize("by", list(MODES))
 def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
     """The source dies under load, then the server itself, then the standby.
 
-    By GTID nothing comes twice but what the kill of the server repeats; by time some
-    does, and the log counts it.
+    By GTID nothing comes twice but what the kill of the server repeats. So it is
+    outside GTID mode by the sets beside the cursors, but for what was read behind the
+    last one. By time some does, and the log counts it.
     """
-    scene = make_scene(GTID_MODE if by == "gtid" else BY_TIME, exact=by == "gtid")
+    scene = make_scene(MODES[by], exact=by == "gtid")
     first, second = scene.replicas.source, scene.replicas.replica
     files = FILES if first.options[-1] != REPLICA_OPTIONS[0] else FILES[::-1]
     pipeline, checker = scene.pipeline, scene.follower.checker
+    behind_a_set = f"begins at GTID set .*{'stored GTID' if by == 'gtid' else 'beside'}"
     with pipeline.client() as client:
         with Load(scene.writer):
             scene.receive(client, some=10)
         scene.read_ahead()
         scene.die()
         scene.wait_until_reads("standby")
+        if by != "time":
+            pipeline.process.wait_for_log(behind_a_set)
+            pipeline.process.wait_for_log("the table history goes on at")
         # What was read of the first server is acked with the first server's name.
         scene.receive(client, some=1)
         scene.wait_for_cursor(first, files[0])
@@ -77,6 +83,65 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
     if by == "time":
         print(pipeline.process.wait_for_log("by time: what was delivered of that"))
         assert pipeline.status()["repeated"]["rows"] > 0
+
+
+@pytest.fixture
+def permissive(replicas: Replicas) -> Iterator[Replicas]:
+    """Give servers of which the standby need not have a GTID for all transactions."""
+    if replicas.flavour == "mariadb":
+        pytest.skip("a MariaDB has GTIDs always")
+    replicas.replica.execute("SET GLOBAL gtid_mode = ON_PERMISSIVE")
+    yield replicas
+    for server in (replicas.source, replicas.replica):
+        if server.pid is not None:
+            server.execute("SET GLOBAL gtid_mode = ON")
+
+
+def test_a_standby_without_gtids(
+    permissive: Replicas, make_scene: Callable[..., Scene]
+) -> None:
+    """A server that need not have GTIDs is read by time, whatever set is known."""
+    scene = make_scene(BY_SET)
+    assert permissive is scene.replicas
+    with scene.pipeline.client() as client:
+        scene.writer.write(5)
+        scene.receive(client)
+        assert beside(scene.pipeline)
+        scene.die()
+        scene.wait_until_reads("standby")
+        scene.pipeline.process.wait_for_log("its time .* less 5 s")
+        scene.writer.write(5)
+        scene.receive(client)
+
+
+def test_a_cursor_that_was_rewritten(make_scene: Callable[..., Scene]) -> None:
+    """The set beside a cursor counts only while the cursor says what it belongs to."""
+    scene = make_scene({"canal.instance.fallbackIntervalInSeconds": 0})
+    pipeline = scene.pipeline
+    with pipeline.client() as client:
+        scene.writer.write(5)
+        scene.receive(client)
+    pipeline.stop()
+    content = json.loads(pipeline.meta_file.read_text())
+    assert beside(pipeline)
+    # As another server writes it that has read the same a second later.
+    content["clientDatas"][0]["cursor"]["postion"]["serverId"] += 1
+    pipeline.meta_file.write_text(json.dumps(content))
+    scene.follower.restart()
+    scene.die()
+    pipeline.start()
+    scene.wait_until_reads("standby")
+    pipeline.process.wait_for_log("its time .* less 0 s")
+    scene.writer.write(5)
+    with pipeline.client() as client:
+        scene.receive(client)
+
+
+def beside(pipeline: Pipeline) -> str:
+    """Return the GTID set that stands beside the newest cursor."""
+    path = pipeline.meta_file.with_name("meta.dat.full")
+    (client,) = json.loads(path.read_text())["clients"]
+    return str(client["entries"][-1]["executed"]["gtids"])
 
 
 def test_before_anything_was_delivered(make_scene: Callable[..., Scene]) -> None:
@@ -160,7 +225,7 @@ def wait_until_received(replicas: Replicas) -> None:
         time.sleep(POLL_S)
 
 
-@pytest.mark.parametrize("by", ["gtid", "time"])
+@pytest.mark.parametrize("by", list(MODES))
 def test_an_address_that_changes_hands(
     make_pipeline: Callable[..., Pipeline],
     make_proxy: Callable[..., Proxy],
@@ -172,9 +237,10 @@ def test_an_address_that_changes_hands(
 ) -> None:
     """Another server behind one address is read where the first one was left.
 
-    By time a little before it: what comes again is told in the log and counted.
+    Outside of GTID mode behind the last set that was noted before, or by time a little
+    before it: what comes again is told in the log and counted.
     """
-    settings = GTID_MODE if by == "gtid" else BY_TIME
+    settings = MODES[by]
     proxy = make_proxy(replicas.source)
     pipeline = make_pipeline(replicas.source, replicated_schema, settings, proxy=proxy)
     scene = Scene(replicas, pipeline, rng, exact=by == "gtid")
@@ -202,6 +268,8 @@ def test_an_address_that_changes_hands(
     assert checker.done == len(scene.writer.transactions)
     if by == "gtid":
         assert checker.repeated == 0
+    elif by == "set":
+        pipeline.process.wait_for_log("the GTID set beside it")
     else:
         assert counted >= checker.repeated > 0
         print(f"at most {counted}, says the server")
@@ -211,7 +279,8 @@ def test_an_address_that_changes_hands(
     ("by", "switched"),
     [
         pytest.param("gtid", True, id="gtid-switched"),
-        pytest.param("time", False, id="time-at-once"),
+        pytest.param("set", False, id="set-at-once"),
+        pytest.param("time", False, id="time-at-once", marks=pytest.mark.slow),
         pytest.param("gtid", False, id="gtid-at-once", marks=pytest.mark.slow),
     ],
 )
@@ -233,7 +302,7 @@ def test_the_source_and_the_server_die(
         "canal.zookeeper.session.timeout.ms": 2000,
         "canal.zookeeper.takeover.delay.ms": 200,
     }
-    settings |= GTID_MODE if by == "gtid" else BY_TIME
+    settings |= MODES[by]
     scene = make_scene(settings, exact=by == "gtid", wiring=CLUSTER_WIRING)
     one = scene.pipeline
     two = make_pipeline(scene.replicas.source, one.schema)
@@ -254,6 +323,8 @@ def test_the_source_and_the_server_die(
     scene.pipeline = two
     scene.follower.restart()
     scene.wait_until_reads("standby")
+    if by == "set":
+        two.process.wait_for_log("the GTID set beside it")
     with two.client() as client:
         with Load(scene.writer):
             scene.receive(client, some=5)
@@ -263,13 +334,19 @@ def test_the_source_and_the_server_die(
     print(f"{checker.done} transactions, {checker.repeated} changes came again")
 
 
+@pytest.mark.parametrize("by", ["gtid", "set"])
 def test_in_a_group(
     make_group: Callable[..., Group],
     replicas: Replicas,
     replicated_schema: str,
     mysql_server: Server,
+    *,
+    by: str,
 ) -> None:
-    """One source of a group goes to its standby; the other one goes on meanwhile."""
+    """One source of a group goes to its standby; the other one goes on meanwhile.
+
+    Outside of GTID mode by the set that stands beside its place, after a restart too.
+    """
     if replicas.flavour == "mariadb":
         replicas.source.execute("GRANT REPLICA MONITOR ON *.* TO 'canal'@'%'")
     standby, schema = replicas.replica, replicated_schema
@@ -279,7 +356,7 @@ def test_in_a_group(
         [mysql_server, replicas.source],
         {
             "canal.instance.standby2.address": f"{standby.host}:{standby.port}",
-            "canal.instance.gtidon": "true",
+            **MODES[by],
             "canal.instance.detecting.enable": "true",
             "canal.instance.detecting.interval.time": 1,
             "canal.instance.detecting.retry.threshold": 0,
@@ -295,18 +372,29 @@ def test_in_a_group(
         for branch in group.branches:
             branch.writer.write(10)
         group.receive(client)
-        replicas.catch_up()
-        replicas.source.kill()
-        replicas.take_over()
+    replicas.catch_up()
+    if by == "set":
+        wait_until_beside(group.pipeline, failing.ports)
+        group.pipeline.kill()
+    replicas.source.kill()
+    replicas.take_over()
+    failing.writer.go_to(replicas.source)
+    if by == "set":
+        other.checker.resume(0, 10)
         other.writer.write(10)
-        group.receive(client)
-        failing.writer.go_to(replicas.source)
+        group.pipeline.start()
+    with group.pipeline.client() as client:
+        if by == "gtid":
+            other.writer.write(10)
+            group.receive(client)
         group.pipeline.wait_for_status(
             lambda status: status["sources"][1]["reads"].startswith("standby")
         )
-        failing.checker.resume(10, 10)
+        failing.checker.resume(10 if by == "gtid" else 0, 10)
         failing.writer.write(10)
         group.receive(client)
+    if by == "set":
+        group.pipeline.process.wait_for_log("the GTID set beside it")
     group.pipeline.kill()
     for branch in group.branches:
         branch.checker.resume(0, 20)
@@ -316,3 +404,20 @@ def test_in_a_group(
         group.receive(client)
         assert group.source(2)["reads"].startswith("standby")
     mysql_server.execute(f"DROP DATABASE {schema}")
+
+
+def wait_until_beside(pipeline: Pipeline, ports: set[int]) -> None:
+    """Wait until a set stands beside a group's place in the source with these ports."""
+    path = pipeline.meta_file.with_name("meta.dat.sources")
+    give_up_at = time.monotonic() + 3 * UNIT_S
+    while True:
+        found = json.loads(path.read_text()) if path.exists() else {"clients": []}
+        if any(
+            place["position"]["identity"]["sourceAddress"]["port"] in ports
+            and "executed" in place
+            for client in found["clients"]
+            for place in client["sources"]
+        ):
+            return
+        assert time.monotonic() < give_up_at, found
+        time.sleep(POLL_S)

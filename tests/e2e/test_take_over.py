@@ -197,9 +197,18 @@ def test_back_again(scene: Scene) -> None:
     scene.receive()
 
 
-def test_by_time(make_scene: Callable[..., Scene]) -> None:
-    """Without GTID some rows come again, each with the columns it came with before."""
-    scene = make_scene({"canal.instance.fallbackIntervalInSeconds": 30})
+@pytest.mark.parametrize("by", ["set", "time"])
+def test_outside_gtid_mode(make_scene: Callable[..., Scene], by: str) -> None:
+    """By time some rows come again, each with the columns it came with before.
+
+    Behind the set beside the cursor the history goes on as well, without a new base.
+    """
+    scene = make_scene(
+        {
+            "canal.instance.fallbackIntervalInSeconds": 30,
+            "canal.instance.gtid.sets.enable": str(by == "set").lower(),
+        }
+    )
     # Behind the beginning of all files, so that the time is in the history.
     ((now_s,),) = scene.chronicle.ask("SELECT UNIX_TIMESTAMP() + 1000")
     for number, each in enumerate(SCRIPT[:12]):
@@ -214,7 +223,10 @@ def test_by_time(make_scene: Callable[..., Scene]) -> None:
     scene.chronicle.run(f"SET timestamp = {now_s + 200}")
     scene.run(*SCRIPT[12:])
     scene.receive()
-    assert scene.follower.repeated, "nothing came again"
+    if by == "set":
+        scene.pipeline.process.wait_for_log("the GTID set beside it")
+    else:
+        assert scene.follower.repeated, "nothing came again"
 
 
 @pytest.mark.parametrize("behind", [True, False], ids=["behind", "level"])

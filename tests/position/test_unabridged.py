@@ -11,7 +11,12 @@ import pytest
 from canal_server.core.gtid import GtidSet
 from canal_server.lifecycle import Stop
 from canal_server.model.identity import ClientIdentity
-from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.model.positions import (
+    EntryPosition,
+    Executed,
+    LogIdentity,
+    LogPosition,
+)
 from canal_server.position import unabridged
 from canal_server.position.file import MetaFiles, PositionFiles
 from canal_server.position.metafile import abridged, encode, encode_position
@@ -95,6 +100,44 @@ def test_content():
     assert unabridged.decode(json.dumps(grown).encode()) == entries
     both = {7: entries, 1001: entries[:1]}
     assert unabridged.decode_clients(unabridged.encode_clients(both)) == both
+
+
+EXECUTED = Executed("binlog.000001", 100, 131, PLAIN)
+
+
+def test_content_of_executed_sets():
+    """Outside of GTID mode a set stands beside the position, with its boundary."""
+    entry = replace(position(""), executed=EXECUTED)
+    content = unabridged.encode([entry])
+    assert json.loads(content)["entries"][0]["executed"] == {
+        "event": 100,
+        "gtids": PLAIN,
+        "journalName": "binlog.000001",
+        "stop": 131,
+    }
+    (found,) = unabridged.decode(content)
+    assert found == entry
+    assert found.executed == EXECUTED
+
+
+def test_an_executed_set_belongs_to_its_cursor():
+    """It is of use with the very cursor that it was written for."""
+    entry = replace(position("", 8), executed=EXECUTED)
+    same, other = position("", 8), position("", 9)
+    assert unabridged.completed(same, [entry]).executed == EXECUTED
+    assert unabridged.completed(other, [entry]).executed is None
+
+
+def test_held_with_executed_sets():
+    """A cursor has a set beside it if one is known, else nothing."""
+    known = replace(position("", 2), executed=EXECUTED)
+    held = unabridged.Held(lambda each: known if each == known else each)
+    held.stored("c", position("", 1))
+    (found,) = held.entries("c", position("", 2))
+    assert found.executed == EXECUTED
+    held.tried("c", position("", 2))
+    held.stored("c", position("", 2))
+    assert held.entries("c", position("", 3)) == [known]
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     )
     from canal_server.dump.gone import GonePlace
     from canal_server.model.identity import ClientIdentity
-    from canal_server.ports import Accepts, MetaManager, Span
+    from canal_server.ports import Accepts, MetaManager, RangeSource, Span
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +91,7 @@ class Instance:
         self._moving = threading.Lock()  # one move of cursors at a time
         self._is_whole = True  # guarded by `_moving`
         self._stopping = False  # guarded by `_steady`
+        self.ranges: RangeSource | None = None
         self._make_stages()
         self.store = self._store  # as the server sees it
 

@@ -69,8 +69,15 @@ class Scanner:
     Files are read from their first event on, unless another event of them is named.
     """
 
-    def __init__(self, config: InstanceConfig, access: Access, stop: Stop) -> None:
-        self._dump = SideDump(config, access, stop, replica=_SCANNER_REPLICA)
+    def __init__(
+        self,
+        config: InstanceConfig,
+        access: Access,
+        stop: Stop,
+        *,
+        replica: int = _SCANNER_REPLICA,
+    ) -> None:
+        self._dump = SideDump(config, access, stop, replica=replica)
 
     def first_event_ms(self, file: str) -> int:
         """Return the time of a file's first event, ms."""

@@ -168,7 +168,10 @@ class Scanner:
             nonlocal found
             for block, first, stop in spans:
                 index = block.last_boundary(first, stop)
-                if index >= 0 and end_of(block, index) <= offset:
+                while index >= 0 and end_of(block, index) > offset:
+                    # No event begins at the offset, and this one goes on behind it.
+                    index = block.last_boundary(first, index)
+                if index >= 0:
                     found = end_of(block, index)
             return True
 

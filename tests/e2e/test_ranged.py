@@ -9,7 +9,7 @@ from fix_pipeline import DESTINATION, UNIT_S
 
 from canal_server.client.ranged import RangedClient
 from canal_server.errors import ClientError
-from canal_server.protocol.entries import EntryType, EventType, decode_entry
+from canal_server.protocol.entries import Entry, EntryType, EventType, decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
 
@@ -39,10 +39,10 @@ def read(client, start, end, name=NAME, **options):
 
 def told(entries):
     """Return the kind, the table and the values of each entry, rows one by one."""
-    found = []
+    found: list[tuple[str | None, ...]] = []
     for entry in map(decode_entry, entries):
         if entry.entry_type != EntryType.ROWDATA:
-            found.append((entry.entry_type.name,))
+            found.append((f"TRANSACTION {entry.entry_type}",))
             continue
         change = entry.row_change()
         if change.is_ddl:
@@ -56,7 +56,9 @@ def told(entries):
 
 def rows_of(entries):
     """Return the rows and statements alone."""
-    return [each for each in told(entries) if not each[0].startswith("TRANSACTION")]
+    return [
+        each for each in told(entries) if not str(each[0]).startswith("TRANSACTION")
+    ]
 
 
 def head(client, start, **options):
@@ -68,7 +70,7 @@ def head(client, start, **options):
 
 def changes(pipeline, client, count):
     """Return so many entries that an ordinary client gets, but for texts of rows."""
-    found = []
+    found: list[Entry] = []
     for message in pipeline.messages(client):
         found += (
             entry

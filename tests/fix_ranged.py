@@ -102,9 +102,9 @@ class Lake:
         """Return the parts of a range."""
         return self.ranges.plan(NAME, start, end, parts)
 
-    def looks(self) -> tuple[object, object]:
+    def looks(self) -> tuple[int, int]:
         """Return how often memory answered, and the binlog was read."""
-        status = self.ranges.status()
+        status: dict[str, Any] = self.ranges.status()
         return status["from_memory"], status["from_binlog"]
 
     def warm(self, source: Server, table: str) -> RangePlace:

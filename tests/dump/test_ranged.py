@@ -86,6 +86,25 @@ def test_columns_are_those_of_the_place(make_lake, source_server, table, databas
     assert restarted.ranges.columns(database, "t", None) is None
 
 
+def test_before_the_history(make_lake, source_server, table):
+    """A range may begin before anything was known of the tables."""
+    file, offset = source_server.binlog_position()
+    source_server.execute(
+        f"INSERT INTO {table} VALUES (1)",
+        f"ALTER TABLE {table} ADD COLUMN b INT DEFAULT 5",
+        f"INSERT INTO {table} VALUES (2, 6)",
+    )
+    lake = make_lake(source_server)
+    start = lake.subscribe(f"file:{file}:{offset}")
+    assert (start.journal, start.position) == (file, offset)
+    source_server.execute(
+        f"ALTER TABLE {table} DROP COLUMN b", f"INSERT INTO {table} VALUES (3)"
+    )
+    end = lake.until(start, 5)
+    rows = [row for row in rows_of(lake.read_again(start, end)) if row[0] == "t"]
+    assert rows == [("t", "a", "1"), ("t", "a", "2", "b", "6"), ("t", "a", "3")]
+
+
 def test_a_large_transaction_in_parts(make_lake, source_server, table):
     """Parts of one transaction, read by themselves, are together the whole of it."""
     lake = make_lake(source_server)

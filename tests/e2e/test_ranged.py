@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
 import pytest
 from fix_pipeline import DESTINATION, UNIT_S
+from fix_store import in_thread
 
 from canal_server.client.ranged import RangedClient
 from canal_server.errors import ClientError
 from canal_server.protocol.entries import Entry, EntryType, EventType, decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
+from canal_server.protocol.ranged import RangePosition
 
 NAME = "lake"
 WAIT_MS = int(UNIT_S * 3000)
@@ -31,7 +34,7 @@ def ranged_client(pipeline):
 
 def read(client, start, end, name=NAME, **options):
     """Return the serialized entries of a range."""
-    found = []
+    found: list[bytes] = []
     for piece in client.read(DESTINATION, name, start, end, **options):
         found += decode(Messages, bytes(piece)).messages
     return found
@@ -141,20 +144,69 @@ def test_memory_and_binlog_give_the_same(pipeline, ranged):
         assert looks(pipeline) == (memory + 1, binlog + 1)
         assert read(ranged, at, last) == hot
         ordinarily = changes(pipeline, ordinary, 60)
-    pipeline.stop()
-    pipeline.start()
-    with ranged_client(pipeline) as other:
-        assert read(other, at, last) == hot
     decoded = map(decode_entry, hot)
     assert [e for e in decoded if e.entry_type == EntryType.ROWDATA] == ordinarily[-58:]
 
 
-def test_refusals_leave_the_connection(pipeline, ranged):
-    """What is wrong is told with its code, and the next request is answered."""
+def test_one_query_at_a_time(pipeline, ranged):
+    """A query has its subscription until its connection ends; errors end none."""
     at = ranged.subscribe(DESTINATION, NAME).cursor
-    with pytest.raises(ClientError, match="no subscription") as refused:
-        ranged.head(DESTINATION, "other", at)
-    assert refused.value.code == 404
-    with contextlib.suppress(ClientError):
-        ranged.unsubscribe(DESTINATION, "other")
-    assert ranged.subscribe(DESTINATION, NAME).cursor == at
+    ranged.head(DESTINATION, NAME, at, query="one")
+    with ranged_client(pipeline) as other:
+        with pytest.raises(ClientError, match="another query"):
+            other.head(DESTINATION, NAME, at, query="two")
+        with pytest.raises(ClientError, match="no subscription") as refused:
+            other.head(DESTINATION, "other", at)
+        assert refused.value.code == 404
+        with pytest.raises(ClientError, match="none"):
+            list(other.read(DESTINATION, NAME, at, RangePosition(0, at.journal, 4)))
+        link = other._link
+        assert other.subscribe(DESTINATION, NAME).cursor == at
+        assert other._link is link
+
+        table = f"{pipeline.schema}.t"
+        pipeline.source.execute(
+            f"CREATE TABLE {table} (a INT)", f"INSERT INTO {table} VALUES (1)"
+        )
+        end = head(ranged, at, query="one").end
+        # A read that is given up ends its connection; the next request has another.
+        given_up = other.read(DESTINATION, NAME, at, end)
+        next(given_up)
+        given_up.close()
+        assert other._link is None
+        assert len(rows_of(read(other, at, end))) >= 1
+
+        ranged.close()
+        give_up_at = time.monotonic() + 3 * UNIT_S
+        while True:
+            with contextlib.suppress(ClientError):
+                other.head(DESTINATION, NAME, at, query="two")
+                return
+            assert time.monotonic() < give_up_at, "the first query keeps it"
+
+
+def test_acks_outlive_a_crash(pipeline, ranged):
+    """What was acked is acked after SIGKILL, and ranges read as they did."""
+    table = f"{pipeline.schema}.t"
+    pipeline.source.execute(f"CREATE TABLE {table} (a INT PRIMARY KEY)")
+    at = ranged.subscribe(DESTINATION, NAME).cursor
+    places = [at]
+    for n in range(3):
+        pipeline.source.execute(f"INSERT INTO {table} VALUES ({n})")
+        places.append(head(ranged, places[-1]).end)
+    entries = read(ranged, places[0], places[3])
+    ranged.head(DESTINATION, NAME, places[1], ack=True)
+    ranged.ack(DESTINATION, NAME, places[2])
+    pipeline.kill()
+    pipeline.start()
+    with ranged_client(pipeline) as again:
+        found = again.subscribe(DESTINATION, NAME)
+        assert (found.cursor, found.created) == (places[2], False)
+        assert read(again, places[0], places[3]) == entries
+        assert head(again, places[2]).end == places[3]
+        waiting = in_thread(
+            again.head, DESTINATION, NAME, places[3], wait_ms=10 * WAIT_MS
+        )
+        pipeline.stop()
+        with pytest.raises((ClientError, OSError)):
+            waiting.result(3 * UNIT_S)

@@ -99,7 +99,7 @@ def test_an_open_transaction_is_no_end(subjects):
 
 @pytest.mark.parametrize(("limit", "rows"), [(1, 2), (2, 2), (3, 2), (4, 4), (9, 6)])
 def test_limits_of_rows(subjects, limit, rows):
-    """A range goes on as long as it is within the limit, over one transaction at least."""
+    """A range ends within the limit, but has one transaction at least."""
     entries = Entries()
     for _ in range(3):
         transaction(entries, 1, 1)

@@ -252,9 +252,21 @@ class RangeSource(Protocol):
         """
 
     def plan(
-        self, name: str, start: RangePlace, end: RangePlace, parts: int
+        self,
+        name: str,
+        expression: str,
+        start: RangePlace,
+        end: RangePlace,
+        parts: int,
     ) -> list[RangePart]:
-        """Cut a range at events, into so many parts at most."""
+        """Cut a range at events, into so many parts at most; filtered as in `read`."""
+
+    def locate(self, name: str, text: str) -> RangePlace:
+        """Return the boundary that a start of `subscribe` means; changes nothing.
+
+        `acked` is the cursor of the subscription `name`, `latest` the end of the
+        source's binlog now, whether it was read or not.
+        """
 
     def read(
         self,

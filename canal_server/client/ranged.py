@@ -22,11 +22,20 @@ from canal_server.errors import ClientError, ProtocolError
 from canal_server.protocol.packets import Ack, Packet, PacketType
 from canal_server.protocol.protobuf import decode
 from canal_server.protocol.ranged import (
+    IN_USE,
     LAST_PIECE,
+    NOT_HERE,
+    OTHER_EPOCH,
+    PURGED,
     REQUEST_TYPES,
+    UNKNOWN_SUBSCRIPTION,
     RangeAck,
+    RangeColumn,
     RangeEnds,
+    RangeFound,
     RangeHead,
+    RangeLocate,
+    RangePart,
     RangeParts,
     RangePlan,
     RangePosition,
@@ -45,7 +54,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from canal_server.client.link import Link
-    from canal_server.protocol.ranged import RangePart
+
+__all__ = [
+    "IN_USE",
+    "NOT_HERE",
+    "OTHER_EPOCH",
+    "PURGED",
+    "UNKNOWN_SUBSCRIPTION",
+    "RangeColumn",
+    "RangeEnds",
+    "RangePart",
+    "RangePosition",
+    "RangeSubscribed",
+    "RangeTable",
+    "RangedClient",
+]
 
 T = TypeVar("T")
 
@@ -70,7 +93,8 @@ class RangedClient:
     Raises:
         ClientError: the server refused a request; `code` and text are the server's:
             404 no such subscription, 409 a position of another epoch, 410 what lies
-            behind it is purged, 503 another server may run the destination
+            behind it is purged, 423 another query reads the subscription, 503 another
+            server may run the destination
         ProtocolError: the other side speaks something else
         OSError: the network failed or took too long (ConnectionError, TimeoutError)
 
@@ -174,9 +198,11 @@ class RangedClient:
         start: RangePosition,
         end: RangePosition,
         parts: int,
+        *,
+        filter: str = "",  # noqa: A002  # the protocol's word
     ) -> tuple[RangePart, ...]:
-        """Return the range cut into parts, so many at most."""
-        request = RangePlan(destination, name, start, end, parts)
+        """Return the range cut into parts, so many at most; `filter` as for `read`."""
+        request = RangePlan(destination, name, start, end, parts, filter)
         return self._ask(request, PacketType.RANGE_PARTS, RangeParts).parts
 
     def read(
@@ -233,6 +259,15 @@ class RangedClient:
         """Return the columns of a table at a position, or as they are now."""
         request = RangeSchema(destination, schema, table, at)
         return self._ask(request, PacketType.RANGE_TABLE, RangeTable)
+
+    def locate(self, destination: str, place: str, name: str = "") -> RangePosition:
+        """Return the boundary that a text means, as `start` of `subscribe`.
+
+        `acked` means the cursor of the subscription `name`; `latest` is where the
+        source's binlog ends, although the server may not have read it yet.
+        """
+        request = RangeLocate(destination, name, place)
+        return self._ask(request, PacketType.RANGE_PLACE, RangeFound).position
 
     def unsubscribe(self, destination: str, name: str) -> None:
         """Forget a subscription and its cursor."""

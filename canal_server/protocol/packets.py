@@ -48,11 +48,13 @@ class PacketType(IntEnum):
     RANGE_ACK = 68
     RANGE_SCHEMA = 69
     RANGE_UNSUBSCRIBE = 70
+    RANGE_LOCATE = 71
     RANGE_SUBSCRIBED = 72
     RANGE_ENDS = 73
     RANGE_PARTS = 74
     RANGE_DATA = 75
     RANGE_TABLE = 76
+    RANGE_PLACE = 77
 
 
 class Compression(IntEnum):

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 UNKNOWN_SUBSCRIPTION: Final = 404
 OTHER_EPOCH: Final = 409  # a position of a binlog that is not the source's any more
 PURGED: Final = 410  # the source no longer has what lies behind a position
+IN_USE: Final = 423  # another query reads the subscription
 NOT_HERE: Final = 503  # this server does not run the destination, or has no room
 
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
@@ -45,6 +46,7 @@ PARTS_MAX: Final = 1024
 FILTER_MAX: Final = 64 * 1024  # characters
 START_MAX: Final = 256 * 1024  # characters; a set of GTIDs may be long
 QUERY_MAX: Final = 200  # characters
+ACKED: Final = "acked"  # as a place: where a subscription stands
 
 
 class Wire(IntEnum):
@@ -129,13 +131,14 @@ class RangeEnds:
 
 @dataclass(frozen=True, slots=True)
 class RangePlan:
-    """Ask for a range to be cut into parts, some at most."""
+    """Ask for a range to be cut into parts, some at most; filtered as in RangeRead."""
 
     destination: str = string(1)
     name: str = string(2)
     start: RangePosition = message(3, RangePosition)
     end: RangePosition = message(4, RangePosition)
     parts: int = int32(5)
+    filter: str = string(6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +208,15 @@ class RangeColumn:
 
 @dataclass(frozen=True, slots=True)
 class RangeTable:
-    """The columns of a table, if there is one."""
+    """The columns of a table, if there is one.
+
+    `zone` is the time zone in which entries write columns of type TIMESTAMP, empty
+    when it has no name.
+    """
 
     found: bool = boolean(1)
     columns: tuple[RangeColumn, ...] = repeated_message(2, RangeColumn)
+    zone: str = string(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +227,26 @@ class RangeUnsubscribe:
     name: str = string(2)
 
 
+@dataclass(frozen=True, slots=True)
+class RangeLocate:
+    """Ask which boundary a text means; changes nothing.
+
+    `place` is written as `RangeSubscribe.start`; `acked` means where the subscription
+    `name` stands, `latest` where the source's binlog ends now, read or not.
+    """
+
+    destination: str = string(1)
+    name: str = string(2)
+    place: str = string(3)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeFound:
+    """A boundary that was asked for."""
+
+    position: RangePosition = message(1, RangePosition)
+
+
 RangeRequest = (
     RangeSubscribe
     | RangeHead
@@ -227,6 +255,7 @@ RangeRequest = (
     | RangeAck
     | RangeSchema
     | RangeUnsubscribe
+    | RangeLocate
 )
 
 _REQUESTS: Final[dict[int, type[RangeRequest]]] = {
@@ -237,6 +266,7 @@ _REQUESTS: Final[dict[int, type[RangeRequest]]] = {
     PacketType.RANGE_ACK: RangeAck,
     PacketType.RANGE_SCHEMA: RangeSchema,
     PacketType.RANGE_UNSUBSCRIBE: RangeUnsubscribe,
+    PacketType.RANGE_LOCATE: RangeLocate,
 }
 
 REQUEST_TYPES: Final[dict[type[RangeRequest], PacketType]] = {
@@ -303,8 +333,10 @@ def _check_head(request: RangeHead) -> None:
 
 
 def _check_plan(request: RangePlan) -> None:
-    check_name(request.name)
+    if request.name:
+        check_name(request.name)
     _check_ends(request)
+    _check_length(request.filter, FILTER_MAX, "filter")
     if not 1 <= request.parts <= PARTS_MAX:
         raise ClientError(f"parts = {request.parts}, 1 to {PARTS_MAX} may be")
 
@@ -343,6 +375,12 @@ def _check_unsubscribe(request: RangeUnsubscribe) -> None:
     check_name(request.name)
 
 
+def _check_locate(request: RangeLocate) -> None:
+    if request.name or request.place == ACKED:
+        check_name(request.name)
+    _check_length(request.place, START_MAX, "place")
+
+
 _CHECKS: Final[dict[type[RangeRequest], Callable[[Any], None]]] = {
     RangeSubscribe: _check_subscribe,
     RangeHead: _check_head,
@@ -351,6 +389,7 @@ _CHECKS: Final[dict[type[RangeRequest], Callable[[Any], None]]] = {
     RangeAck: _check_ack,
     RangeSchema: _check_schema,
     RangeUnsubscribe: _check_unsubscribe,
+    RangeLocate: _check_locate,
 }
 
 

@@ -15,8 +15,9 @@ from canal_server.errors import CanalError, ClientError
 from canal_server.model.ranges import RangeLimits, RangePlace
 from canal_server.protocol import ranged
 from canal_server.protocol.packets import PacketType
-from canal_server.protocol.ranged import NOT_HERE, RangePosition
+from canal_server.protocol.ranged import IN_USE, NOT_HERE, RangePosition
 from canal_server.protocol.session import ACK_FRAME, REFUSED, error_frame
+from canal_server.server.zone import zone_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -107,7 +108,8 @@ class RangedService:
                 raise ClientError(
                     f"subscription {request.name} of {request.destination} is read by"
                     f" another query, {query}: give each query a subscription of its"
-                    " own, or end that one"
+                    " own, or end that one",
+                    code=IN_USE,
                 )
             if key not in self._claims and len(self._claims) >= CLAIMS_MAX:
                 raise ClientError(
@@ -129,8 +131,8 @@ def _answer(source: RangeSource, request: ranged.RangeRequest) -> bytes:
                 _position(found.cursor), created, found.filter
             )
             return ranged.answer(PacketType.RANGE_SUBSCRIBED, subscribed)
-        case ranged.RangePlan(_, name, start, end, parts):
-            return _plan(source, name, (_place(start), _place(end)), parts)
+        case ranged.RangePlan():
+            return _plan(source, request)
         case ranged.RangeAck(_, name, position):
             source.ack(name, _place(position))
             return ACK_FRAME
@@ -139,6 +141,9 @@ def _answer(source: RangeSource, request: ranged.RangeRequest) -> bytes:
         case ranged.RangeUnsubscribe(_, name):
             source.unsubscribe(name)
             return ACK_FRAME
+        case ranged.RangeLocate(_, name, place):
+            found_place = _position(source.locate(name, place or "latest"))
+            return ranged.answer(PacketType.RANGE_PLACE, ranged.RangeFound(found_place))
     raise AssertionError(f"{request!r} is answered elsewhere")
 
 
@@ -163,10 +168,9 @@ def _head(source: RangeSource, request: ranged.RangeHead, peer_fd: int | None) -
     return ranged.answer(PacketType.RANGE_ENDS, ends)
 
 
-def _plan(
-    source: RangeSource, name: str, ends: tuple[RangePlace, RangePlace], parts: int
-) -> bytes:
-    found = source.plan(name, *ends, parts)
+def _plan(source: RangeSource, request: ranged.RangePlan) -> bytes:
+    ends = _place(request.start), _place(request.end)
+    found = source.plan(request.name, request.filter, *ends, request.parts)
     told = tuple(
         ranged.RangePart(
             _position(part.start),
@@ -207,7 +211,7 @@ def _schema(source: RangeSource, request: ranged.RangeSchema) -> bytes:
         )
         for each in (meta.columns if meta is not None else ())
     )
-    table = ranged.RangeTable(meta is not None, columns)
+    table = ranged.RangeTable(meta is not None, columns, zone_name())
     return ranged.answer(PacketType.RANGE_TABLE, table)
 
 

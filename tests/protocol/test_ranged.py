@@ -14,6 +14,7 @@ from canal_server.protocol.ranged import (
     REQUEST_TYPES,
     RangeAck,
     RangeHead,
+    RangeLocate,
     RangePlan,
     RangePosition,
     RangeRead,
@@ -41,6 +42,9 @@ GOOD: list[RangeRequest] = [
     RangeSchema("example", "shop", "orders"),
     RangeSchema("example", "shop", "orders", AT),
     RangeUnsubscribe("example", "a" * 100),
+    RangePlan("example", "", AT, BEHIND, 4, r"shop\..*"),
+    RangeLocate("example", "", "latest"),
+    RangeLocate("example", "lake", "acked"),
 ]
 
 BAD: list[tuple[RangeRequest, str]] = [
@@ -65,6 +69,10 @@ BAD: list[tuple[RangeRequest, str]] = [
     (RangeAck("example", "lake"), "position"),
     (RangeSchema("example", "", "orders"), "schema"),
     (RangeUnsubscribe("example", "a/b"), "name"),
+    (RangePlan("example", "", AT, BEHIND, 4, "x" * (64 * 1024 + 1)), "filter"),
+    (RangeLocate("example", "", "acked"), "name"),
+    (RangeLocate("example", "a/b", "latest"), "name"),
+    (RangeLocate("example", "", "x" * (256 * 1024 + 1)), "place"),
 ]
 
 

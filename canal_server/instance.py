@@ -441,9 +441,9 @@ class Instance:
 
     def _deliver(self, spans: list[Span]) -> bool:
         """Put what leaves the buffer into the store; then it counts as delivered."""
-        self._tail.note(spans)
         if not self._sink.accept(spans, self._pump.stop):
             return False
+        self._tail.note(spans)  # once only, as what follows counts it as delivered
         self._pump.flushed(spans)
         return True
 

@@ -100,7 +100,7 @@ class Lake:
 
     def plan(self, start: RangePlace, end: RangePlace, parts: int) -> list[RangePart]:
         """Return the parts of a range."""
-        return self.ranges.plan(NAME, start, end, parts)
+        return self.ranges.plan(NAME, "", start, end, parts)
 
     def looks(self) -> tuple[int, int]:
         """Return how often memory answered, and the binlog was read."""

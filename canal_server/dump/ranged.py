@@ -28,7 +28,7 @@ from canal_server.dump.range_source import (
 from canal_server.errors import CanalError, ClientError, ConnectionLost, StoreError
 from canal_server.lifecycle import Deadline, Stop
 from canal_server.model.ranges import RangeEnds, RangePlace, Subscription
-from canal_server.protocol.ranged import NOT_HERE, UNKNOWN_SUBSCRIPTION
+from canal_server.protocol.ranged import ACKED, NOT_HERE, UNKNOWN_SUBSCRIPTION
 from canal_server.sink.filters import TableFilter, for_client, union
 from canal_server.store.selection import RangeWalk
 
@@ -94,7 +94,11 @@ class RangedReads:
         config: InstanceConfig,
         subscriptions: Subscriptions,
         change: Callable[[Accepts | None], None],
+        *,
+        moves_on_s: float = MOVES_ON_S,
     ) -> None:
+        """Take what is needed; `moves_on_s`: of nothing but unwanted changes."""
+        self._moves_on_s = moves_on_s
         self._config = config
         self._subscriptions = subscriptions
         self._change = change
@@ -219,6 +223,13 @@ class RangedReads:
         if not self._subscriptions.ack(name, place):
             raise _unknown(name)
 
+    def locate(self, name: str, text: str) -> RangePlace:
+        """Return the boundary that a start means, `acked` the cursor."""
+        if text == ACKED:
+            return self._find(name).cursor
+        with self._dump() as dump:
+            return dump.place_of(text)
+
     # --- heads ------------------------------------------------------------------------
 
     def head(
@@ -242,7 +253,10 @@ class RangedReads:
                 self._look_in_binlog(subscription, memo, limits)
             if memo.end is not None:
                 return self._ends(memo.end, memo.totals, memo.examined)
-            if time.monotonic() - memo.since_s >= MOVES_ON_S and memo.examined != start:
+            if (
+                time.monotonic() - memo.since_s >= self._moves_on_s
+                and memo.examined != start
+            ):
                 return self._ends(memo.examined, (0, 0), memo.examined)
             left_s = deadline.remaining_s() or 0.0
             if not left_s or not self._sleep(tail, seen, left_s, peer_fd, is_hot):
@@ -340,34 +354,50 @@ class RangedReads:
     # --- parts and entries ------------------------------------------------------------
 
     def plan(
-        self, name: str, start: RangePlace, end: RangePlace, parts: int
+        self,
+        name: str,
+        expression: str,
+        start: RangePlace,
+        end: RangePlace,
+        parts: int,
     ) -> list[RangePart]:
         """Cut a range at events, into so many parts at most."""
-        subscription = self._find(name)
         _check_order(start, end)
+        subscription = self._find(name) if name else None
         if start == end:
             return []
-        memo = self._memos.get(name)
-        if memo is not None and (memo.start, memo.end, memo.filter) == (
-            start,
-            end,
-            subscription.filter,
-        ):
-            return parts_of(start, end, memo.totals, memo.cuts, parts)
-        walk = None
-        held = self._held(subscription, start, end)
-        if held is not None:
-            walk = self._walk_of(subscription.filter, start, end, held[1])
-            try:
-                walk.walk(held[0])
-            except StoreError:
-                walk = None
+        walk: RangeWalk | None = None
+        if subscription is not None:
+            expression = subscription.filter
+            memo = self._memos.get(name)
+            known = memo and (memo.start, memo.end, memo.filter)
+            if memo is not None and known == (start, end, expression):
+                return parts_of(start, end, memo.totals, memo.cuts, parts)
+            walk = self._cuts_in_memory(subscription, start, end)
         if walk is None:
-            with self._dump() as dump:
-                dump.check(start, end)
-                walk = dump.walk(self._filter(subscription.filter), start, end)
+            walk = self._cuts_in_binlog(expression, start, end)
         totals = walk.rows, walk.bytes
         return parts_of(start, end, totals, walk.found_cuts(), parts)
+
+    def _cuts_in_memory(
+        self, subscription: Subscription, start: RangePlace, end: RangePlace
+    ) -> RangeWalk | None:
+        held = self._held(subscription, start, end)
+        if held is None:
+            return None
+        walk = self._walk_of(subscription.filter, start, end, held[1])
+        try:
+            walk.walk(held[0])
+        except StoreError:
+            return None
+        return walk
+
+    def _cuts_in_binlog(
+        self, expression: str, start: RangePlace, end: RangePlace
+    ) -> RangeWalk:
+        with self._dump() as dump:
+            dump.check(start, end)
+            return dump.walk(self._filter(expression), start, end)
 
     def read(
         self,

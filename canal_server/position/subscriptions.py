@@ -91,6 +91,7 @@ class Subscriptions:
     def __init__(self, place: SubscriptionPlace) -> None:
         self._place = place
         self._lock = threading.Lock()
+        self._is_started = False
         self._epochs: list[Epoch] = []
         self._known: dict[str, Subscription] = {}
 
@@ -105,10 +106,12 @@ class Subscriptions:
                 raise
             self._epochs = sorted(epochs, key=lambda each: each.number)
             self._known = {each.name: each for each in found}
+            self._is_started = True
 
     def stop(self) -> None:
-        """Let go of files and sessions; all is written already."""
+        """Let go of files and sessions; nothing is written after."""
         with self._lock:
+            self._is_started = False
             self._place.close()
 
     def all(self) -> list[Subscription]:
@@ -126,8 +129,13 @@ class Subscriptions:
         with self._lock:
             self._put(subscription)
 
-    def _put(self, subscription: Subscription) -> None:
+    def _check_started(self) -> None:
         assert self._lock.locked()
+        if not self._is_started:
+            raise MetaStoreError("the subscriptions are closed: the destination stops")
+
+    def _put(self, subscription: Subscription) -> None:
+        self._check_started()
         known = self._known.get(subscription.name)
         if known == subscription:
             return
@@ -154,6 +162,7 @@ class Subscriptions:
         with self._lock:
             if name not in self._known:
                 return False
+            self._check_started()
             self._place.remove(name)
             del self._known[name]
             return True
@@ -166,6 +175,7 @@ class Subscriptions:
     def begin_epoch(self, source: str, file: str, began_s: int) -> Epoch:
         """Begin an epoch; returns it once it is durable."""
         with self._lock:
+            self._check_started()
             number = self._epochs[-1].number + 1 if self._epochs else 0
             epoch = Epoch(number, source, file, began_s)
             self._place.put_epochs((*self._epochs, epoch))

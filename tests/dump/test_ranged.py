@@ -181,6 +181,13 @@ def test_unwanted_changes_make_no_batch(make_lake, source_server, table, databas
     entries = lake.read_memory(start, end)
     assert rows_of(entries) == [("t", "a", "1")]
     assert lake.read_again(start, end) == entries
+    # After long enough a batch without anything wanted moves on.
+    source_server.execute(f"INSERT INTO {database}.u VALUES (2)")
+    assert lake.head(end, wait_s=0.05).end == end
+    lake.ranges._moves_on_s = 0.0
+    moved = lake.head(end)
+    assert (moved.rows, lake.read(end, moved.end)) == (0, [])
+    assert moved.end.order() > end.order()
     begins = sum(
         decode_entry(e).entry_type == EntryType.TRANSACTIONBEGIN for e in entries
     )
@@ -216,6 +223,22 @@ def test_starts(make_lake, source_server, table):
         "e",
         "f",
     }
+
+
+def test_places_and_parts_without_a_subscription(make_lake, source_server, table):
+    """A bounded read needs no cursor: it asks for places, and brings its filter."""
+    lake = make_lake(source_server)
+    start = lake.ranges.locate("", "latest")
+    source_server.execute(f"INSERT INTO {table} VALUES (1), (2)")
+    end = lake.ranges.locate("", "latest")
+    (part,) = lake.ranges.plan("", lake.filter, start, end, 4)
+    assert (part.start, part.end, part.rows) == (start, end, 2)
+    assert rows_of(lake.read(start, end, "")) == [("t", "a", "1"), ("t", "a", "2")]
+    assert lake.ranges._subscriptions.all() == []
+    cursor = lake.subscribe()
+    assert lake.ranges.locate(NAME, "acked") == cursor
+    with pytest.raises(ClientError, match="no subscription"):
+        lake.ranges.locate("other", "acked")
 
 
 def test_wrong_ranges_are_refused(make_lake, source_server, table):
@@ -330,3 +353,45 @@ def test_cursors_outlive_the_process(make_lake, source_server, table):
     assert (found.cursor, found.filter, created) == (later, again.filter, False)
     again.ranges.unsubscribe(NAME)
     assert make_lake(source_server).ranges._subscriptions.find(NAME) is None
+
+
+def test_random_changes(make_lake, source_server, table, database, rng):
+    """Whatever is written, ranges from memory, read again and in parts are the same."""
+    lake = make_lake(source_server)
+    lake.filter = rf"{database}\.(t|w.*)"
+    start = lake.warm(source_server, table)
+    tables, keys = [table], itertools.count()
+
+    def statement():
+        name = rng.choice([*tables, f"{database}.unwanted"])
+        kind = rng.randrange(12)
+        if kind == 0 and len(tables) < 4:
+            tables.append(f"{database}.w{next(keys)}")
+            return f"CREATE TABLE {tables[-1]} (a INT PRIMARY KEY)"
+        if kind == 1:
+            return f"ALTER TABLE {name} ADD COLUMN c{next(keys)} VARCHAR(9) DEFAULT 'x'"
+        if kind == 2:
+            return f"DELETE FROM {name} WHERE a % 5 = {rng.randrange(5)}"
+        if kind == 3:
+            return f"UPDATE {name} SET a = -a WHERE a % 7 = {rng.randrange(7)}"
+        rows = ",".join(f"({next(keys)})" for _ in range(rng.choice((1, 2, 2000))))
+        return f"INSERT INTO {name} (a) VALUES {rows}"
+
+    source_server.execute(f"CREATE TABLE {database}.unwanted (a INT PRIMARY KEY)")
+    places = [start]
+    for _ in range(12):
+        for _ in range(rng.randint(1, 5)):
+            source_server.execute(
+                "BEGIN", *(statement() for _ in range(rng.randint(1, 4))), "COMMIT"
+            )
+        ends = lake.head(places[-1], RangeLimits(rows=rng.randint(1, 4000)), wait_s=0.1)
+        places.append(ends.end)
+    whole = lake.read_memory(start, places[-1])
+    assert lake.read_again(start, places[-1]) == whole
+    ranges = list(itertools.pairwise(places))
+    assert joined(lake.read(*ends) for ends in ranges) == whole
+    for first, last in rng.sample(ranges, 3):
+        assert lake.read_again(first, last) == lake.read_memory(first, last)
+    parts = lake.plan(start, places[-1], 5)
+    assert joined(lake.read_again(part.start, part.end) for part in parts) == whole
+    assert joined(lake.read_memory(part.start, part.end) for part in parts) == whole

@@ -81,6 +81,22 @@ def test_acks_only_move_on(opened):
     assert not found.ack("nobody", AT)
 
 
+def test_nothing_is_written_after_the_end(opened):
+    """A request that is still under way opens nothing again, and is told."""
+    found = opened()
+    found.put(LAKE)
+    found.stop()
+    for call in (
+        lambda: found.ack("lake", RangePlace(0, "bin.000010", 4)),
+        lambda: found.put(Subscription("other", "", AT)),
+        lambda: found.remove("lake"),
+        lambda: found.begin_epoch("a", "bin.000001", 100),
+    ):
+        with pytest.raises(MetaStoreError, match="closed"):
+            call()
+    assert opened().all() == [LAKE]
+
+
 def test_removed_for_good(opened):
     """What is removed does not come back, and may be made anew."""
     found = opened()

@@ -18,6 +18,7 @@ from canal_server.protocol.packets import Ack, Packet, PacketType
 from canal_server.protocol.protobuf import decode
 from canal_server.protocol.ranged import RangePosition
 from canal_server.server.ranged import RangedService
+from canal_server.server.zone import zone_name
 
 PLACE = RangePlace(0, "bin.000001", 400)
 INSIDE = RangePlace(0, "bin.000001", 500, 400)
@@ -51,12 +52,17 @@ class FakeRanges:
         """Tell the ends."""
         return RangeEnds(LATER, limits.rows, limits.bytes, LATER, 77)
 
-    def plan(self, name, start, end, parts):
+    def plan(self, name, expression, start, end, parts):
         """Cut in two."""
         return [
             RangePart(start, INSIDE, 1, 2, LATER, 77),
             RangePart(INSIDE, end, 3, 4),
         ]
+
+    def locate(self, name, text):
+        """Know one place."""
+        assert (name, text) == ("lake", "acked")
+        return PLACE
 
     def read(self, name, expression, start, end, take):
         """Give two pieces."""
@@ -141,15 +147,17 @@ def test_each_request_has_its_answer(ask, source):
     assert source.acked == [PLACE, LATER]
 
     (packet,) = ask(ranged.RangeSchema("example", "s", "t"))
-    assert decode(ranged.RangeTable, packet.body) == ranged.RangeTable(
-        found=True,
-        columns=(
-            ranged.RangeColumn("a", "int", key=True),
-            ranged.RangeColumn("b", "text", nullable=True, charset="utf8mb4"),
-        ),
+    table = decode(ranged.RangeTable, packet.body)
+    assert (table.found, table.zone) == (True, zone_name())
+    assert table.columns == (
+        ranged.RangeColumn("a", "int", key=True),
+        ranged.RangeColumn("b", "text", nullable=True, charset="utf8mb4"),
     )
     (packet,) = ask(ranged.RangeSchema("example", "s", "gone"))
     assert not decode(ranged.RangeTable, packet.body).found
+
+    (packet,) = ask(ranged.RangeLocate("example", "lake", "acked"))
+    assert decode(ranged.RangeFound, packet.body).position == AT
 
     (packet,) = ask(ranged.RangeUnsubscribe("example", "lake"))
     assert (packet.type, packet.body) == (PacketType.ACK, b"")
@@ -192,12 +200,12 @@ def test_one_query_at_a_time(ask):
 
     assert kind(ask(head("q1"), "one")) == PacketType.RANGE_ENDS
     code, text = refusal(ask(head("q2"), "two"))
-    assert (code, "another query, q1" in text) == (400, True)
+    assert (code, "another query, q1" in text) == (423, True)
     assert kind(ask(head(""), "three")) == PacketType.RANGE_ENDS
     # The same query on a new connection goes on, and the old one's end is no matter.
     assert kind(ask(head("q1"), "four")) == PacketType.RANGE_ENDS
     ask.service.left("one")
-    assert refusal(ask(head("q2"), "two"))[0] == 400
+    assert refusal(ask(head("q2"), "two"))[0] == 423
     ask.service.left("four")
     assert kind(ask(head("q2"), "two")) == PacketType.RANGE_ENDS
 

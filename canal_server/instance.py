@@ -17,7 +17,7 @@ from canal_server.buffer.ring import TransactionBuffer
 from canal_server.core.subjects import Subjects
 from canal_server.dump.detecting import Detector
 from canal_server.dump.pump import Pump
-from canal_server.dump.ranged import Live
+from canal_server.dump.range_access import Live
 from canal_server.errors import (
     CanalError,
     StoreError,

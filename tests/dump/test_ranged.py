@@ -184,7 +184,7 @@ def test_unwanted_changes_make_no_batch(make_lake, source_server, table, databas
     # After long enough a batch without anything wanted moves on.
     source_server.execute(f"INSERT INTO {database}.u VALUES (2)")
     assert lake.head(end, wait_s=0.05).end == end
-    lake.ranges._moves_on_s = 0.0
+    lake.ranges._heads.moves_on_s = 0.0
     moved = lake.head(end)
     assert (moved.rows, lake.read(end, moved.end)) == (0, [])
     assert moved.end.order() > end.order()

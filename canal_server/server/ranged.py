@@ -107,7 +107,7 @@ class RangedService:
             if query != request.query and who is not asker:
                 raise ClientError(
                     f"subscription {request.name} of {request.destination} is read by"
-                    f" another query, {query}: give each query a subscription of its"
+                    f" another query, {query!r}: give each query a subscription of its"
                     " own, or end that one",
                     code=IN_USE,
                 )

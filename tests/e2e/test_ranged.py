@@ -14,7 +14,7 @@ from canal_server.errors import ClientError
 from canal_server.protocol.entries import Entry, EntryType, EventType, decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
-from canal_server.protocol.ranged import RangePosition
+from canal_server.protocol.ranged import NOT_HERE, RangePosition
 
 NAME = "lake"
 WAIT_MS = int(UNIT_S * 3000)
@@ -69,6 +69,16 @@ def head(client, start, **options):
     ends = client.head(DESTINATION, NAME, start, **({"wait_ms": WAIT_MS} | options))
     assert ends.end != start, f"nothing came behind {start}"
     return ends
+
+
+def until(client, start, rows):
+    """Return the end of a range with so many rows and statements."""
+    found = 0
+    while found < rows:
+        ends = head(client, start)
+        found, start = found + ends.rows, ends.end
+    assert found == rows
+    return start
 
 
 def changes(pipeline, client, count):
@@ -210,3 +220,35 @@ def test_acks_outlive_a_crash(pipeline, ranged):
         pipeline.stop()
         with pytest.raises((ClientError, OSError)):
             waiting.result(3 * UNIT_S)
+
+
+def test_another_server_goes_on(cluster):
+    """In a cluster the cursor is there on the next server, and ranges are the same."""
+    one, two = cluster.one, cluster.two
+    table = f"{one.schema}.t"
+    one.source.execute(f"CREATE TABLE {table} (a INT PRIMARY KEY)")
+    with ranged_client(one) as first, ranged_client(two) as second:
+        at = first.subscribe(DESTINATION, NAME).cursor
+        with pytest.raises(ClientError) as refused:
+            second.subscribe(DESTINATION, NAME)
+        assert refused.value.code == NOT_HERE
+        one.source.execute(f"INSERT INTO {table} VALUES (1)")
+        middle = head(first, at).end
+        one.source.execute(f"ALTER TABLE {table} ADD COLUMN b INT")
+        one.source.execute(f"INSERT INTO {table} VALUES (2, 3)")
+        end = until(first, middle, 2)
+        entries = read(first, at, end)
+        first.head(DESTINATION, NAME, middle, ack=True)
+        one.kill()
+        give_up_at = time.monotonic() + 6 * UNIT_S
+        while True:
+            try:
+                found = second.subscribe(DESTINATION, NAME)
+                break
+            except ClientError as error:
+                assert error.code == NOT_HERE, error  # noqa: PT017
+                assert time.monotonic() < give_up_at, "nobody takes over"
+        assert (found.cursor, found.created) == (middle, False)
+        assert read(second, at, end) == entries
+        assert rows_of(entries)[-1] == ("t", "2", "3")
+        assert head(second, middle).end.position > middle.position

@@ -200,7 +200,7 @@ def test_one_query_at_a_time(ask):
 
     assert kind(ask(head("q1"), "one")) == PacketType.RANGE_ENDS
     code, text = refusal(ask(head("q2"), "two"))
-    assert (code, "another query, q1" in text) == (423, True)
+    assert (code, "another query, 'q1'" in text) == (423, True)
     assert kind(ask(head(""), "three")) == PacketType.RANGE_ENDS
     # The same query on a new connection goes on, and the old one's end is no matter.
     assert kind(ask(head("q1"), "four")) == PacketType.RANGE_ENDS

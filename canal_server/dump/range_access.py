@@ -66,6 +66,8 @@ class RangeAccess:
         # From where on the pump reads what a subscription wants: by its name the
         # filter, the tail and its resets then, and a place; all if there is none.
         self._admitted: dict[str, tuple[str, Tail, int, tuple[int, int]]] = {}
+        # In GTID mode a boundary from which on the pump's sets are exact.
+        self._exact: tuple[Tail, int, tuple[int, int]] | None = None
         self._checked: tuple[Tail, int] | None = None  # whose epoch is `_epoch`
         self._epoch: Epoch | None = None
         self._slots = list(range(DUMPS_MAX))
@@ -148,7 +150,7 @@ class RangeAccess:
             is_newer = (then, count) != (tail, resets)
             if expression != subscription.filter or not (is_newer or begin >= place):
                 return None
-        if not self._tells_sets_exactly(live.pump, begin[0]):
+        if not self._tells_sets_exactly(live, resets, begin):
             return None
         stop = None if end is None else order_of(end.journal, end.position)
         spans = tail.spans_from(begin, stop)
@@ -157,12 +159,30 @@ class RangeAccess:
         self.answered["memory"] += 1
         return spans, live.subjects
 
-    def _tells_sets_exactly(self, pump: Pump, file_number: int) -> bool:
-        """Tell whether the sets in entries are those that reading again would give."""
+    def _tells_sets_exactly(
+        self, live: Live, resets: int, begin: tuple[int, int]
+    ) -> bool:
+        """Tell whether the sets in entries are those that reading again would give.
+
+        A session that began with a client's set may count transactions as executed that
+        the source has not, or not yet at that place.
+        """
         if not self._config.source.gtid_on:
             return True
-        exact_from = pump.exact_from
-        return exact_from is not None and file_number >= exact_from
+        exact_from = live.pump.exact_from
+        if exact_from is not None and begin[0] >= exact_from:
+            return True
+        if self._exact is None:
+            return False
+        tail, count, place = self._exact
+        return (tail, count) == (live.tail, resets) and begin >= place
+
+    def _compare_sets(self, dump: RangeDump, tail: Tail, resets: int) -> None:
+        """Learn from what was read again whether the pump's sets are exact."""
+        if dump.executed is not None:
+            place, gtids = dump.executed
+            if tail.gtids_at(place) == gtids and tail.resets == resets:
+                self._exact = tail, resets, place
 
     def walk_of(
         self,
@@ -212,6 +232,7 @@ class RangeAccess:
                         self._checked = tail, resets
                         self.answered["binlog"] += 1
                     yield dump
+                    self._compare_sets(dump, tail, resets)
             except ConnectionLost as error:
                 if self.stop.requested():
                     raise ClientError(STOPPING, code=NOT_HERE) from error

@@ -98,6 +98,8 @@ class RangeDump:
         self._scanner = Scanner(config, access, stop, replica=self._replica + 1)
         self._files = SourceFiles(())
         self.epoch: Epoch
+        # In GTID mode a boundary that was read from, and the set executed there.
+        self.executed: tuple[tuple[int, int], str] | None = None
 
     def __enter__(self) -> Self:
         """Connect and look. Raises SourceError, MetaStoreError."""
@@ -315,7 +317,9 @@ class RangeDump:
         """Return the set executed before a boundary, None outside of GTID mode."""
         if not self._config.source.gtid_on:
             return None
-        return self._search().executed_at(file, offset)[1]
+        gtids = self._search().executed_at(file, offset)[1]
+        self.executed = order_of(file, offset), str(gtids)
+        return gtids
 
     def _check_reached(self, reader: Reader, end: RangePlace) -> None:
         decoder = reader.decoder

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     Place = tuple[int, int]
 
+ORDINAL_MAX: Final = 2**32 - 1
 SPAN_BYTES: Final = 200  # what a span takes beside its records, about
 
 
@@ -154,6 +155,24 @@ class Tail:
             if self._end is None:
                 return None
             return self._end_file, self._end[1], self._end_s
+
+    def gtids_at(self, place: Place) -> str | None:
+        """Return the set that the entry of a boundary tells; None if it is not held."""
+        with self._lock:
+            at = bisect_right(self._places, place) - 1
+            if at < 0:
+                return None
+            block, first, stop = self._spans[at]
+        if block.file_number != place[0]:
+            return None
+        before = block.first_behind(first, stop, place[1] - 1, ORDINAL_MAX)
+        index = block.last_boundary(first, before)
+        if index < 0:
+            return None
+        record = block.record(index)
+        if record["offset"] + record["event_length"] != place[1]:
+            return None
+        return block.position(index)[4]
 
     def held_bytes(self) -> int:
         """Return the bytes of what is kept."""

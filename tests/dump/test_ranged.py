@@ -328,7 +328,14 @@ def test_in_gtid_mode(make_lake, source_server, table):
     """The sets in entries are the same from memory and read again."""
     lake = make_lake(source_server, gtid_on=True)
     start = lake.warm(source_server, table)
-    source_server.execute(f"INSERT INTO {table} VALUES (1)", "FLUSH BINARY LOGS")
+    source_server.execute(f"INSERT INTO {table} VALUES (0)")
+    first = lake.until(start, 1)
+    source_server.execute(f"INSERT INTO {table} VALUES (1)")
+    second = lake.until(first, 1)
+    # What was read again from here on has shown that memory's sets are right.
+    assert lake.read_again(first, second) == lake.read_memory(first, second)
+    start = second
+    source_server.execute(f"INSERT INTO {table} VALUES (10)", "FLUSH BINARY LOGS")
     source_server.execute(f"INSERT INTO {table} VALUES (2)")
     middle = lake.until(start, 2)
     source_server.execute(f"INSERT INTO {table} VALUES (3)")

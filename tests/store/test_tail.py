@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-from fix_blocks import BEGIN, ENTRY_BYTES, ROWS, Entries
+from fix_blocks import BEGIN, END, ENTRY_BYTES, ROWS, Entries
 from fix_source_access import PATIENCE_S
 from fix_store import eventually, in_thread
 
@@ -78,6 +78,20 @@ def test_a_known_beginning(tail, entries):
     tail.idle()
     assert tail.spans_from((1, 1001)) == []
     assert tail.spans_from((1, 1000)) is None
+
+
+def test_the_set_of_a_boundary(tail, entries):
+    """It is what the entry that ends there tells; elsewhere there is none."""
+    entries.add(BEGIN)
+    entries.add(ROWS)
+    last = entries.add(END, gtid="a:1-7")
+    (place,) = [behind([last])]
+    tail.note(entries.take())
+    (other,) = note(tail, entries)
+    assert tail.gtids_at(place) == "a:1-7"
+    assert tail.gtids_at(other) == ""
+    for wrong in ((1, place[1] + 1), (1, 4), (2, place[1]), (0, place[1])):
+        assert tail.gtids_at(wrong) is None
 
 
 def test_the_oldest_goes_first(tail, entries):

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from canal_server.dump.gone import GonePlace
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
-    from canal_server.ports import Accepts, MetaManager
+    from canal_server.ports import Accepts, MetaManager, RangeSource
 
 _log = logging.getLogger(__name__)
 
@@ -332,6 +332,11 @@ class GroupInstance:
     def steady(self) -> AbstractContextManager[object]:
         """Keep store and places as they are; nothing waits in this context."""
         return self._steady
+
+    @property
+    def ranges(self) -> RangeSource | None:
+        """Return nothing: a range is one of a single source's binlog."""
+        return None
 
     def log_position(self, position: EntryPosition) -> LogPosition:
         """Return the position with the name of the server that it is of."""

@@ -17,6 +17,7 @@ from canal_server.buffer.ring import TransactionBuffer
 from canal_server.core.subjects import Subjects
 from canal_server.dump.detecting import Detector
 from canal_server.dump.pump import Pump
+from canal_server.dump.range_access import Live
 from canal_server.errors import (
     CanalError,
     StoreError,
@@ -35,6 +36,7 @@ from canal_server.sink.clients import ClientFilters
 from canal_server.sink.columns import ColumnFilter
 from canal_server.sink.sink import EntrySink
 from canal_server.store.memory import MemoryEventStore
+from canal_server.store.tail import Tail
 from canal_server.wiring import (
     access_of,
     block_pool,
@@ -45,6 +47,7 @@ from canal_server.wiring import (
     history_owner_of,
     log_position_manager_of,
     meta_manager_of,
+    ranged_reads_of,
     serve_stored_clients,
     standby_access_of,
     stop_writing,
@@ -60,7 +63,7 @@ if TYPE_CHECKING:
     )
     from canal_server.dump.gone import GonePlace
     from canal_server.model.identity import ClientIdentity
-    from canal_server.ports import Accepts, MetaManager, Span
+    from canal_server.ports import Accepts, MetaManager, RangeSource, Span
 
 _log = logging.getLogger(__name__)
 
@@ -98,16 +101,28 @@ class Instance:
         self._moving = threading.Lock()  # one move of cursors at a time
         self._is_whole = True  # guarded by `_moving`
         self._stopping = False  # guarded by `_steady`
+        # What clients want, and who reads ranges: the pump reads both.
+        self._wants_lock = threading.Lock()
+        self._client_wants: Accepts = self._default.accepts
+        self._range_wants: Accepts | None = None
+        self._ranges = ranged_reads_of(config, zookeepers, self._change_range_wants)
         self._make_stages()
         self.store = self._store  # as the server sees it
 
     def _make_stages(self) -> None:
         """Make what the entries pass, empty: at first, and when cursors were moved."""
         config = self.config
+        self._client_wants = self._default.accepts
         self._pool = block_pool()
         self._subjects = Subjects()
+        self._tail = tail = Tail(config.store.ranged_bytes_max)
         self._store = MemoryEventStore(
-            config.store, self._subjects, self._pool, destination=self.destination
+            config.store,
+            self._subjects,
+            self._pool,
+            destination=self.destination,
+            held_elsewhere=tail.held_bytes,
+            may_drop=lambda: tail.is_on,
         )
         self._sink = EntrySink(
             self._store, thin_markers=config.filter.transaction_entry
@@ -127,7 +142,7 @@ class Instance:
             wants=self._default.accepts,
             deliver=self._buffer.put,
             reset=self._reset,
-            idle=self._store.wake_getters,
+            idle=self._idle,
             begun=self._begun,
             session=self._session_begins,
             cursors=self._cursors,
@@ -137,6 +152,7 @@ class Instance:
             index=boundary_index_of(config),
             executed=self._executed,
         )
+        self._ranges.attach(Live(self._pump, self._subjects, tail))
         self._detector = Detector(config, self._pump, self._pump.stored)
 
     # --- Stage ----------------------------------------------------------------------
@@ -150,9 +166,11 @@ class Instance:
         self.meta.start()
         try:
             self._log_positions.start()
+            self._ranges.start()
             self._begin_stages(self._last_read())
         except BaseException:
             self._end_stages()  # one of them may have begun
+            self._ranges.stop()
             self._log_positions.stop()
             self.meta.stop()
             raise
@@ -193,6 +211,7 @@ class Instance:
         """Ask the pump to stop and end all waits."""
         self.meta.request_stop()
         self._log_positions.request_stop()
+        self._ranges.request_stop()
         with self._steady:  # stages that are being made are not started any more
             self._stopping = True
             self._detector.request_stop()
@@ -207,7 +226,7 @@ class Instance:
         """
         ended = self._detector.join(deadline)
         ended = self._pump.join(deadline) and ended
-        stops = self._log_positions.stop, self.meta.stop
+        stops = self._ranges.stop, self._log_positions.stop, self.meta.stop
         stop_writing(self.destination, *stops, ended=ended)
         return ended
 
@@ -301,6 +320,11 @@ class Instance:
     def steady(self) -> AbstractContextManager[object]:
         """Keep store and cursors as they are; nothing waits in this context."""
         return self._steady
+
+    @property
+    def ranges(self) -> RangeSource:
+        """Return what serves ranged reads."""
+        return self._ranges
 
     def log_position(self, position: EntryPosition) -> LogPosition:
         """Return the position with this source's identity."""
@@ -404,7 +428,20 @@ class Instance:
         self._drop(identity)
 
     def _change_wants(self, wants: Accepts) -> None:
-        self._pump.change_wants(wants)
+        with self._wants_lock:
+            self._client_wants = wants
+            self._tell_wants()
+
+    def _change_range_wants(self, wants: Accepts | None) -> None:
+        with self._wants_lock:
+            self._range_wants = wants
+            self._tell_wants()
+
+    def _tell_wants(self) -> None:
+        clients, ranges = self._client_wants, self._range_wants
+        self._pump.change_wants(
+            clients if ranges is None else lambda names: clients(names) or ranges(names)
+        )
 
     # --- what the pump's thread calls -----------------------------------------------
 
@@ -412,6 +449,7 @@ class Instance:
         """Put what leaves the buffer into the store; then it counts as delivered."""
         if not self._sink.accept(spans, self._pump.stop):
             return False
+        self._tail.note(spans)  # once only, as what follows counts it as delivered
         self._pump.flushed(spans)
         return True
 
@@ -424,6 +462,12 @@ class Instance:
         self._buffer.reset()
         if not goes_on:
             self._sink.reset()
+            self._tail.reset(self._pump.reads_behind)
+
+    def _idle(self) -> None:
+        """Take note that the source has nothing more at hand."""
+        self._store.wake_getters()
+        self._tail.idle()
 
     def status(self) -> dict[str, object]:
         """Return what an operator asks first, as plain values."""
@@ -445,6 +489,7 @@ class Instance:
             ],
             "lost_clients": self._lost.told(),
             "waits_for": list(self._store.holders()),
+            "ranges": self._ranges.status(),
             "transactions": self._sink.counters.transactions,
             "rows": self._sink.counters.rows,
         }

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
         LogPosition,
         PositionRange,
     )
+    from canal_server.model.ranges import (
+        RangeEnds,
+        RangeLimits,
+        RangePart,
+        RangePlace,
+        Subscription,
+    )
     from canal_server.model.table import TableMeta
 
     # Records first <= i < stop of a block.
@@ -213,6 +220,73 @@ class LogPositionManager(Protocol):
         """Store a position; it is the end of a transaction or a DDL."""
 
 
+class RangeSource(Protocol):
+    """Ranges of one destination's changes, and the cursors of who reads them.
+
+    Called by the threads of connections, many at a time. All raise ClientError, with
+    the codes of `protocol.ranged`, and CanalError for what is not the client's fault.
+    """
+
+    def subscribe(
+        self, name: str, expression: str, start: str
+    ) -> tuple[Subscription, bool]:
+        """Return the subscription with this filter, and whether it is new."""
+
+    def unsubscribe(self, name: str) -> None:
+        """Forget a subscription; durable when it returns."""
+
+    def ack(self, name: str, place: RangePlace) -> None:
+        """Move a cursor forward, never back; durable when it returns."""
+
+    def head(
+        self,
+        name: str,
+        start: RangePlace,
+        limits: RangeLimits,
+        wait_s: float,
+        peer_fd: int | None = None,
+    ) -> RangeEnds:
+        """Return how far a range behind `start` may go; waits for its first change.
+
+        The wait ends when the peer of the socket `peer_fd` closes.
+        """
+
+    def plan(
+        self,
+        name: str,
+        expression: str,
+        start: RangePlace,
+        end: RangePlace,
+        parts: int,
+    ) -> list[RangePart]:
+        """Cut a range at events, into so many parts at most; filtered as in `read`."""
+
+    def locate(self, name: str, text: str) -> RangePlace:
+        """Return the boundary that a start of `subscribe` means; changes nothing.
+
+        `acked` is the cursor of the subscription `name`, `latest` the end of the
+        source's binlog now, whether it was read or not.
+        """
+
+    def read(
+        self,
+        name: str,
+        expression: str,
+        start: RangePlace,
+        end: RangePlace,
+        take: Callable[[Sequence[bytes | memoryview], int], None],
+    ) -> None:
+        """Give the entries of a range to `take`, piece by piece, with each one's bytes.
+
+        Without a name the filter is `expression`. `take` may wait and may raise.
+        """
+
+    def columns(
+        self, schema: str, table: str, at: RangePlace | None
+    ) -> TableMeta | None:
+        """Return what a table is at a place, None: now; None when there is none."""
+
+
 class RunningInstance(Protocol):
     """One destination as the server sees it, while it runs here."""
 
@@ -234,6 +308,10 @@ class RunningInstance(Protocol):
     @property
     def meta(self) -> MetaManager:
         """Return the meta manager."""
+
+    @property
+    def ranges(self) -> RangeSource | None:
+        """Return what serves ranged reads; None where there are none."""
 
     def log_position(self, position: EntryPosition) -> LogPosition:
         """Return the position with the identity of the source it came from."""

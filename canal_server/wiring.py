@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.config.schema import SslMode, Wiring
 from canal_server.core.blocks import BlockPool
 from canal_server.dump.index import FILE_NAME, BoundaryIndex
+from canal_server.dump.ranged import RangedReads
 from canal_server.errors import (
     ClientError,
     ConfigError,
@@ -35,6 +36,12 @@ from canal_server.position.logposition import (
 from canal_server.position.memory import MemoryMetaManager
 from canal_server.position.mixed import MixedMetaManager
 from canal_server.position.nodes import MetaNodes
+from canal_server.position.subscriptions import FILE_NAME as SUBSCRIPTIONS
+from canal_server.position.subscriptions import (
+    SubscriptionFile,
+    SubscriptionNodes,
+    Subscriptions,
+)
 from canal_server.sink.filters import TableFilter
 from canal_server.tablemeta.storage_mysql_lock import Owner
 from canal_server.tablemeta.storage_open import open_storage
@@ -50,8 +57,9 @@ if TYPE_CHECKING:
         SourceConfig,
     )
     from canal_server.model.identity import ClientIdentity
-    from canal_server.ports import LogPositionManager, MetaManager
+    from canal_server.ports import Accepts, LogPositionManager, MetaManager
     from canal_server.position.executed import Completed
+    from canal_server.position.subscriptions import SubscriptionPlace
     from canal_server.zookeeper import ZooKeepers
 
 _log = logging.getLogger(__name__)
@@ -161,6 +169,25 @@ def boundary_index_of(config: InstanceConfig) -> BoundaryIndex | None:
     if position.wiring is Wiring.MEMORY:
         return None
     return BoundaryIndex(position.data_dir / config.destination / FILE_NAME)
+
+
+def ranged_reads_of(
+    config: InstanceConfig,
+    zookeepers: ZooKeepers,
+    change: Callable[[Accepts | None], None],
+) -> RangedReads:
+    """Return the ranged reads of a destination; `change` is told what they want."""
+    position = config.position
+    place: SubscriptionPlace
+    if position.wiring is Wiring.ZOOKEEPER:
+        session_s = position.zookeeper_session_timeout_ms / 1000
+        place = SubscriptionNodes(
+            zookeepers.of(position.zookeeper_servers, session_s), config.destination
+        )
+    else:
+        folder = position.data_dir / config.destination
+        place = SubscriptionFile(folder / SUBSCRIPTIONS)
+    return RangedReads(config, Subscriptions(place), change)
 
 
 def executed_sets_of(config: InstanceConfig) -> ExecutedSets | None:

@@ -233,6 +233,7 @@ class FakeInstance:
         self.meta = MemoryMetaManager()
         self.moving = threading.Lock()
         self.lost: dict[int, str] = {}  # why, by client id
+        self.ranges = None
 
     def steady(self) -> threading.Lock:
         """Give what a move of cursors waits for."""

@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from canal_server.client.link import Link
+from canal_server.client.login import open_link, refusal
 from canal_server.errors import ClientError, ProtocolError
-from canal_server.protocol.auth import scramble
 from canal_server.protocol.entries import Entry, decode_entry
 from canal_server.protocol.framing import EMPTY_BATCH_ID
 from canal_server.protocol.packets import (
-    VERSION,
     Ack,
     ClientAck,
-    ClientAuth,
     ClientRollback,
     Get,
-    Handshake,
     Messages,
     Packet,
     PacketType,
@@ -29,14 +25,13 @@ from canal_server.protocol.protobuf import decode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from canal_server.client.link import Link
+
 T = TypeVar("T")
 
 _MILLISECONDS = 2  # as Get.unit
 _AT_ONCE, _WITHOUT_LIMIT = -1, 0  # as Get.timeout
 _ALL_BATCHES = 0  # as ClientRollback.batch_id
-# A server of another kind is told by the length that its first bytes seem to be.
-_GREETING_BYTES_MAX = 64 * 1024
-_IDLE_MS = 3_600_000  # when the server may end a connection that is silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,35 +106,10 @@ class CanalClient:
     def connect(self) -> None:
         """Connect and log in. Raises ClientError when the log-in is refused."""
         self.close()
-        link = Link(self.host, self.port, self._timeout_s)
-        try:
-            self._log_in(link)
-        except BaseException:
-            link.close()
-            raise
-        self._unanswered = False
-        self._link = link
-
-    def _log_in(self, link: Link) -> None:
-        packet = link.receive(self._timeout_s, _GREETING_BYTES_MAX)
-        if packet.type == PacketType.ACK:  # too many clients, for instance
-            raise _refusal(decode(Ack, packet.body))
-        if packet.type != PacketType.HANDSHAKE or packet.version != VERSION:
-            raise ProtocolError(
-                f"{self.host}:{self.port} greets with packet type {packet.type!r} "
-                f"of version {packet.version}, expected a handshake of {VERSION}"
-            )
-        seed = decode(Handshake, packet.body).seeds
-        auth = ClientAuth(
-            username=self._user,
-            password=scramble(self._password, seed) if self._password else b"",
-            net_read_timeout=_IDLE_MS,
-            net_write_timeout=_IDLE_MS,
+        self._link = open_link(
+            self.host, self.port, self._user, self._password, self._timeout_s
         )
-        link.send(PacketType.CLIENTAUTHENTICATION, auth)
-        answer = decode(Ack, link.receive(self._timeout_s).body)
-        if answer.error_code:
-            raise _refusal(answer)
+        self._unanswered = False
 
     def close(self) -> None:
         """Close the connection; the subscription stays, also what was not acked."""
@@ -299,7 +269,7 @@ class CanalClient:
         if packet.type == PacketType.ACK:
             ack = decode(Ack, packet.body)
             if ack.error_code:
-                raise _refusal(ack)
+                raise refusal(ack)
         if packet.type != expected:
             raise ProtocolError(
                 f"{self.host}:{self.port} answered with packet type {packet.type!r}, "
@@ -313,9 +283,3 @@ class CanalClient:
                 f"not connected to {self.host}:{self.port}; call connect"
             )
         return self._link
-
-
-def _refusal(ack: Ack) -> ClientError:
-    return ClientError(
-        ack.error_message or "refused without a reason", code=ack.error_code or 0
-    )

@@ -48,13 +48,22 @@ class Link:
         length = frame_length(self._read(LENGTH_BYTES, deadline), limit)
         return decode(Packet, self._read(length, deadline))
 
+    def receive_frame(self, timeout_s: float | None) -> memoryview:
+        """Wait for the next frame and return its body, which is not read."""
+        deadline = Deadline(timeout_s)
+        head = bytes(self._read_into(bytearray(LENGTH_BYTES), deadline))
+        length = frame_length(head, FRAME_BYTES_MAX)
+        return self._read_into(bytearray(length), deadline).toreadonly()
+
     def close(self) -> None:
         """Close the connection; may be called again."""
         self._sock.close()
 
     def _read(self, size: int, deadline: Deadline) -> bytes:
-        data = bytearray(size)
-        rest = memoryview(data)
+        return bytes(self._read_into(bytearray(size), deadline))
+
+    def _read_into(self, data: bytearray, deadline: Deadline) -> memoryview:
+        whole = rest = memoryview(data)
         while rest:
             left_s = deadline.remaining_s()
             if left_s == 0:
@@ -64,7 +73,7 @@ class Link:
             if not count:
                 raise ConnectionResetError(f"{self._server} closed the connection")
             rest = rest[count:]
-        return bytes(data)
+        return whole
 
     def __enter__(self) -> Self:
         return self

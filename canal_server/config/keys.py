@@ -233,6 +233,12 @@ STORE_KEYS = (
         ours=True,
     ),
     Key(
+        "canal.instance.ranged.memory.bytes",
+        "store.ranged_bytes_max",
+        values.integer(0, 2**40, "bytes"),
+        ours=True,
+    ),
+    Key(
         "canal.instance.memory.block.bytes.max",
         "store.block_bytes_max",
         values.integer(1 * MIB, 2**40, "bytes"),

@@ -166,6 +166,7 @@ class StoreConfig:
     ddl_isolation: bool = False  # a DDL is alone in its batch
     linger_ms: int = 5  # what a get with entries waits for more; 0: its time-out
     block_bytes_max: int = 64 * MIB  # what blocks may really hold
+    ranged_bytes_max: int = 32 * MIB  # kept for who reads ranges
     pin_seconds: int = -1  # how long an absent client holds entries; -1: for ever
 
 

@@ -58,8 +58,15 @@ class BoundedReader(Reader):
 class DdlScanner:
     """Reads statements of one server; for one thread."""
 
-    def __init__(self, config: InstanceConfig, access: Access, stop: Stop) -> None:
-        self._dump = SideDump(config, access, stop, replica=_SCANNER_REPLICA)
+    def __init__(
+        self,
+        config: InstanceConfig,
+        access: Access,
+        stop: Stop,
+        *,
+        replica: int = _SCANNER_REPLICA,
+    ) -> None:
+        self._dump = SideDump(config, access, stop, replica=replica)
 
     def between(self, start: EntryPosition, stop: EntryPosition) -> list[DdlEvent]:
         """Return the statements that begin at or behind `start` and before `stop`.

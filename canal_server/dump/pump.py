@@ -38,7 +38,12 @@ from canal_server.errors import (
     TableMetaStoreError,
 )
 from canal_server.lifecycle import Deadline, Stop
-from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.model.positions import (
+    EntryPosition,
+    LogIdentity,
+    LogPosition,
+    binlog_file_number,
+)
 from canal_server.mysql.backoff import Backoff
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.connection import ControlConnection
@@ -154,11 +159,13 @@ class Pump:
         self._replica = replica_id(config.destination, config.source.slave_id)
         self._delivered = Delivered()
         self._overlap: Overlap | None = None  # of what comes again in this session
-        self._index = index
+        self.index = index
         self._marks: IndexWriter | None = None  # of this session
         self._sets = SetFollower(executed)
         # That all positions of this session carry.
         self._read_as = self.identity
+        # File number and offset right before where the session begins to read.
+        self.reads_behind: tuple[int, int] | None = None
         self._beginning = Beginning(config, access, self._turn, index)
         self._logged = Repeats()  # errors and warnings since something was delivered
         self._server = ""
@@ -218,6 +225,15 @@ class Pump:
         return self.sources.current.identity
 
     @property
+    def exact_from(self) -> int | None:
+        """Return the number of the file from which on sets in entries are exact.
+
+        None: from none so far, or nothing is read. From any thread.
+        """
+        reader = self._reader
+        return None if reader is None else reader.exact_from
+
+    @property
     def _access(self) -> Access:
         return self.sources.current.access
 
@@ -248,8 +264,8 @@ class Pump:
         finally:
             if self._history is not None:
                 self._history.close()
-            if self._index is not None:
-                self._index.close()
+            if self.index is not None:
+                self.index.close()
         self.status.state = PumpState.STOPPED
 
     def _run_sessions(self) -> None:
@@ -343,8 +359,8 @@ class Pump:
     def _session(self) -> None:
         """Connect and read until the end of it."""
         self.status.state = PumpState.CONNECTING
-        if self._index is not None:
-            self._index.open()
+        if self.index is not None:
+            self.index.open()
         if self._history is not None and not self._history_open:
             if not self._history.init(self._config.destination):
                 warn_of_java_history(self._config)
@@ -427,8 +443,8 @@ class Pump:
         """Return what tells the servers that were read before, the last one last."""
         stretches = self._history.stretches() if self._history else ()
         found = [each.source for each in stretches]
-        if not found and self._index is not None:
-            found = self._index.sources()
+        if not found and self.index is not None:
+            found = self.index.sources()
         server = self._delivered.server
         return [*found, server] if server else found
 
@@ -446,6 +462,9 @@ class Pump:
         reader = self._reader_from(place, begin)
         self._sets.begin(reader, self._read_as, begin, info)
         goes_on = self._delivered.begin(place, self._server, torn=self._torn())
+        self.reads_behind = None
+        if place.file and not place.by_gtid:
+            self.reads_behind = binlog_file_number(place.file), place.position - 1
         self._marks = self._index_writer(reader, place)
         self._reset(goes_on)
         stored = self._positions.latest(self._config.destination)
@@ -525,15 +544,15 @@ class Pump:
 
     def _index_writer(self, reader: Reader, place: Place) -> IndexWriter | None:
         """Return what tells the index of boundaries of what this session reads."""
-        if self._index is None:
+        if self.index is None:
             return None
         listed = [each.name for each in self._beginning.files.files]
         if listed:
-            self._index.expire(self._server, listed)
+            self.index.expire(self._server, listed)
         if not place.by_gtid:
             reader.exact_from = 0
         return IndexWriter(
-            self._index,
+            self.index,
             self._server,
             reader.decoder.began_s.get,
             exact_from=lambda: reader.exact_from,

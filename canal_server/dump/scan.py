@@ -72,8 +72,15 @@ class Scanner:
     Files are read from their first event on, unless another event of them is named.
     """
 
-    def __init__(self, config: InstanceConfig, access: Access, stop: Stop) -> None:
-        self._dump = SideDump(config, access, stop, replica=_SCANNER_REPLICA)
+    def __init__(
+        self,
+        config: InstanceConfig,
+        access: Access,
+        stop: Stop,
+        *,
+        replica: int = _SCANNER_REPLICA,
+    ) -> None:
+        self._dump = SideDump(config, access, stop, replica=replica)
 
     def first_event_ms(self, file: str) -> int:
         """Return the time of a file's first event, ms."""
@@ -164,7 +171,10 @@ class Scanner:
             nonlocal found
             for block, first, stop in spans:
                 index = block.last_boundary(first, stop)
-                if index >= 0 and end_of(block, index) <= offset:
+                while index >= 0 and end_of(block, index) > offset:
+                    # No event begins at the offset, and this one goes on behind it.
+                    index = block.last_boundary(first, index)
+                if index >= 0:
                     found = end_of(block, index)
             return True
 

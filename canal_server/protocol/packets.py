@@ -40,6 +40,21 @@ class PacketType(IntEnum):
     DUMP = 10
     HEARTBEAT = 11
     CLIENTROLLBACK = 12
+    # Ranged reads (`protocol.ranged`): requests, then answers
+    RANGE_SUBSCRIBE = 64
+    RANGE_HEAD = 65
+    RANGE_PLAN = 66
+    RANGE_READ = 67
+    RANGE_ACK = 68
+    RANGE_SCHEMA = 69
+    RANGE_UNSUBSCRIBE = 70
+    RANGE_LOCATE = 71
+    RANGE_SUBSCRIBED = 72
+    RANGE_ENDS = 73
+    RANGE_PARTS = 74
+    RANGE_DATA = 75
+    RANGE_TABLE = 76
+    RANGE_PLACE = 77
 
 
 class Compression(IntEnum):

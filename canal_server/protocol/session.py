@@ -36,6 +36,7 @@ from canal_server.protocol.packets import (
     encode_packet,
 )
 from canal_server.protocol.protobuf import decode
+from canal_server.protocol.ranged import RangeRequest, is_ranged, read_request
 
 if TYPE_CHECKING:
     from canal_server.protocol.auth import Credentials
@@ -119,7 +120,16 @@ class Refused:
     message: str
 
 
-Request = Login | Subscribe | Unsubscribe | Fetch | Acknowledge | Rollback | Refused
+Request = (
+    Login
+    | Subscribe
+    | Unsubscribe
+    | Fetch
+    | Acknowledge
+    | Rollback
+    | Refused
+    | RangeRequest
+)
 
 
 class State(Enum):
@@ -236,6 +246,8 @@ def _read_request(packet: Packet) -> Request:
             return Subscribe(_identity(_content(Sub, packet)))
         case PacketType.UNSUBSCRIPTION:
             return Unsubscribe(_identity(_content(Unsub, packet)))
+    if is_ranged(packet):
+        return read_request(packet)
     name = packet.type.name if isinstance(packet.type, PacketType) else packet.type
     raise ClientError(f"packet type: {name} is NOT supported!", code=REFUSED)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from canal_server.errors import ProtocolError
 from canal_server.lifecycle import Deadline
 from canal_server.protocol.auth import SEED_BYTES, Credentials
+from canal_server.protocol.ranged import RangeRequest
 from canal_server.protocol.session import (
     IDLE_S_DEFAULT,
     Fetch,
@@ -24,7 +25,7 @@ from canal_server.server.service import ACCEPTED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canal_server.server.service import Service
+    from canal_server.server.service import Reply, Service
     from canal_server.server.transport import Transport
 
 log = logging.getLogger(__name__)
@@ -108,6 +109,7 @@ class Connection:
         except Exception:
             log.exception("closed the connection of %s: unexpected error", self.peer)
         finally:
+            self._service.ranged.left(self)
             self._on_end(self)
 
     def shut_down(self) -> None:
@@ -143,6 +145,10 @@ class Connection:
         return data
 
     def _answer(self, request: Request) -> None:
+        if isinstance(request, RangeRequest):
+            fd = self._transport.fileno()
+            self._service.ranged.answer(request, self, fd, self._send)
+            return
         wait_s = self._idle_left_s() if isinstance(request, Fetch) else 0.0
         reply = self._service.answer(request, self._transport.fileno(), wait_s)
         if reply is None:
@@ -152,8 +158,11 @@ class Connection:
         elif isinstance(request, Login):
             self._log_in(request, accepted=reply is ACCEPTED)
         if reply:
-            self._transport.send(reply)
-            self._last_sent_at = time.monotonic()
+            self._send(reply)
+
+    def _send(self, reply: Reply) -> None:
+        self._transport.send(reply)
+        self._last_sent_at = time.monotonic()
 
     def _log_in(self, login: Login, *, accepted: bool) -> None:
         if not accepted:

@@ -40,7 +40,9 @@ from canal_server.model.positions import PositionRange
 from canal_server.model.quoted import quoted
 from canal_server.protocol import session
 from canal_server.protocol.framing import EMPTY_FRAME, messages_header
+from canal_server.protocol.ranged import RangeRequest
 from canal_server.protocol.session import ACK_FRAME, error_frame
+from canal_server.server.ranged import RangedService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,6 +81,7 @@ class Service:
 
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
+        self.ranged = RangedService(instances)
         self._seats: dict[ClientIdentity, _Seat] = {}
         self._seats_lock = threading.Lock()
 
@@ -91,6 +94,7 @@ class Service:
         waits at most `wait_s`, and is answered with None when it would have waited
         longer. Refusals of all kinds become replies.
         """
+        assert not isinstance(request, RangeRequest), "see `ranged`"
         try:
             if isinstance(request, session.Fetch):
                 return self._get(request, peer_fd, wait_s)

@@ -36,7 +36,7 @@ from canal_server.store.waiting import Getter, WaitingRules, now_ms
 from canal_server.store.wakeup import READABLE, WakeUp
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from canal_server.config.schema import StoreConfig
     from canal_server.core.blocks import BlockPool
@@ -66,7 +66,16 @@ class MemoryEventStore:
         grouped: bool = False,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         tell_after_s: float = TELL_AFTER_S,
+        held_elsewhere: Callable[[], int] = lambda: 0,
+        may_drop: Callable[[], bool] = lambda: False,
     ) -> None:
+        """Make an empty store.
+
+        `held_elsewhere` are bytes of blocks that others keep: they do not count here.
+        `may_drop`: without any cursor nothing waits for a first one to come.
+        """
+        self._held_elsewhere = held_elsewhere
+        self._may_drop = may_drop
         self._config = config
         self._subjects = subjects
         # With old subjects: entries from here on carry new ones only.
@@ -207,6 +216,8 @@ class MemoryEventStore:
             cursor.scan()
             cursor.skip(make_room=True)
         self._free_acked()
+        if not self._cursors and self._may_drop():
+            self._ring.free_before(self._ring.put_sequence)
         return self._has_room(count)
 
     def _has_room(self, count: int) -> bool:
@@ -221,7 +232,8 @@ class MemoryEventStore:
         )
 
     def _blocks_exceed(self) -> bool:
-        return bytes_in_use(self._pool) > self._config.block_bytes_max
+        used = bytes_in_use(self._pool) - self._held_elsewhere()
+        return used > self._config.block_bytes_max
 
     # -- cursors ------------------------------------------------------------------
 

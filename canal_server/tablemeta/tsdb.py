@@ -197,6 +197,30 @@ class TableMetaTsdb:
         stretch = stretch or self._covering(position)
         return self._replay(stretch, position)[0].model.freeze()
 
+    def replay_at(
+        self, position: EntryPosition, stretch: Stretch
+    ) -> tuple[Replay, list[DdlRecord]]:
+        """Return an image of its own at a place, and the records from there on.
+
+        For who reads behind the place beside the live image: the records are told to
+        the image as reading passes them.
+        """
+        replayed = self._replay(stretch, position)[0]
+        return replayed, list(self._storage.records(stretch.id, start=position))
+
+    def replay_before(
+        self, stretch: Stretch, gap: Iterable[DdlRecord]
+    ) -> tuple[Replay, list[DdlRecord]]:
+        """Do so at a place in front of a stretch; `gap` are the statements between.
+
+        They are contained in the base, in the order of the binlog.
+        """
+        snapshot = self._snapshot_at(stretch, stretch.first)
+        replayed = Replay(stretch.traits, snapshot.schemas)
+        records = [*gap, *self._behind(stretch, snapshot)]
+        replayed.expect(record for record in records if record.contained)
+        return replayed, records
+
     def at_executed(
         self,
         stretch: Stretch,

@@ -1,0 +1,67 @@
+"""Epochs: which server's binlog the places of ranged reads belong to.
+
+An epoch is a server and one life of its binlog. Another begins when the source is
+another server, or when its binlog was begun anew: then the same file name and offset
+mean something else.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from canal_server.dump.source_traits import source_of
+from canal_server.errors import SourceError
+from canal_server.model.positions import binlog_file_number
+from canal_server.mysql.binlogs import current_end
+
+if TYPE_CHECKING:
+    from canal_server.dump.places import SourceFiles
+    from canal_server.dump.scan import Scanner
+    from canal_server.model.ranges import Epoch
+    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.position.subscriptions import Subscriptions
+
+_log = logging.getLogger(__name__)
+
+
+def epoch_of(
+    subscriptions: Subscriptions,
+    control: ControlConnection,
+    info: ServerInfo,
+    files: SourceFiles,
+    scanner: Scanner,
+) -> Epoch:
+    """Return the epoch of a server as it is now; a new one is durable then.
+
+    Raises SourceError, MetaStoreError. One thread at a time.
+    """
+    source, last = source_of(info), subscriptions.epoch()
+    if last is not None and last.source == source and _is_same(last, files, scanner):
+        return last
+    file = current_end(control, info).file
+    began_s = scanner.first_event_ms(file) // 1000
+    epoch = subscriptions.begin_epoch(source, file, began_s)
+    _log.info(
+        "epoch %d of ranged reads: the binlog of server %s with %s, begun at %d",
+        epoch.number,
+        source,
+        file,
+        began_s,
+    )
+    return epoch
+
+
+def _is_same(epoch: Epoch, files: SourceFiles, scanner: Scanner) -> bool:
+    """Tell whether a server's files are those of an epoch, younger ones or older."""
+    names = [each.name for each in files.files]
+    if epoch.file in names or not names:
+        try:
+            return scanner.first_event_ms(epoch.file) // 1000 == epoch.began_s
+        except SourceError as error:
+            if error.errno is None:
+                raise
+            return False  # there is no such file
+    # It was purged, if all that are there are younger.
+    return binlog_file_number(names[0]) > binlog_file_number(epoch.file)

@@ -1,0 +1,262 @@
+"""Where ranges of one destination are read: in memory, or of the source again.
+
+Decides which of the two may answer, and lets so many dumps work at a time. Used by the
+threads of connections, many at a time. Leaves out cursors (`ranged`) and how far a
+batch goes (`range_heads`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from canal_server.dump.range_source import (
+    CUT_ROWS,
+    RangeDump,
+    check_epoch,
+    order_of,
+)
+from canal_server.errors import CanalError, ClientError, ConnectionLost
+from canal_server.lifecycle import Stop
+from canal_server.protocol.ranged import NOT_HERE
+from canal_server.sink.filters import TableFilter, for_client
+from canal_server.store.selection import RangeWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.core.subjects import Subjects
+    from canal_server.dump.pump import Pump
+    from canal_server.model.ranges import Epoch, RangePlace, Subscription
+    from canal_server.ports import Span
+    from canal_server.position.subscriptions import Subscriptions
+    from canal_server.store.tail import Tail
+
+DUMPS_MAX: Final = 8  # ranges that are read at a time
+DUMP_WAIT_S: Final = 30.0  # how long a request waits for its turn
+BEGIN_S: Final = 30.0  # how long a request waits until the source is being read
+FILTERS_MAX: Final = 1000  # that are kept ready
+NOWHERE: Final = 1 << 62  # number of a file that there is not
+STOPPING: Final = "a range cannot be read while the destination stops"
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The stages that a destination has now; another one once cursors were moved."""
+
+    pump: Pump
+    subjects: Subjects
+    tail: Tail
+
+
+class RangeAccess:
+    """What heads, plans and reads of one destination have in common."""
+
+    def __init__(self, config: InstanceConfig, subscriptions: Subscriptions) -> None:
+        self.stop = Stop()
+        self._config = config
+        self._subscriptions = subscriptions
+        self._live: Live | None = None
+        # Guards what follows, and that one thread at a time finds out the epoch.
+        self._lock = threading.Lock()
+        self._filters: dict[str, TableFilter] = {}  # by expression
+        # From where on the pump reads what a subscription wants: by its name the
+        # filter, the tail and its resets then, and a place; all if there is none.
+        self._admitted: dict[str, tuple[str, Tail, int, tuple[int, int]]] = {}
+        # In GTID mode a boundary from which on the pump's sets are exact.
+        self._exact: tuple[Tail, int, tuple[int, int]] | None = None
+        self._checked: tuple[Tail, int] | None = None  # whose epoch is `_epoch`
+        self._epoch: Epoch | None = None
+        self._slots = list(range(DUMPS_MAX))
+        self._slot_free = threading.Condition()
+        # Heads, plans and reads that memory answered, and looks at the binlog.
+        self.answered = {"memory": 0, "binlog": 0}
+
+    def attach(self, live: Live) -> None:
+        """Read from these stages from now on."""
+        self._live = live
+
+    def request_stop(self) -> None:
+        """End what is read and waited for; returns at once."""
+        self.stop.request()
+        if self._live is not None:
+            self._live.tail.wake()
+        with self._slot_free:
+            self._slot_free.notify_all()
+
+    def stages(self) -> Live:
+        """Return what ranges are read from. Raises CanalError before there is any."""
+        if self._live is None:
+            raise CanalError(f"destination {self._config.destination} has not begun")
+        return self._live
+
+    def filter_of(self, expression: str) -> TableFilter:
+        """Return the filter of an expression. Raises ClientError."""
+        known = self._filters.get(expression)
+        if known is not None:
+            return known
+        config = self._config.filter
+        try:
+            found = for_client(expression, config.regex, config.black_regex)
+        except ValueError as error:
+            raise ClientError(f"filter {expression[:200]!r}: {error}") from error
+        if len(self._filters) >= FILTERS_MAX:
+            self._filters.clear()
+        self._filters[expression] = found
+        return found
+
+    # --- memory -----------------------------------------------------------------------
+
+    def admit(self, name: str, expression: str, latest: RangePlace) -> None:
+        """Take note that the pump was told what a subscription wants.
+
+        What the source had written by then, up to `latest`, may have been read without.
+        """
+        live = self.stages()
+        place = order_of(latest.journal, latest.position)
+        with self._lock:
+            self._admitted[name] = expression, live.tail, live.tail.resets, place
+
+    def suspend(self, name: str) -> None:
+        """Let memory answer nothing of a subscription until it is admitted."""
+        tail = self.stages().tail
+        with self._lock:
+            self._admitted[name] = "", tail, tail.resets, (NOWHERE, 0)
+
+    def forget(self, name: str) -> None:
+        """Forget a subscription."""
+        with self._lock:
+            self._admitted.pop(name, None)
+
+    def held(
+        self, subscription: Subscription, start: RangePlace, end: RangePlace | None
+    ) -> tuple[list[Span], Subjects] | None:
+        """Return the tail's spans of a range; None unless it holds all that is wanted.
+
+        Raises ClientError for a range of another epoch.
+        """
+        live = self.stages()
+        tail, resets = live.tail, live.tail.resets
+        if self._checked != (tail, resets) or self._epoch is None:
+            return None
+        check_epoch(start, self._epoch)
+        begin = order_of(start.journal, start.begin or start.position)
+        admitted = self._admitted.get(subscription.name)
+        if admitted is not None:
+            expression, then, count, place = admitted
+            is_newer = (then, count) != (tail, resets)
+            if expression != subscription.filter or not (is_newer or begin >= place):
+                return None
+        if not self._tells_sets_exactly(live, resets, begin):
+            return None
+        stop = None if end is None else order_of(end.journal, end.position)
+        spans = tail.spans_from(begin, stop)
+        if spans is None or tail.resets != resets:
+            return None
+        self.answered["memory"] += 1
+        return spans, live.subjects
+
+    def _tells_sets_exactly(
+        self, live: Live, resets: int, begin: tuple[int, int]
+    ) -> bool:
+        """Tell whether the sets in entries are those that reading again would give.
+
+        A session that began with a client's set may count transactions as executed that
+        the source has not, or not yet at that place.
+        """
+        if not self._config.source.gtid_on:
+            return True
+        exact_from = live.pump.exact_from
+        if exact_from is not None and begin[0] >= exact_from:
+            return True
+        if self._exact is None:
+            return False
+        tail, count, place = self._exact
+        return (tail, count) == (live.tail, resets) and begin >= place
+
+    def _compare_sets(self, dump: RangeDump, tail: Tail, resets: int) -> None:
+        """Learn from what was read again whether the pump's sets are exact."""
+        if dump.executed is not None:
+            place, gtids = dump.executed
+            if tail.gtids_at(place) == gtids and tail.resets == resets:
+                self._exact = tail, resets, place
+
+    def walk_of(
+        self,
+        expression: str,
+        start: RangePlace,
+        end: RangePlace,
+        subjects: Subjects,
+        *,
+        picks: bool = False,
+    ) -> RangeWalk:
+        """Return a walk over the tail's spans of a range."""
+        begin = start.begin or start.position
+        return RangeWalk(
+            self.filter_of(expression).accepts,
+            subjects,
+            order_of(start.journal, start.position),
+            order_of(end.journal, end.position),
+            begin=order_of(start.journal, begin),
+            cut_rows=CUT_ROWS,
+            picks=picks,
+        )
+
+    # --- the binlog -------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def dump(self) -> Iterator[RangeDump]:
+        """Look at the source, when it is this thread's turn. Raises CanalError."""
+        with self.slot() as slot:
+            live = self.stages()
+            if not live.tail.resets:
+                # The first session learns what the tables are.
+                live.tail.wait(0, BEGIN_S, None)
+            tail, resets = live.tail, live.tail.resets
+            access = live.pump.sources.current.access
+            dump = RangeDump(
+                self._config,
+                access,
+                self._subscriptions,
+                live.pump.index,
+                self.stop,
+                slot,
+            )
+            try:
+                with dump:
+                    with self._lock:
+                        self._epoch = dump.look()
+                        self._checked = tail, resets
+                        self.answered["binlog"] += 1
+                    yield dump
+                    self._compare_sets(dump, tail, resets)
+            except ConnectionLost as error:
+                if self.stop.requested():
+                    raise ClientError(STOPPING, code=NOT_HERE) from error
+                raise
+
+    @contextlib.contextmanager
+    def slot(self) -> Iterator[int]:
+        """Wait until fewer than the limit of ranges are read."""
+        with self._slot_free:
+            self._slot_free.wait_for(
+                lambda: self._slots or self.stop.requested(), DUMP_WAIT_S
+            )
+            if self.stop.requested():
+                raise ClientError(STOPPING, code=NOT_HERE)
+            if not self._slots:
+                raise ClientError(
+                    f"{DUMPS_MAX} ranges of destination {self._config.destination} are"
+                    " being read already; try again",
+                    code=NOT_HERE,
+                )
+            slot = self._slots.pop()
+        try:
+            yield slot
+        finally:
+            with self._slot_free:
+                self._slots.append(slot)
+                self._slot_free.notify()

@@ -1,0 +1,194 @@
+"""How far a batch behind a position goes, and waiting for its first change.
+
+What was found out is remembered for each subscription: the next look goes on from
+there, and a plan of the batch that was told needs no look at all.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.dump.range_access import STOPPING
+from canal_server.dump.range_source import CUT_ROWS, order_of
+from canal_server.errors import ClientError, StoreError
+from canal_server.lifecycle import Deadline
+from canal_server.model.ranges import RangeEnds, RangePlace
+from canal_server.protocol.ranged import NOT_HERE
+from canal_server.store.selection import RangeWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from canal_server.dump.range_access import RangeAccess
+    from canal_server.model.ranges import RangeLimits, Subscription
+    from canal_server.store.selection import Cut
+    from canal_server.store.tail import Tail
+
+POLL_S: Final = 1.0  # between looks at the source while memory has no answer
+STALL_S: Final = 0.25  # until a pump that tells nothing counts as held up
+READING_S_MAX: Final = 30.0  # of a head that has found something
+MOVES_ON_S: Final = 60.0  # of nothing but unwanted changes
+
+
+@dataclass(slots=True)
+class _Memo:
+    """What was found out about a subscription's next batch.
+
+    From `start` to `examined` nothing is wanted, seen since `since_s`. When `end` is
+    set, the batch from `start` ends there, and could be cut at `cuts`.
+    """
+
+    start: RangePlace
+    filter: str
+    examined: RangePlace
+    since_s: float
+    end: RangePlace | None = None
+    totals: tuple[int, int] = (0, 0)
+    cuts: Sequence[Cut] = ()
+
+
+class RangeHeads:
+    """The ends of batches of one destination; for many threads at a time.
+
+    Two heads of one subscription at a time may each find out the same.
+    """
+
+    def __init__(self, access: RangeAccess, *, moves_on_s: float = MOVES_ON_S) -> None:
+        self.moves_on_s = moves_on_s
+        self._access = access
+        self._memos: dict[str, _Memo] = {}  # by subscription
+
+    def forget(self, name: str) -> None:
+        """Forget a subscription, or what its last filter found."""
+        self._memos.pop(name, None)
+
+    def known(
+        self, subscription: Subscription, start: RangePlace, end: RangePlace
+    ) -> tuple[tuple[int, int], Sequence[Cut]] | None:
+        """Return rows and bytes of a batch that was told, and its cuts."""
+        memo = self._memos.get(subscription.name)
+        wanted = start, end, subscription.filter
+        if memo is None or (memo.start, memo.end, memo.filter) != wanted:
+            return None
+        return memo.totals, memo.cuts
+
+    def head(
+        self,
+        find: Callable[[], Subscription],
+        start: RangePlace,
+        limits: RangeLimits,
+        wait_s: float,
+        peer_fd: int | None = None,
+    ) -> RangeEnds:
+        """Return how far a range behind `start` may go; waits for its first change."""
+        deadline = Deadline(wait_s)
+        is_held_up = False
+        while True:
+            subscription = find()
+            tail = self._access.stages().tail
+            seen = tail.changes
+            memo = self._memo(subscription, start)
+            is_hot = not is_held_up and self._look_in_memory(subscription, memo, limits)
+            if not is_hot:
+                self._look_in_binlog(subscription, memo, limits)
+            if memo.end is not None:
+                return self._ends(memo.end, memo.totals, memo.examined)
+            if (
+                time.monotonic() - memo.since_s >= self.moves_on_s
+                and memo.examined != start
+            ):
+                return self._ends(memo.examined, (0, 0), memo.examined)
+            left_s = deadline.remaining_s() or 0.0
+            if not left_s or not self._sleep(tail, seen, left_s, peer_fd, is_hot):
+                return self._ends(start, (0, 0), memo.examined)
+            is_held_up = is_hot and tail.changes == seen and not tail.is_idle
+
+    def _sleep(
+        self, tail: Tail, seen: int, left_s: float, peer_fd: int | None, is_hot: bool
+    ) -> bool:
+        """Wait for news; false when the client went."""
+        if not is_hot:
+            left_s = min(left_s, POLL_S)
+        elif not tail.is_idle:
+            left_s = min(left_s, STALL_S)
+        stays = tail.wait(seen, left_s, peer_fd)
+        if self._access.stop.requested():
+            raise ClientError(STOPPING, code=NOT_HERE)
+        return stays
+
+    def _memo(self, subscription: Subscription, start: RangePlace) -> _Memo:
+        """Return what is known of the batch from a place on, without its end."""
+        memo = self._memos.get(subscription.name)
+        if memo is None or (memo.start, memo.filter) != (start, subscription.filter):
+            memo = _Memo(start, subscription.filter, start, time.monotonic())
+        else:
+            memo = replace(memo, end=None)
+        self._memos[subscription.name] = memo
+        return memo
+
+    def _look_in_memory(
+        self, subscription: Subscription, memo: _Memo, limits: RangeLimits
+    ) -> bool:
+        """Look for the batch's end in the tail; false when that does not hold it."""
+        held = self._access.held(subscription, memo.examined, None)
+        if held is None:
+            return False
+        spans, subjects = held
+        place = memo.examined
+        walk = RangeWalk(
+            self._access.filter_of(subscription.filter).accepts,
+            subjects,
+            order_of(place.journal, place.position),
+            max_rows=limits.rows,
+            max_bytes=limits.bytes,
+            cut_rows=CUT_ROWS,
+        )
+        try:
+            walk.walk(spans)
+        except StoreError:
+            return False
+        self._note(memo, walk)
+        return True
+
+    def _look_in_binlog(
+        self, subscription: Subscription, memo: _Memo, limits: RangeLimits
+    ) -> None:
+        enough = Deadline(READING_S_MAX)
+
+        def goes_on(walk: RangeWalk) -> bool:
+            return not (walk.has_found and enough.passed())
+
+        with self._access.dump() as dump:
+            dump.check(memo.start)
+            walk = dump.walk(
+                self._access.filter_of(subscription.filter),
+                memo.examined,
+                limits=limits,
+                take=goes_on,
+            )
+        self._note(memo, walk)
+
+    def _note(self, memo: _Memo, walk: RangeWalk) -> None:
+        """Take over what a walk from `memo.examined` on has found."""
+        if not walk.file:
+            return
+        reached = RangePlace(memo.start.epoch, walk.file, walk.offset)
+        if walk.has_found:
+            memo.end = reached
+            memo.totals = walk.rows, walk.bytes
+            memo.cuts = walk.found_cuts()
+        else:
+            memo.examined = reached
+
+    def _ends(
+        self, end: RangePlace, totals: tuple[int, int], examined: RangePlace
+    ) -> RangeEnds:
+        latest, latest_ms = max(end, examined, key=RangePlace.order), 0
+        told = self._access.stages().tail.latest()
+        if told is not None:
+            here = RangePlace(end.epoch, told[0], told[1])
+            if here.order() >= latest.order():
+                latest, latest_ms = here, told[2] * 1000
+        return RangeEnds(end, *totals, latest, latest_ms)

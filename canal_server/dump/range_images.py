@@ -1,0 +1,166 @@
+"""Table images for who reads a range again, beside the pump and its live image.
+
+With a table history they are those of the range's place, and follow its statements as
+reading passes them; nothing is written. Without one they are the server's own of today,
+as the pump has them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from canal_server.dump.source_traits import records_of, source_of, with_names
+from canal_server.errors import ClientError, TableMetaError
+from canal_server.mysql.cached_columns import CachedColumns
+from canal_server.mysql.collations import collation_names
+from canal_server.protocol.ranged import NOT_HERE, PURGED
+from canal_server.tablemeta.storage_open import open_storage
+from canal_server.tablemeta.tsdb import TableMetaTsdb, made_record, place_behind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.dump.ddl_scan import DdlScanner
+    from canal_server.model.positions import EntryPosition
+    from canal_server.model.table import TableMeta
+    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.ports import TableImages
+    from canal_server.tablemeta.replay import Replay
+    from canal_server.tablemeta.storage import DdlRecord, Stretch
+
+_log = logging.getLogger(__name__)
+
+
+class RangeImages:
+    """The port `TableImages` on an image of a place; for one reader.
+
+    `records` are the statements, and what the server answered, from there on as far
+    as they are known. The server is asked only where the binlog contradicts the image.
+    """
+
+    def __init__(
+        self,
+        replayed: Replay,
+        records: Iterable[DdlRecord],
+        control: ControlConnection,
+    ) -> None:
+        self._image = replayed
+        self._records = deque(records)
+        self._today = CachedColumns(control)
+        self._control = control
+        self._collations: dict[int, str] | None = None
+
+    def find(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
+        """Return the columns as of where the range is read."""
+        while self._records and self._records[0].is_answer:
+            if self._records[0].position.order() > position.order():
+                break
+            self._image.apply(self._records.popleft())
+        found = self._image.find(schema, table)
+        return None if found is None else found.meta
+
+    def refresh(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
+        """Return what the server has now: it is taken as long as it fits."""
+        return self._today.refresh(schema, table, position)
+
+    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+        """Follow a statement, as it was kept when the pump passed it, if it did."""
+        behind = place_behind(position).order()
+        is_known = False
+        while self._records and self._records[0].position.order() < behind:
+            record = self._records.popleft()
+            is_known |= record.position.order() == position.order()
+            self._image.apply(record)
+        if is_known:
+            return
+        if self._collations is None:
+            self._collations = collation_names(self._control)
+        context = with_names(extra, self._collations)
+        self._image.apply(made_record(position, schema, ddl, context))
+
+    def passed(self, position: EntryPosition) -> None:
+        """Keep no history."""
+
+
+def images_at(
+    config: InstanceConfig,
+    control: ControlConnection,
+    info: ServerInfo,
+    place: EntryPosition,
+    scanner: DdlScanner,
+) -> TableImages:
+    """Return the images for reading from a boundary on.
+
+    Raises ClientError when the history cannot tell what the tables were there, or
+    knows nothing of the server yet.
+    """
+    if not config.table_meta.enable:
+        return CachedColumns(control)
+    history = TableMetaTsdb(open_storage(config, read_only=True))
+    try:
+        history.init(config.destination)
+        stretch = _stretch_for(history.stretches(), info, place)
+        if place.order() >= stretch.first.order():
+            found = history.replay_at(place, stretch)
+        else:
+            _log.info(
+                "destination %s: a range begins at %s, before the table history:"
+                " looking for statements from there to %s",
+                config.destination,
+                place,
+                stretch.first,
+            )
+            events = scanner.between(place, stretch.first)
+            names = collation_names(control)
+            found = history.replay_before(
+                stretch, records_of(events, names, contained=True)
+            )
+    except TableMetaError as error:
+        raise ClientError(
+            f"what columns tables had at {place} is not known: {error}", code=PURGED
+        ) from error
+    finally:
+        history.close()
+    return RangeImages(*found, control)
+
+
+def _stretch_for(
+    stretches: list[Stretch], info: ServerInfo, place: EntryPosition
+) -> Stretch:
+    """Return the stretch of this server that covers a place, or the first behind it.
+
+    The newest one knows what came since it was written last. Raises ClientError.
+    """
+    known = (source_of(info), str(info.server_id))
+    found = [each for each in stretches if each.source in known]
+    if not found:
+        raise ClientError(
+            f"the table history knows nothing of server {known[0]} yet; try again",
+            code=NOT_HERE,
+        )
+    newest = found[-1]
+    # Those of a binlog that was begun anew since have places that mean nothing now.
+    found = [
+        each
+        for each in found
+        if each.traits.file != newest.traits.file
+        or each.traits.file_began_ms == newest.traits.file_began_ms
+    ]
+    for stretch in reversed(found):
+        last = None if stretch is newest else stretch.last.order()
+        if stretch.first.order() <= place.order() and (
+            last is None or place.order() <= last
+        ):
+            return stretch
+    return min(
+        (each for each in found if each.first.order() > place.order()),
+        key=lambda each: each.first.order(),
+    )

@@ -1,0 +1,367 @@
+"""Ranges read again from the source's binlog, each over a dump of its own.
+
+A `RangeDump` is one look at the server that a destination reads: which epoch it has,
+which files, and walks over ranges of them. Leaves out memory, cursors and waiting
+(`ranged`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Final
+
+from canal_server.core.blocks import BlockPool
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
+from canal_server.core.subjects import Subjects
+from canal_server.dump.ddl_scan import DdlScanner
+from canal_server.dump.epochs import epoch_of
+from canal_server.dump.places import SourceFiles
+from canal_server.dump.range_images import images_at
+from canal_server.dump.reader import Reader
+from canal_server.dump.scan import Scanner
+from canal_server.dump.search import BinlogSearch
+from canal_server.dump.side_dump import SideDump
+from canal_server.dump.source_traits import source_of
+from canal_server.errors import (
+    BinlogPurged,
+    ClientError,
+    InsideTransaction,
+    SourceRefused,
+)
+from canal_server.model.positions import EntryPosition, binlog_file_number
+from canal_server.model.ranges import RangePlace
+from canal_server.mysql.binlogs import binary_logs, current_end
+from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.failures import error_of_packet
+from canal_server.mysql.flavour import read_server_info
+from canal_server.mysql.replication import (
+    FIRST_EVENT,
+    FileStart,
+    GtidStart,
+    MariaGtidStart,
+)
+from canal_server.protocol.ranged import OTHER_EPOCH, PURGED
+from canal_server.sink.columns import ColumnFilter
+from canal_server.store.selection import RangeWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.dump.index import BoundaryIndex
+    from canal_server.lifecycle import Stop
+    from canal_server.model.ranges import Epoch, RangeLimits
+    from canal_server.model.table import TableMeta
+    from canal_server.mysql.replication import DumpStart
+    from canal_server.mysql.settings import Access
+    from canal_server.ports import Span
+    from canal_server.position.subscriptions import Subscriptions
+    from canal_server.sink.filters import TableFilter
+
+_log = logging.getLogger(__name__)
+
+FIRST_REPLICA: Final = 16  # of the readers of a destination, behind the others' numbers
+CUT_ROWS: Final = 5_000  # between two places at which a range could be cut
+
+
+def order_of(file: str, offset: int) -> tuple[int, int]:
+    """Return a key that sorts places of one binlog."""
+    return binlog_file_number(file), offset
+
+
+class RangeDump:
+    """One server's binlog as it is now; for one thread. Used as a context manager.
+
+    `slot` tells readers of one destination apart that are there at a time.
+    """
+
+    def __init__(  # noqa: PLR0917  # what a look needs, from one place
+        self,
+        config: InstanceConfig,
+        access: Access,
+        subscriptions: Subscriptions,
+        index: BoundaryIndex | None,
+        stop: Stop,
+        slot: int,
+    ) -> None:
+        self._config = config
+        self._access = access
+        self._subscriptions = subscriptions
+        self._index = index
+        self._stop = stop
+        self._replica = FIRST_REPLICA + 2 * slot
+        self._control = ControlConnection(access, stop)
+        self._scanner = Scanner(config, access, stop, replica=self._replica + 1)
+        self._files = SourceFiles(())
+        self.epoch: Epoch
+        # In GTID mode a boundary that was read from, and the set executed there.
+        self.executed: tuple[tuple[int, int], str] | None = None
+
+    def __enter__(self) -> Self:
+        """Connect and look. Raises SourceError, MetaStoreError."""
+        self._control.open()
+        try:
+            self._info = read_server_info(self._control)
+            with contextlib.suppress(SourceRefused):  # the account may not list them
+                self._files = SourceFiles(tuple(binary_logs(self._control)))
+        except BaseException:
+            self._control.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._control.close()
+
+    def look(self) -> Epoch:
+        """Find out the epoch; one thread of a destination at a time."""
+        self.epoch = epoch_of(
+            self._subscriptions, self._control, self._info, self._files, self._scanner
+        )
+        return self.epoch
+
+    # --- where a cursor begins --------------------------------------------------------
+
+    def place_of(self, start: str) -> RangePlace:
+        """Return the boundary that a new cursor's start means. Raises ClientError."""
+        kind, _, rest = start.partition(":")
+        find = {
+            "acked": self._latest,
+            "latest": self._latest,
+            "earliest": self._earliest,
+            "time": self._at_time,
+            "file": self._at_place,
+            "gtid": self._at_set,
+        }.get(kind)
+        if find is None or bool(rest) is (kind in ("acked", "latest", "earliest")):
+            raise ClientError(
+                f"start {start[:200]!r} is none of latest, earliest, time:<ms>,"
+                " file:<name>:<offset>, gtid:<set>"
+            )
+        file, offset = find(rest)
+        return RangePlace(self.epoch.number, file, offset)
+
+    def _latest(self, _: str) -> tuple[str, int]:
+        end = current_end(self._control, self._info)
+        return end.file, end.position
+
+    def _earliest(self, _: str) -> tuple[str, int]:
+        if not self._files.files:
+            raise ClientError(
+                "the account may not list the source's binlog files: name one with"
+                " file:<name>:4, or grant REPLICATION CLIENT"
+            )
+        return self._files.files[0].name, FIRST_EVENT
+
+    def _at_time(self, text: str) -> tuple[str, int]:
+        if not (text.isascii() and text.isdecimal()):
+            raise ClientError(f"time {text[:50]!r} is no number of milliseconds")
+        names = [each.name for each in self._files.files]
+        found = self._search().boundary_before(names, int(text))
+        return self._earliest("") if found is None else (found.file, found.offset)
+
+    def _at_place(self, text: str) -> tuple[str, int]:
+        file, _, offset = text.rpartition(":")
+        if not file or not (offset.isascii() and offset.isdecimal()):
+            raise ClientError(f"place {text[:200]!r} is not <name>:<offset>")
+        self._check_there(file, int(offset))
+        found = self._search().transaction_start(file, max(int(offset), FIRST_EVENT))
+        return found.file, found.offset
+
+    def _at_set(self, text: str) -> tuple[str, int]:
+        place = _set_start(text, mariadb=self._info.is_mariadb)
+        scanner = self._ddl_scanner()
+        first = scanner.first_position(place)
+        if first is None:
+            return self._latest("")
+        file, offset = first.journal_name or "", first.position or FIRST_EVENT
+        found = self._search().transaction_start(file, offset)
+        return found.file, found.offset
+
+    def _ddl_scanner(self) -> DdlScanner:
+        return DdlScanner(
+            self._config, self._access, self._stop, replica=self._replica + 1
+        )
+
+    def _search(self) -> BinlogSearch:
+        return BinlogSearch(
+            self._scanner,
+            mariadb=self._info.is_mariadb,
+            source=source_of(self._info),
+            index=self._index,
+        )
+
+    # --- checks -----------------------------------------------------------------------
+
+    def check(self, *places: RangePlace) -> None:
+        """Raise ClientError unless places are of this binlog and not purged."""
+        for place in places:
+            check_epoch(place, self.epoch)
+            self._check_there(place.journal, place.begin or place.position)
+
+    def _check_there(self, file: str, offset: int) -> None:
+        names = [each.name for each in self._files.files]
+        if not self._files.had(file, offset):
+            raise ClientError(
+                f"{file}:{offset} is no place of the source's binlog, which has"
+                f" {self._files}"
+            )
+        if names and file not in names:
+            oldest = names[0]
+            raise ClientError(
+                f"the source has purged {file} and all before {oldest}: begin a"
+                " subscription anew at `earliest` or later, and load what is missing"
+                " from the tables",
+                code=PURGED,
+            )
+
+    # --- walks ------------------------------------------------------------------------
+
+    def walk(  # all but the first two have defaults
+        self,
+        wanted: TableFilter,
+        start: RangePlace,
+        end: RangePlace | None = None,
+        *,
+        limits: RangeLimits | None = None,
+        take: Callable[[RangeWalk], bool] | None = None,
+        picks: bool = False,
+    ) -> RangeWalk:
+        """Walk from `start` to `end`, a limit, the binlog's end, or until `take`.
+
+        `take` is told of each chunk. Raises ClientError for a place that is purged or
+        of no use, else SourceError, DecodeError, TableMetaError.
+        """
+        begin = start.begin or start.position
+        for last in (False, True):
+            subjects = Subjects()
+            walk = RangeWalk(
+                wanted.accepts,
+                subjects,
+                order_of(start.journal, start.position),
+                None if end is None else order_of(end.journal, end.position),
+                begin=order_of(start.journal, begin),
+                max_rows=limits.rows if limits else 0,
+                max_bytes=limits.bytes if limits else 0,
+                cut_rows=CUT_ROWS,
+                picks=picks,
+            )
+            reader = self._reader(wanted, subjects, start.journal, begin)
+            try:
+                self._run(reader, FileStart(start.journal, begin), walk, take)
+            except InsideTransaction:
+                # Told before anything of it was read: its beginning was not sent back.
+                found = self._search().transaction_start(start.journal, begin)
+                if last or found.offset == begin:
+                    raise
+                begin = found.offset
+                continue
+            break
+        if end is not None and not walk.is_over:
+            self._check_reached(reader, end)
+        return walk
+
+    def _run(
+        self,
+        reader: Reader,
+        place: FileStart,
+        walk: RangeWalk,
+        take: Callable[[RangeWalk], bool] | None,
+    ) -> None:
+        dump = SideDump(self._config, self._access, self._stop, replica=self._replica)
+
+        def taken(spans: list[Span]) -> bool:
+            goes_on = walk.walk(spans)
+            return (take is None or take(walk)) and goes_on
+
+        try:
+            dump.run(reader, place, taken)
+        except BinlogPurged as error:
+            raise ClientError(str(error), code=PURGED) from error
+
+    def _reader(
+        self, wanted: TableFilter, subjects: Subjects, file: str, offset: int
+    ) -> Reader:
+        config = self._config
+        asked, address = f"{file}:{offset}", str(self._access.address)
+        reader = Reader(
+            BlockPool(),
+            subjects,
+            images_at(
+                config,
+                self._control,
+                self._info,
+                EntryPosition(file, offset),
+                self._ddl_scanner(),
+            ),
+            wants=wanted.accepts,
+            columns=ColumnFilter(config.filter.field, config.filter.black_field),
+            filters=config.filter,
+            gtids=self._executed_at(file, offset),
+            error_of_packet=lambda body: error_of_packet(
+                body, address=address, place=asked
+            ),
+        )
+        reader.decoder.refuses_inside = True
+        return reader
+
+    def _executed_at(self, file: str, offset: int) -> GtidSet | MariaGtidSet | None:
+        """Return the set executed before a boundary, None outside of GTID mode."""
+        if not self._config.source.gtid_on:
+            return None
+        gtids = self._search().executed_at(file, offset)[1]
+        self.executed = order_of(file, offset), str(gtids)
+        return gtids
+
+    def _check_reached(self, reader: Reader, end: RangePlace) -> None:
+        decoder = reader.decoder
+        reached = order_of(decoder.file, decoder.position)
+        if reached < order_of(end.journal, end.position):
+            raise ClientError(
+                f"the source's binlog ends at {decoder.file}:{decoder.position},"
+                f" before {end}"
+            )
+
+    # --- tables -----------------------------------------------------------------------
+
+    def columns(
+        self, schema: str, table: str, at: RangePlace | None
+    ) -> TableMeta | None:
+        """Return what a table is at a place, None: now; None when there is none."""
+        if at is None:
+            at = RangePlace(self.epoch.number, *self._latest(""))
+        self.check(at)
+        place = EntryPosition(at.journal, at.begin or at.position)
+        scanner = self._ddl_scanner()
+        images = images_at(self._config, self._control, self._info, place, scanner)
+        return images.find(schema, table, place)
+
+
+def check_epoch(place: RangePlace, epoch: Epoch) -> None:
+    """Raise ClientError unless a place is of an epoch."""
+    if place.epoch != epoch.number:
+        raise ClientError(
+            f"{place} is a place of another binlog: the source is server"
+            f" {epoch.source} in epoch {epoch.number} now, because it was replaced or"
+            " its binlog was begun anew; begin a subscription anew, at a time or a GTID"
+            " set before the change",
+            code=OTHER_EPOCH,
+        )
+
+
+def _set_start(text: str, *, mariadb: bool) -> DumpStart:
+    """Return the start behind a GTID set. Raises ClientError."""
+    try:
+        if mariadb:
+            return MariaGtidStart(str(MariaGtidSet.parse(text)))
+        return GtidStart(GtidSet.parse(text).encode())
+    except ValueError as error:
+        raise ClientError(f"gtid set {text[:200]!r}: {error}") from error

@@ -1,0 +1,318 @@
+"""Ranged reads of one destination: cursors, ends of batches, parts and entries.
+
+::
+
+    tail (memory) ── where it holds the whole range, and all that the filter wants
+    RangeDump     ── else: the source's binlog, read again
+
+Both give the same entries. Implements `ports.RangeSource`; its methods are called by
+the threads of connections. Leaves out the wire (`canal_server.server.ranged`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.dump.range_access import RangeAccess
+from canal_server.dump.range_heads import RangeHeads
+from canal_server.dump.range_parts import parts_of
+from canal_server.dump.range_source import check_epoch
+from canal_server.errors import ClientError, StoreError
+from canal_server.model.ranges import Subscription
+from canal_server.protocol.ranged import ACKED, UNKNOWN_SUBSCRIPTION
+from canal_server.sink.filters import union
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.core.subjects import Subjects
+    from canal_server.dump.range_access import Live
+    from canal_server.model.ranges import (
+        RangeEnds,
+        RangeLimits,
+        RangePart,
+        RangePlace,
+    )
+    from canal_server.model.table import TableMeta
+    from canal_server.ports import Accepts, Span
+    from canal_server.position.subscriptions import Subscriptions
+    from canal_server.store.selection import RangeWalk
+
+    Take = Callable[[Sequence[bytes | memoryview], int], None]
+
+_log = logging.getLogger(__name__)
+
+PIECE_BYTES: Final = 1 << 20  # of an answer, about
+
+
+class RangedReads:
+    """One destination's ranged reads; `change` is told what they want, if anything."""
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        subscriptions: Subscriptions,
+        change: Callable[[Accepts | None], None],
+    ) -> None:
+        self._config = config
+        self._subscriptions = subscriptions
+        self._change = change
+        self._lock = threading.Lock()  # one change of subscriptions at a time
+        self._access = RangeAccess(config, subscriptions)
+        self._heads = RangeHeads(self._access)
+
+    # --- the instance's side ----------------------------------------------------------
+
+    def start(self) -> None:
+        """Load what is stored. Raises MetaStoreError."""
+        self._subscriptions.start(self._access.stop)
+        self._tell()
+        for each in self._subscriptions.all():
+            try:
+                self._access.filter_of(each.filter)
+            except ClientError as error:
+                _log.error(
+                    "destination %s: subscription %s cannot be read: %s",
+                    self._config.destination,
+                    each.name,
+                    error,
+                )
+
+    def attach(self, live: Live) -> None:
+        """Read from these stages from now on; they have not begun."""
+        self._access.attach(live)
+        self._tell()
+
+    def request_stop(self) -> None:
+        """End what is read and waited for; returns at once."""
+        self._access.request_stop()
+
+    def stop(self) -> None:
+        """Let go of what is stored."""
+        self._subscriptions.stop()
+
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks, as plain values."""
+        subscriptions = self._subscriptions.all()
+        return {
+            "subscriptions": {each.name: str(each.cursor) for each in subscriptions},
+            "from_memory": self._access.answered["memory"],
+            "from_binlog": self._access.answered["binlog"],
+        }
+
+    def _tell(self) -> None:
+        """Tell the pump what is wanted, and keep what it brings while anything is."""
+        wanted = []
+        for each in self._subscriptions.all():
+            with contextlib.suppress(ClientError):  # told at the start
+                wanted.append(self._access.filter_of(each.filter))
+        self._access.stages().tail.turn_on(on=bool(wanted))
+        self._change(union(wanted) if wanted else None)
+
+    # --- cursors ----------------------------------------------------------------------
+
+    def subscribe(
+        self, name: str, expression: str, start: str
+    ) -> tuple[Subscription, bool]:
+        """Return the subscription with this filter, and whether it is new."""
+        self._access.filter_of(expression)
+        found = self._subscriptions.find(name)
+        if found is not None and found.filter == expression:
+            return found, False
+        with self._access.dump() as dump:
+            if found is None:
+                cursor = dump.place_of(start)
+                subscription = Subscription(name, expression, cursor)
+            else:
+                subscription = replace(found, filter=expression)
+            with self._lock:
+                self._access.suspend(name)
+                self._subscriptions.put(subscription)
+                self._heads.forget(name)
+                self._tell()
+                # What the source wrote up to now may have been read without it.
+                self._access.admit(name, expression, dump.place_of("latest"))
+        _log.info(
+            "destination %s: subscription %s stands at %s, filter %.200r",
+            self._config.destination,
+            name,
+            subscription.cursor,
+            expression,
+        )
+        return subscription, found is None
+
+    def unsubscribe(self, name: str) -> None:
+        """Forget a subscription."""
+        with self._lock:
+            if not self._subscriptions.remove(name):
+                raise _unknown(name)
+            self._heads.forget(name)
+            self._access.forget(name)
+            self._tell()
+
+    def ack(self, name: str, place: RangePlace) -> None:
+        """Move a cursor forward, never back."""
+        epoch = self._subscriptions.epoch()
+        if epoch is not None and place.epoch > epoch.number:
+            check_epoch(place, epoch)
+        if not self._subscriptions.ack(name, place):
+            raise _unknown(name)
+
+    def locate(self, name: str, text: str) -> RangePlace:
+        """Return the boundary that a start means, `acked` the cursor."""
+        if text == ACKED:
+            return self._find(name).cursor
+        with self._access.dump() as dump:
+            return dump.place_of(text)
+
+    # --- ends, parts and entries ------------------------------------------------------
+
+    def head(
+        self,
+        name: str,
+        start: RangePlace,
+        limits: RangeLimits,
+        wait_s: float,
+        peer_fd: int | None = None,
+    ) -> RangeEnds:
+        """Return how far a range behind `start` may go; waits for its first change."""
+        return self._heads.head(
+            lambda: self._find(name), start, limits, wait_s, peer_fd
+        )
+
+    def plan(
+        self,
+        name: str,
+        expression: str,
+        start: RangePlace,
+        end: RangePlace,
+        parts: int,
+    ) -> list[RangePart]:
+        """Cut a range at events, into so many parts at most."""
+        _check_order(start, end)
+        subscription = self._find(name) if name else None
+        if start == end:
+            return []
+        walk: RangeWalk | None = None
+        if subscription is not None:
+            expression = subscription.filter
+            known = self._heads.known(subscription, start, end)
+            if known is not None:
+                return parts_of(start, end, *known, parts)
+            walk = self._cuts_in_memory(subscription, start, end)
+        if walk is None:
+            walk = self._cuts_in_binlog(expression, start, end)
+        totals = walk.rows, walk.bytes
+        return parts_of(start, end, totals, walk.found_cuts(), parts)
+
+    def _cuts_in_memory(
+        self, subscription: Subscription, start: RangePlace, end: RangePlace
+    ) -> RangeWalk | None:
+        held = self._access.held(subscription, start, end)
+        if held is None:
+            return None
+        walk = self._access.walk_of(subscription.filter, start, end, held[1])
+        try:
+            walk.walk(held[0])
+        except StoreError:
+            return None
+        return walk
+
+    def _cuts_in_binlog(
+        self, expression: str, start: RangePlace, end: RangePlace
+    ) -> RangeWalk:
+        with self._access.dump() as dump:
+            dump.check(start, end)
+            return dump.walk(self._access.filter_of(expression), start, end)
+
+    def read(
+        self,
+        name: str,
+        expression: str,
+        start: RangePlace,
+        end: RangePlace,
+        take: Take,
+    ) -> None:
+        """Give the entries of a range to `take`, piece by piece."""
+        _check_order(start, end)
+        held = None
+        if name:
+            subscription = self._find(name)
+            expression = subscription.filter
+            held = self._access.held(subscription, start, end)
+        if held is not None and self._read_memory(held, expression, start, end, take):
+            return
+        with self._access.dump() as dump:
+            dump.check(start, end)
+
+            def taken(walk: RangeWalk) -> bool:
+                _hand_out(walk, take)
+                return True
+
+            wanted = self._access.filter_of(expression)
+            dump.walk(wanted, start, end, take=taken, picks=True)
+
+    def _read_memory(
+        self,
+        held: tuple[list[Span], Subjects],
+        expression: str,
+        start: RangePlace,
+        end: RangePlace,
+        take: Take,
+    ) -> bool:
+        """Give out what the tail holds; false before anything was given."""
+        spans, subjects = held
+        walk = self._access.walk_of(expression, start, end, subjects, picks=True)
+        spans.reverse()
+        has_given = False
+        # As many as dumps: each may hold a whole tail's memory.
+        with self._access.slot():
+            while spans and not walk.is_over:
+                try:
+                    walk.walk((spans.pop(),))
+                except StoreError:
+                    if has_given:
+                        raise
+                    return False
+                if walk.size >= PIECE_BYTES:
+                    has_given = True
+                    _hand_out(walk, take)
+            _hand_out(walk, take)
+        return True
+
+    def columns(
+        self, schema: str, table: str, at: RangePlace | None
+    ) -> TableMeta | None:
+        """Return what a table is at a place, None: now; None when there is none."""
+        with self._access.dump() as dump:
+            return dump.columns(schema, table, at)
+
+    # --- inside -----------------------------------------------------------------------
+
+    def _find(self, name: str) -> Subscription:
+        found = self._subscriptions.find(name)
+        if found is None:
+            raise _unknown(name)
+        return found
+
+
+def _hand_out(walk: RangeWalk, take: Take) -> None:
+    slices, size = walk.take()
+    if size:
+        take(slices, size)
+
+
+def _check_order(start: RangePlace, end: RangePlace) -> None:
+    if start.epoch != end.epoch or end.order() < start.order():
+        raise ClientError(f"a range from {start} to {end} is none")
+
+
+def _unknown(name: str) -> ClientError:
+    return ClientError(
+        f"there is no subscription {name}; subscribe first", code=UNKNOWN_SUBSCRIPTION
+    )

@@ -1,0 +1,238 @@
+"""What ranged requests of clients do: subscriptions, and reading ranges.
+
+Knows what serves them as a port only (`ports.RangeSource`). All methods are called by
+the threads of connections, many at a time. An answer is sent as it grows: whoever
+takes it slowly holds up nobody but itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import CanalError, ClientError
+from canal_server.model.ranges import RangeLimits, RangePlace
+from canal_server.protocol import ranged
+from canal_server.protocol.packets import PacketType
+from canal_server.protocol.ranged import IN_USE, NOT_HERE, RangePosition
+from canal_server.protocol.session import ACK_FRAME, REFUSED, error_frame
+from canal_server.server.zone import zone_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from canal_server.ports import Instances, RangeSource, RunningInstance
+
+    Send = Callable[[Sequence[bytes | memoryview]], None]
+
+log = logging.getLogger(__name__)
+
+WAIT_S_MAX: Final = 600.0  # of one head
+CLAIMS_MAX: Final = 10_000  # subscriptions that are read by queries at a time
+
+
+class RangedService:
+    """Answers the ranged requests of all connections."""
+
+    def __init__(self, instances: Instances) -> None:
+        self._instances = instances
+        # By destination and subscription: which query reads it, on which connection.
+        self._claims: dict[tuple[str, str], tuple[str, Hashable]] = {}
+        self._claims_lock = threading.Lock()
+
+    def answer(
+        self,
+        request: ranged.RangeRequest,
+        asker: Hashable,
+        peer_fd: int | None,
+        send: Send,
+    ) -> None:
+        """Carry a request out and send its answer; raises only what `send` raises.
+
+        `asker` is the connection, of which `left` is told, and `peer_fd` its socket.
+        """
+        try:
+            instance, source = self._source(request.destination)
+            if isinstance(request, ranged.RangeRead):
+                _read(source, request, send)
+                return
+            if isinstance(request, ranged.RangeHead):
+                self._claim(request, asker)
+                reply = _head(source, request, peer_fd)
+            else:
+                reply = _answer(source, request)
+            if self._instances.running(request.destination) is not instance:
+                # It went meanwhile: what it says may be wrong by now.
+                raise _not_here(request.destination)
+        except ClientError as error:
+            log.info("refused %s: %s", _told(request), error)
+            reply = error_frame(error.code, str(error))
+        except CanalError as error:
+            log.warning("could not answer %s: %s", _told(request), error)
+            reply = error_frame(REFUSED, str(error))
+        send((reply,))
+
+    def left(self, asker: Hashable) -> None:
+        """Take note that a connection ended: others may read what it read."""
+        if not self._claims:  # so that ordinary clients need no lock
+            return
+        with self._claims_lock:
+            for key in [k for k, (_, who) in self._claims.items() if who is asker]:
+                del self._claims[key]
+
+    def _source(self, destination: str) -> tuple[RunningInstance, RangeSource]:
+        instance = self._instances.running(destination)
+        if instance is None:
+            if not self._instances.is_configured(destination):
+                raise ClientError(f"can't find destination:{destination[:200]}")
+            instance = self._instances.start_lazy(destination)
+        if instance is None:
+            raise _not_here(destination)
+        source = instance.ranges
+        if source is None:
+            raise ClientError(
+                f"destination {destination} has no ranged reads: it merges several"
+                " sources; read each of them as a destination of its own"
+            )
+        return instance, source
+
+    def _claim(self, request: ranged.RangeHead, asker: Hashable) -> None:
+        """Make a subscription this query's. Raises ClientError if it is another's."""
+        if not request.query:
+            return
+        key = request.destination, request.name
+        with self._claims_lock:
+            query, who = self._claims.get(key, (request.query, asker))
+            if query != request.query and who is not asker:
+                raise ClientError(
+                    f"subscription {request.name} of {request.destination} is read by"
+                    f" another query, {query!r}: give each query a subscription of its"
+                    " own, or end that one",
+                    code=IN_USE,
+                )
+            if key not in self._claims and len(self._claims) >= CLAIMS_MAX:
+                raise ClientError(
+                    f"{CLAIMS_MAX} subscriptions are read already", code=NOT_HERE
+                )
+            self._claims[key] = request.query, asker
+
+
+# --------------------------------------------------------------------------------
+# Requests
+# --------------------------------------------------------------------------------
+
+
+def _answer(source: RangeSource, request: ranged.RangeRequest) -> bytes:
+    match request:
+        case ranged.RangeSubscribe(_, name, expression, start):
+            found, created = source.subscribe(name, expression, start or "latest")
+            subscribed = ranged.RangeSubscribed(
+                _position(found.cursor), created, found.filter
+            )
+            return ranged.answer(PacketType.RANGE_SUBSCRIBED, subscribed)
+        case ranged.RangePlan():
+            return _plan(source, request)
+        case ranged.RangeAck(_, name, position):
+            source.ack(name, _place(position))
+            return ACK_FRAME
+        case ranged.RangeSchema():
+            return _schema(source, request)
+        case ranged.RangeUnsubscribe(_, name):
+            source.unsubscribe(name)
+            return ACK_FRAME
+        case ranged.RangeLocate(_, name, place):
+            found_place = _position(source.locate(name, place or "latest"))
+            return ranged.answer(PacketType.RANGE_PLACE, ranged.RangeFound(found_place))
+    raise AssertionError(f"{request!r} is answered elsewhere")
+
+
+def _head(source: RangeSource, request: ranged.RangeHead, peer_fd: int | None) -> bytes:
+    start = _place(request.start)
+    if request.ack:
+        source.ack(request.name, start)
+    found = source.head(
+        request.name,
+        start,
+        RangeLimits(request.max_rows, request.max_bytes),
+        min(request.wait_ms / 1000, WAIT_S_MAX),
+        peer_fd,
+    )
+    ends = ranged.RangeEnds(
+        _position(found.end),
+        found.rows,
+        found.bytes,
+        _position(found.latest),
+        found.latest_ms,
+    )
+    return ranged.answer(PacketType.RANGE_ENDS, ends)
+
+
+def _plan(source: RangeSource, request: ranged.RangePlan) -> bytes:
+    ends = _place(request.start), _place(request.end)
+    found = source.plan(request.name, request.filter, *ends, request.parts)
+    told = tuple(
+        ranged.RangePart(
+            _position(part.start),
+            _position(part.end),
+            part.rows,
+            part.bytes,
+            RangePosition() if part.commit is None else _position(part.commit),
+            part.commit_ms,
+        )
+        for part in found
+    )
+    return ranged.answer(PacketType.RANGE_PARTS, ranged.RangeParts(told))
+
+
+def _read(source: RangeSource, request: ranged.RangeRead, send: Send) -> None:
+    number = 0
+
+    def take(slices: Sequence[bytes | memoryview], size: int) -> None:
+        nonlocal number
+        number += 1
+        send((ranged.piece_header(number, size), *slices))
+
+    ends = _place(request.start), _place(request.end)
+    source.read(request.name, request.filter, *ends, take)
+    send((ranged.LAST_FRAME,))
+
+
+def _schema(source: RangeSource, request: ranged.RangeSchema) -> bytes:
+    at = _place(request.at) if request.at.journal else None
+    meta = source.columns(request.schema, request.table, at)
+    columns = tuple(
+        ranged.RangeColumn(
+            each.name,
+            each.mysql_type,
+            each.is_key,
+            each.nullable,
+            each.charset or "",
+        )
+        for each in (meta.columns if meta is not None else ())
+    )
+    table = ranged.RangeTable(meta is not None, columns, zone_name())
+    return ranged.answer(PacketType.RANGE_TABLE, table)
+
+
+def _place(position: RangePosition) -> RangePlace:
+    return RangePlace(
+        position.epoch, position.journal, position.position, position.begin
+    )
+
+
+def _position(place: RangePlace) -> RangePosition:
+    return RangePosition(place.epoch, place.journal, place.position, place.begin)
+
+
+def _not_here(destination: str) -> ClientError:
+    return ClientError(
+        f"destination {destination[:200]} does not run on this server", code=NOT_HERE
+    )
+
+
+def _told(request: ranged.RangeRequest) -> str:
+    """Return a request for the log."""
+    name = getattr(request, "name", "")
+    of = f" of subscription {name}" if name else ""
+    return f"a {type(request).__name__}{of} of {request.destination:.200}"

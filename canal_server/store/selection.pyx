@@ -1,0 +1,289 @@
+# cython: language_level=3
+"""Walks over records in the order of the binlog, for who reads a range of them.
+
+It picks what a filter wants: of a transaction of which it wants nothing, BEGIN and END
+are left out as well, and so are texts of statements whose rows follow. It finds how far a range may go within limits, and where a range
+can be cut. The same records give the same answer wherever they come from: the pump's
+blocks, or blocks that were read again.
+
+A *boundary* is a place behind an END, or behind a statement that is a transaction by
+itself.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from cpython.object cimport PyObject
+
+from canal_server.core.blocks cimport (
+    FLAG_OPEN,
+    KIND_BEGIN,
+    KIND_END,
+    KIND_HEARTBEAT,
+    KIND_OTHER,
+    KIND_ROWS,
+    Block,
+    Record,
+)
+from canal_server.core.runs cimport Runs
+
+from canal_server.errors import StoreError
+from canal_server.store.cursor import mask_of
+
+# Of one walk; more than a plan can have, at a cut each so many rows.
+CUTS_MAX = 1 << 16
+
+cdef enum:
+    FIRST_EVENT = 4  # offset of the first event in every binlog file
+    QUERY = 7  # EventType
+
+
+cdef inline bint is_text(const Record* record) noexcept nogil:
+    """Tell whether an entry is the text of the statement whose rows follow.
+
+    It names no table, so that it would make every transaction a wanted one.
+    """
+    return (
+        record.kind == KIND_OTHER and record.event_type == QUERY
+        and record.subject == 0 and record.flags & FLAG_OPEN
+    )
+
+
+cdef class RangeWalk:
+    """One walk; used by one thread. It begins at a boundary.
+
+    That is `begin`, or `start`. Both and `end` are a binlog file's number and an offset; events that begin at or
+    behind `start` count, up to `end` (None: no end). `max_rows`, `max_bytes`: where
+    the range ends by itself (0: nowhere). Every `cut_rows` rows it remembers where the
+    range could be cut (0: never). `picks`: what is wanted is given out by `take`.
+    """
+
+    cdef object accepts
+    cdef object subjects
+    cdef bytes mask           # of the subjects from `mask_first` on
+    cdef uint64_t mask_first
+    cdef uint64_t start_file, start_offset
+    cdef bint has_end
+    cdef uint64_t end_file, end_offset
+    cdef uint64_t max_rows, max_bytes, cut_rows
+    cdef bint picks
+    cdef Runs runs
+    cdef readonly uint64_t size  # bytes in `runs`
+
+    # The transaction that is walked over.
+    cdef Block begin_block    # of a BEGIN that nothing has decided about; None: none
+    cdef uint32_t begin_index
+    cdef bint is_wanted       # something of it was
+    cdef uint64_t begun_file, begun_at  # where it begins: behind the boundary before
+
+    # So far, behind `start`. Entries that are no rows count as one.
+    cdef uint64_t walked_rows, walked_bytes
+
+    # Of the last entry that was wanted: where a cut could be.
+    cdef uint64_t event_offset, event_stop
+    cdef uint64_t cut_at_rows
+    cdef list cuts
+    cdef Py_ssize_t uncommitted   # of the cuts, the first whose transaction has not ended
+
+    # Up to the last boundary that is within the limits.
+    cdef readonly str file
+    cdef readonly uint64_t offset
+    cdef readonly uint64_t rows
+    cdef readonly uint64_t bytes
+    cdef readonly uint32_t time     # s, of the last boundary
+    # The walk is over: the end was passed, or a limit was met.
+    cdef readonly bint is_over
+
+    def __init__(self, accepts, subjects, start, end=None, *, begin=None, max_rows=0,
+                 max_bytes=0, cut_rows=0, picks=False):
+        self.accepts, self.subjects = accepts, subjects
+        self.mask_first, self.mask = 1, b""
+        self.start_file, self.start_offset = start
+        self.begun_file, self.begun_at = begin or start
+        self.has_end = end is not None
+        if end is not None:
+            self.end_file, self.end_offset = end
+        self.max_rows, self.max_bytes, self.cut_rows = max_rows, max_bytes, cut_rows
+        self.picks = picks
+        self.runs = Runs()
+        self.cuts = []
+        self.file = ""
+
+    def walk(self, spans):
+        """Walk over spans, the next ones of the binlog; false when it is over."""
+        cdef Block block
+        cdef uint32_t i, first, stop
+        for block, first, stop in spans:
+            if self.is_over:
+                return False
+            if stop > block.count:
+                raise IndexError(f"record {stop} of {block!r}")
+            for i in range(first, stop):
+                self.step(block, i)
+                if self.is_over:
+                    return False
+        return True
+
+    def take(self):
+        """Return what was picked since the last call, as slices, and its size."""
+        slices, size = self.runs.slices(), self.size
+        self.runs.clear()
+        self.size = 0
+        return slices, size
+
+    @property
+    def has_found(self):
+        """Whether something is wanted of what lies before the last good boundary."""
+        return self.bytes > 0
+
+    @property
+    def pending(self):
+        """Whether something was wanted behind the last good boundary."""
+        return self.walked_bytes > self.bytes
+
+    def found_cuts(self):
+        """Return where the range up to the last good boundary can be cut.
+
+        Each as (file, offset, where its transaction begins or 0 at a boundary, rows
+        and bytes before it, and inside of a transaction where that ends, and when, s).
+        """
+        return [
+            cut for cut in self.cuts
+            if cut[3] < self.rows and (not cut[2] or cut[5])
+        ]
+
+    cdef int step(self, Block block, uint32_t i) except -1:
+        cdef Record* record = &block.records[i]
+        cdef bint counts
+        if self.has_end and (
+                block.file_number > self.end_file
+                or (block.file_number == self.end_file
+                    and record.offset >= self.end_offset)):
+            self.is_over = True
+            return 0
+        counts = block.file_number > self.start_file or (
+            block.file_number == self.start_file and record.offset >= self.start_offset)
+        if record.kind == KIND_HEARTBEAT or is_text(record):
+            return 0
+        if record.kind == KIND_BEGIN:
+            self.begin_block, self.begin_index = block, i
+            self.is_wanted = False
+        elif record.kind == KIND_END:
+            if self.is_wanted:
+                self.pick(block, i, counts)
+            self.end_transaction(block, record, counts)
+        else:
+            if self.wants(block, record):
+                if self.cut_rows and counts:
+                    self.cut_before(block, record)
+                self.pick_begin()
+                self.is_wanted = True
+                self.pick(block, i, counts)
+                if counts:
+                    self.walked_rows += record.rows if record.kind == KIND_ROWS else 1
+                    self.event_offset = record.offset
+                    self.event_stop = record.offset + record.event_length
+                    if self.exceeds() and self.bytes:
+                        self.is_over = True  # it ends at the boundary before
+                        return 0
+            if record.kind != KIND_ROWS and not record.flags & FLAG_OPEN:
+                self.end_transaction(block, record, counts)
+        return 0
+
+    cdef bint wants(self, Block block, const Record* record) except -1:
+        cdef uint64_t lowest
+        cdef uint64_t subject = record.subject
+        if subject == 0:
+            return True
+        if subject >= self.mask_first + <uint64_t>len(self.mask):
+            lowest, more = mask_of(
+                self.accepts, self.subjects,
+                self.mask_first + <uint64_t>len(self.mask),
+            )
+            if lowest > self.mask_first:
+                self.mask = self.mask[lowest - self.mask_first:]
+                self.mask_first = lowest
+            self.mask += more
+        if not self.mask_first <= subject < self.mask_first + <uint64_t>len(self.mask):
+            raise StoreError(
+                f"the table of an entry at {block.file}:{record.offset} is forgotten"
+            )
+        return <uint8_t>self.mask[subject - self.mask_first]
+
+    cdef int pick_begin(self) except -1:
+        """Pick the BEGIN of the transaction: something of it is wanted."""
+        cdef Block block = self.begin_block
+        cdef Record* record
+        if block is None:
+            return 0
+        self.begin_block = None
+        record = &block.records[self.begin_index]
+        self.pick(block, self.begin_index, block.file_number > self.start_file or (
+            block.file_number == self.start_file and record.offset >= self.start_offset))
+        return 0
+
+    cdef int pick(self, Block block, uint32_t i, bint counts) except -1:
+        cdef uint64_t size
+        if not counts:
+            return 0
+        size = block.records[i].end - block.begin_of(i)
+        self.walked_bytes += size
+        if self.picks:
+            self.runs.add(<PyObject*>block, i)
+            self.size += size
+        return 0
+
+    cdef bint exceeds(self) noexcept:
+        return (self.max_rows and self.walked_rows > self.max_rows) or (
+            self.max_bytes and self.walked_bytes > self.max_bytes)
+
+    cdef int end_transaction(self, Block block, const Record* record,
+                             bint counts) except -1:
+        """Note the boundary behind a record."""
+        cdef uint64_t stop = record.offset + record.event_length
+        cdef Py_ssize_t i
+        self.begin_block = None
+        self.is_wanted = False
+        self.begun_file, self.begun_at = block.file_number, stop
+        if not counts:
+            return 0
+        for i in range(self.uncommitted, len(self.cuts)):
+            self.cuts[i] = (*self.cuts[i][:5], stop, record.time)
+        self.uncommitted = len(self.cuts)
+        if self.exceeds() and self.bytes:
+            self.is_over = True  # it ends at the boundary before
+            return 0
+        self.file, self.offset, self.time = block.file, stop, record.time
+        self.rows, self.bytes = self.walked_rows, self.walked_bytes
+        if (self.max_rows and self.rows >= self.max_rows) or (
+                self.max_bytes and self.bytes >= self.max_bytes):
+            self.is_over = True
+        return 0
+
+    cdef int cut_before(self, Block block, const Record* record) except -1:
+        """Remember a cut in front of an entry that is wanted, if one is due.
+
+        Events that share an offset, those of a compressed transaction, stay together.
+        """
+        cdef bint is_inside = self.is_wanted
+        if (
+            self.walked_rows - self.cut_at_rows < self.cut_rows
+            or len(self.cuts) >= CUTS_MAX
+        ):
+            return 0
+        if is_inside:
+            if record.offset == self.event_offset:
+                return 0
+            self.cuts.append((
+                block.file, self.event_stop,
+                self.begun_at if self.begun_file == block.file_number else FIRST_EVENT,
+                self.walked_rows, self.walked_bytes, 0, 0,
+            ))
+        elif self.file:
+            self.cuts.append((
+                self.file, self.offset, 0, self.walked_rows, self.walked_bytes, 0, 0,
+            ))
+            self.uncommitted = len(self.cuts)
+        else:
+            return 0
+        self.cut_at_rows = self.walked_rows
+        return 0

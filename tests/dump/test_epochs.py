@@ -1,0 +1,79 @@
+"""Epochs: places of a binlog that was purged or begun anew, and of another server."""
+
+from __future__ import annotations
+
+import pytest
+from fix_ranged import NAME
+from fix_store import eventually
+
+from canal_server.errors import ClientError
+from canal_server.model.ranges import RangePlace
+
+
+def refusal(call):
+    """Return the refusal of a call."""
+    with pytest.raises(ClientError) as refused:
+        call()
+    return refused.value
+
+
+def is_purged_to(server, file):
+    """Purge what lies before a file; false while another reader is in it."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"PURGE BINARY LOGS TO '{file}'")
+        cursor.execute("SHOW BINARY LOGS")
+        return cursor.fetchone()[0] == file
+
+
+@pytest.fixture
+def database():
+    """Give the name of the schema."""
+    return "d"
+
+
+@pytest.mark.mysql
+@pytest.mark.mariadb
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_purged_begun_anew_and_replaced(make_lake, own_server, flavour):
+    """Each kind of loss is told by its code, with the places; nothing is skipped."""
+    server = own_server(flavour, ())
+    server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)")
+    lake = make_lake(server)
+    stored = lake.subscribe()
+    start = lake.warm(server, "d.t")
+    server.execute("INSERT INTO d.t VALUES (1)", "FLUSH BINARY LOGS")
+    server.execute("INSERT INTO d.t VALUES (2)", "FLUSH BINARY LOGS")
+    end = lake.until(start, 2)
+    whole = lake.read_memory(start, end)
+    assert lake.read_again(start, end) == whole
+
+    # Purged: memory still has it, the binlog no longer.
+    newest, _ = server.binlog_position()
+    eventually(lambda: is_purged_to(server, newest))
+    assert lake.read_memory(start, end) == whole
+    purged = refusal(lambda: lake.read(start, end, name=""))
+    assert (purged.code, start.journal in str(purged)) == (410, True)
+    restarted = make_lake(server)
+    assert refusal(lambda: restarted.head(start)).code == 410
+    assert refusal(lambda: restarted.plan(start, end, 2)).code == 410
+    behind = restarted.subscribe("earliest", "later")
+    assert (behind.journal, behind.epoch) == (newest, 0)
+
+    # Begun anew: the same names and offsets are other places now.
+    new = "RESET BINARY LOGS AND GTIDS" if flavour == "mysql" else "RESET MASTER"
+    server.execute(new, "INSERT INTO d.t VALUES (3)")
+    anew = make_lake(server)
+    assert anew.subscribe("earliest", "other") == RangePlace(
+        1, server.binlog_position()[0], 4
+    )
+    assert anew.ranges.subscribe(NAME, anew.filter, "latest")[0].cursor == stored
+    assert refusal(lambda: anew.head(start)).code == 409
+    assert refusal(lambda: anew.read(start, end, name="")).code == 409
+
+    # Another server.
+    second = own_server(flavour, ())
+    second.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)")
+    replaced = make_lake(second)
+    assert replaced.subscribe("latest", "third").epoch == 2
+    code = refusal(lambda: replaced.head(RangePlace(1, "binlog.000001", 4))).code
+    assert code == 409

@@ -1,0 +1,254 @@
+"""Ranged reads of a whole server, from memory and of the source again."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+from fix_pipeline import DESTINATION, UNIT_S
+from fix_store import in_thread
+
+from canal_server.client.ranged import RangedClient
+from canal_server.errors import ClientError
+from canal_server.protocol.entries import Entry, EntryType, EventType, decode_entry
+from canal_server.protocol.packets import Messages
+from canal_server.protocol.protobuf import decode
+from canal_server.protocol.ranged import NOT_HERE, RangePosition
+
+NAME = "lake"
+WAIT_MS = int(UNIT_S * 3000)
+
+
+@pytest.fixture
+def ranged(pipeline):
+    """Give a connected client of ranged reads."""
+    with ranged_client(pipeline) as client:
+        yield client
+
+
+def ranged_client(pipeline):
+    """Return a client of ranged reads."""
+    return RangedClient("127.0.0.1", pipeline.server_port, timeout_s=3 * UNIT_S)
+
+
+def read(client, start, end, name=NAME, **options):
+    """Return the serialized entries of a range."""
+    found: list[bytes] = []
+    for piece in client.read(DESTINATION, name, start, end, **options):
+        found += decode(Messages, bytes(piece)).messages
+    return found
+
+
+def told(entries):
+    """Return the kind, the table and the values of each entry, rows one by one."""
+    found: list[tuple[str | None, ...]] = []
+    for entry in map(decode_entry, entries):
+        if entry.entry_type != EntryType.ROWDATA:
+            found.append((f"TRANSACTION {entry.entry_type}",))
+            continue
+        change = entry.row_change()
+        if change.is_ddl:
+            found.append((change.sql,))
+        found += [
+            (entry.header.table_name, *(row.after or row.before).values())
+            for row in change.row_datas
+        ]
+    return found
+
+
+def rows_of(entries):
+    """Return the rows and statements alone."""
+    return [
+        each for each in told(entries) if not str(each[0]).startswith("TRANSACTION")
+    ]
+
+
+def head(client, start, **options):
+    """Return the ends of the next batch, which must come."""
+    ends = client.head(DESTINATION, NAME, start, **({"wait_ms": WAIT_MS} | options))
+    assert ends.end != start, f"nothing came behind {start}"
+    return ends
+
+
+def until(client, start, rows):
+    """Return the end of a range with so many rows and statements."""
+    found = 0
+    while found < rows:
+        ends = head(client, start)
+        found, start = found + ends.rows, ends.end
+    assert found == rows
+    return start
+
+
+def changes(pipeline, client, count):
+    """Return so many entries that an ordinary client gets, but for texts of rows."""
+    found: list[Entry] = []
+    for message in pipeline.messages(client):
+        found += (
+            entry
+            for entry in message.entries
+            if entry.entry_type == EntryType.ROWDATA
+            and entry.header.event_type != EventType.QUERY
+        )
+        if len(found) >= count:
+            return found
+    raise AssertionError("messages never end")
+
+
+def looks(pipeline):
+    """Return how often memory answered, and the binlog was read."""
+    ranges = pipeline.status()["ranges"]
+    return ranges["from_memory"], ranges["from_binlog"]
+
+
+def test_a_first_batch(pipeline, ranged):
+    """What is written behind a new cursor comes, once acked not again."""
+    table = f"{pipeline.schema}.t"
+    pipeline.source.execute(f"CREATE TABLE {table} (a INT PRIMARY KEY, b TEXT)")
+    subscribed = ranged.subscribe(DESTINATION, NAME)
+    assert subscribed.created
+    at = subscribed.cursor
+    pipeline.source.execute(f"INSERT INTO {table} VALUES (1, 'x'), (2, NULL)")
+    ends = head(ranged, at)
+    assert ends.rows == 2
+    entries = read(ranged, at, ends.end)
+    assert rows_of(entries) == [("t", "1", "x"), ("t", "2", None)]
+    assert sum(map(len, entries)) < ends.bytes
+    again = ranged.subscribe(DESTINATION, NAME)
+    assert (again.created, again.cursor) == (False, at)
+    ranged.ack(DESTINATION, NAME, ends.end)
+    ranged.ack(DESTINATION, NAME, at)
+    assert ranged.subscribe(DESTINATION, NAME).cursor == ends.end
+    idle = ranged.head(DESTINATION, NAME, ends.end)
+    assert (idle.end, idle.rows) == (ends.end, 0)
+
+
+def test_memory_and_binlog_give_the_same(pipeline, ranged):
+    """A range is the same from memory, of the source again, and for other clients."""
+    table = f"{pipeline.schema}.t"
+    with pipeline.client() as ordinary:
+        pipeline.source.execute(f"CREATE TABLE {table} (a INT PRIMARY KEY, b TEXT)")
+        at = ranged.subscribe(DESTINATION, NAME).cursor
+        pipeline.source.execute(f"INSERT INTO {table} VALUES (0, 'first')")
+        at = head(ranged, at).end
+        for n in range(1, 30):
+            pipeline.source.execute(
+                "BEGIN",
+                f"INSERT INTO {table} VALUES ({n}, 'x')",
+                f"UPDATE {table} SET b = 'y' WHERE a = {n}",
+                "COMMIT",
+            )
+        last = at
+        while True:
+            ends = ranged.head(DESTINATION, NAME, last, wait_ms=500)
+            if ends.end == last:
+                break
+            last = ends.end
+        memory, binlog = looks(pipeline)
+        hot = read(ranged, at, last)
+        assert looks(pipeline) == (memory + 1, binlog)
+        assert len(rows_of(hot)) == 58
+        own = rf"{pipeline.schema}\..*"
+        assert read(ranged, at, last, name="", filter=own) == hot
+        assert looks(pipeline) == (memory + 1, binlog + 1)
+        assert read(ranged, at, last) == hot
+        ordinarily = changes(pipeline, ordinary, 60)
+    decoded = map(decode_entry, hot)
+    assert [e for e in decoded if e.entry_type == EntryType.ROWDATA] == ordinarily[-58:]
+
+
+def test_one_query_at_a_time(pipeline, ranged):
+    """A query has its subscription until its connection ends; errors end none."""
+    at = ranged.subscribe(DESTINATION, NAME).cursor
+    ranged.head(DESTINATION, NAME, at, query="one")
+    with ranged_client(pipeline) as other:
+        with pytest.raises(ClientError, match="another query"):
+            other.head(DESTINATION, NAME, at, query="two")
+        with pytest.raises(ClientError, match="no subscription") as refused:
+            other.head(DESTINATION, "other", at)
+        assert refused.value.code == 404
+        with pytest.raises(ClientError, match="none"):
+            list(other.read(DESTINATION, NAME, at, RangePosition(0, at.journal, 4)))
+        link = other._link
+        assert other.subscribe(DESTINATION, NAME).cursor == at
+        assert other._link is link
+
+        table = f"{pipeline.schema}.t"
+        pipeline.source.execute(
+            f"CREATE TABLE {table} (a INT)", f"INSERT INTO {table} VALUES (1)"
+        )
+        end = head(ranged, at, query="one").end
+        # A read that is given up ends its connection; the next request has another.
+        given_up = other.read(DESTINATION, NAME, at, end)
+        next(given_up)
+        given_up.close()
+        assert other._link is None
+        assert len(rows_of(read(other, at, end))) >= 1
+
+        ranged.close()
+        give_up_at = time.monotonic() + 3 * UNIT_S
+        while True:
+            with contextlib.suppress(ClientError):
+                other.head(DESTINATION, NAME, at, query="two")
+                return
+            assert time.monotonic() < give_up_at, "the first query keeps it"
+
+
+def test_acks_outlive_a_crash(pipeline, ranged):
+    """What was acked is acked after SIGKILL, and ranges read as they did."""
+    table = f"{pipeline.schema}.t"
+    pipeline.source.execute(f"CREATE TABLE {table} (a INT PRIMARY KEY)")
+    at = ranged.subscribe(DESTINATION, NAME).cursor
+    places = [at]
+    for n in range(3):
+        pipeline.source.execute(f"INSERT INTO {table} VALUES ({n})")
+        places.append(head(ranged, places[-1]).end)
+    entries = read(ranged, places[0], places[3])
+    ranged.head(DESTINATION, NAME, places[1], ack=True)
+    ranged.ack(DESTINATION, NAME, places[2])
+    pipeline.kill()
+    pipeline.start()
+    with ranged_client(pipeline) as again:
+        found = again.subscribe(DESTINATION, NAME)
+        assert (found.cursor, found.created) == (places[2], False)
+        assert read(again, places[0], places[3]) == entries
+        assert head(again, places[2]).end == places[3]
+        waiting = in_thread(
+            again.head, DESTINATION, NAME, places[3], wait_ms=10 * WAIT_MS
+        )
+        pipeline.stop()
+        with pytest.raises((ClientError, OSError)):
+            waiting.result(3 * UNIT_S)
+
+
+def test_another_server_goes_on(cluster):
+    """In a cluster the cursor is there on the next server, and ranges are the same."""
+    one, two = cluster.one, cluster.two
+    table = f"{one.schema}.t"
+    one.source.execute(f"CREATE TABLE {table} (a INT PRIMARY KEY)")
+    with ranged_client(one) as first, ranged_client(two) as second:
+        at = first.subscribe(DESTINATION, NAME).cursor
+        with pytest.raises(ClientError) as refused:
+            second.subscribe(DESTINATION, NAME)
+        assert refused.value.code == NOT_HERE
+        one.source.execute(f"INSERT INTO {table} VALUES (1)")
+        middle = head(first, at).end
+        one.source.execute(f"ALTER TABLE {table} ADD COLUMN b INT")
+        one.source.execute(f"INSERT INTO {table} VALUES (2, 3)")
+        end = until(first, middle, 2)
+        entries = read(first, at, end)
+        first.head(DESTINATION, NAME, middle, ack=True)
+        one.kill()
+        give_up_at = time.monotonic() + 6 * UNIT_S
+        while True:
+            try:
+                found = second.subscribe(DESTINATION, NAME)
+                break
+            except ClientError as error:
+                assert error.code == NOT_HERE, error  # noqa: PT017
+                assert time.monotonic() < give_up_at, "nobody takes over"
+        assert (found.cursor, found.created) == (middle, False)
+        assert read(second, at, end) == entries
+        assert rows_of(entries)[-1] == ("t", "2", "3")
+        assert head(second, middle).end.position > middle.position

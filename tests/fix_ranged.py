@@ -1,0 +1,177 @@
+"""Ranged reads of an instance in this process, on a real source."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fix_source_access import PATIENCE_S
+
+from canal_server.config.schema import (
+    FilterConfig,
+    HostConfig,
+    HostPort,
+    InstanceConfig,
+    PositionConfig,
+    SourceConfig,
+    StoreConfig,
+    TableMetaConfig,
+)
+from canal_server.instance import Instance
+from canal_server.lifecycle import Deadline
+from canal_server.model.ranges import RangeEnds, RangeLimits, RangePart, RangePlace
+from canal_server.protocol.entries import Entry, EntryType, EventType, decode_entry
+from canal_server.protocol.packets import Messages
+from canal_server.protocol.protobuf import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from servers import Server
+
+    from canal_server.dump.ranged import RangedReads
+
+NAME = "lake"
+NO_LIMITS = RangeLimits()
+
+
+class Lake:
+    """One instance, and one subscription to all tables of a schema."""
+
+    def __init__(self, instance: Instance, schema: str) -> None:
+        self.instance = instance
+        self.filter = rf"{schema}\..*"
+
+    @property
+    def ranges(self) -> RangedReads:
+        """Return what is tested."""
+        return self.instance._ranges
+
+    def subscribe(self, start: str = "latest", name: str = NAME) -> RangePlace:
+        """Return where the subscription stands."""
+        return self.ranges.subscribe(name, self.filter, start)[0].cursor
+
+    def head(
+        self,
+        start: RangePlace,
+        limits: RangeLimits = NO_LIMITS,
+        wait_s: float = PATIENCE_S,
+    ) -> RangeEnds:
+        """Return the ends of the next batch."""
+        return self.ranges.head(NAME, start, limits, wait_s)
+
+    def until(self, start: RangePlace, rows: int) -> RangePlace:
+        """Return the end of a range that has so many rows and statements, no more."""
+        found, at = 0, start
+        while found < rows:
+            ends = self.head(at)
+            assert ends.rows, f"{found} of {rows} rows came behind {start}"
+            found, at = found + ends.rows, ends.end
+        assert found == rows
+        return at
+
+    def read(self, start: RangePlace, end: RangePlace, name: str = NAME) -> list[bytes]:
+        """Return the serialized entries of a range."""
+        pieces: list[bytes] = []
+
+        def take(slices: Any, size: int) -> None:
+            pieces.append(b"".join(slices))
+            assert len(pieces[-1]) == size
+
+        self.ranges.read(name, self.filter, start, end, take)
+        return list(decode(Messages, b"".join(pieces)).messages)
+
+    def read_again(self, start: RangePlace, end: RangePlace) -> list[bytes]:
+        """Return the same, of the source's binlog."""
+        before = self.looks()
+        found = self.read(start, end, name="")
+        assert self.looks() == (before[0], before[1] + 1)
+        return found
+
+    def read_memory(self, start: RangePlace, end: RangePlace) -> list[bytes]:
+        """Return the same, from memory."""
+        before = self.looks()
+        found = self.read(start, end)
+        assert self.looks() == (before[0] + 1, before[1])
+        return found
+
+    def plan(self, start: RangePlace, end: RangePlace, parts: int) -> list[RangePart]:
+        """Return the parts of a range."""
+        return self.ranges.plan(NAME, "", start, end, parts)
+
+    def looks(self) -> tuple[int, int]:
+        """Return how often memory answered, and the binlog was read."""
+        status: dict[str, Any] = self.ranges.status()
+        return status["from_memory"], status["from_binlog"]
+
+    def warm(self, source: Server, table: str) -> RangePlace:
+        """Return a place behind which memory holds everything."""
+        start = self.subscribe()
+        source.execute(f"INSERT INTO {table} VALUES (-1)")
+        return self.until(start, 1)
+
+
+def rows_of(entries: list[bytes]) -> list[tuple[str | None, ...]]:
+    """Return the table and the values of each row, and the text of each statement."""
+    found: list[tuple[str | None, ...]] = []
+    for entry in map(decode_entry, entries):
+        if entry.entry_type == EntryType.ROWDATA:
+            found += _rows_in(entry)
+    return found
+
+
+def _rows_in(entry: Entry) -> Iterator[tuple[str | None, ...]]:
+    change = entry.row_change()
+    if change.is_ddl:
+        yield (change.sql,)
+    for row in change.row_datas:
+        is_delete = entry.header.event_type == EventType.DELETE
+        values = row.before if is_delete else row.after
+        yield entry.header.table_name, *itertools.chain.from_iterable(values.items())
+
+
+@pytest.fixture
+def make_lake(tmp_path: Path, database: str) -> Iterator[Callable[..., Lake]]:
+    """Give `make(server, memory=…, **source)`: an instance that reads it, started.
+
+    All of a test have the same cursors and table history, so one runs at a time.
+    """
+    started: list[Instance] = []
+
+    def stop() -> None:
+        while started:
+            instance = started.pop()
+            instance.request_stop()
+            assert instance.join(Deadline(PATIENCE_S))
+
+    def make(
+        server: Server,
+        memory: int = 32 << 20,
+        ring: int = 16 * 1024,
+        folder: Path = tmp_path,
+        **source: object,
+    ) -> Lake:
+        stop()
+        account = SourceConfig(
+            master=HostConfig(address=HostPort(server.host, server.port)),
+            user=server.user,
+            password=server.password,
+        )
+        config = InstanceConfig(
+            destination="wired",
+            source=replace(account, **source),  # type: ignore[arg-type]
+            filter=FilterConfig(),
+            position=PositionConfig(data_dir=folder),
+            store=StoreConfig(ranged_bytes_max=memory, buffer_size=ring),
+            table_meta=TableMetaConfig(dir=folder / "history"),
+        )
+        instance = Instance(config)
+        started.append(instance)
+        instance.start()
+        return Lake(instance, database)
+
+    yield make
+    stop()

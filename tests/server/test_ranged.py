@@ -1,0 +1,221 @@
+"""Ranged requests answered: by what serves them, in pieces, one query at a time."""
+
+from __future__ import annotations
+
+import pytest
+from fix_server import FakeInstance, FakeInstances
+
+from canal_server.errors import ClientError, SourceError
+from canal_server.model.ranges import (
+    RangeEnds,
+    RangePart,
+    RangePlace,
+    Subscription,
+)
+from canal_server.model.table import ColumnMeta, TableMeta
+from canal_server.protocol import ranged
+from canal_server.protocol.packets import Ack, Packet, PacketType
+from canal_server.protocol.protobuf import decode
+from canal_server.protocol.ranged import RangePosition
+from canal_server.server.ranged import RangedService
+from canal_server.server.zone import zone_name
+
+PLACE = RangePlace(0, "bin.000001", 400)
+INSIDE = RangePlace(0, "bin.000001", 500, 400)
+LATER = RangePlace(0, "bin.000001", 900)
+AT = RangePosition(0, "bin.000001", 400)
+THEN = RangePosition(0, "bin.000001", 900)
+
+
+class FakeRanges:
+    """A `ports.RangeSource` that knows one subscription and two pieces."""
+
+    def __init__(self) -> None:
+        self.acked: list[RangePlace] = []
+        self.fails: Exception | None = None  # after the first piece
+
+    def subscribe(self, name, expression, start):
+        """Tell the cursor."""
+        assert start == "latest"
+        return Subscription(name, expression, PLACE), True
+
+    def unsubscribe(self, name):
+        """Know one name."""
+        if name != "lake":
+            raise ClientError("there is no subscription", code=404)
+
+    def ack(self, name, place):
+        """Take note."""
+        self.acked.append(place)
+
+    def head(self, name, start, limits, wait_s, peer_fd=None):
+        """Tell the ends."""
+        return RangeEnds(LATER, limits.rows, limits.bytes, LATER, 77)
+
+    def plan(self, name, expression, start, end, parts):
+        """Cut in two."""
+        return [
+            RangePart(start, INSIDE, 1, 2, LATER, 77),
+            RangePart(INSIDE, end, 3, 4),
+        ]
+
+    def locate(self, name, text):
+        """Know one place."""
+        assert (name, text) == ("lake", "acked")
+        return PLACE
+
+    def read(self, name, expression, start, end, take):
+        """Give two pieces."""
+        take((b"\x12\x01a", memoryview(b"\x12\x01b")), 6)
+        if self.fails:
+            raise self.fails
+        take((b"\x12\x01c",), 3)
+
+    def columns(self, schema, table, at):
+        """Know one table."""
+        if table != "t":
+            return None
+        columns = (
+            ColumnMeta("a", "int", None, is_key=True, nullable=False),
+            ColumnMeta("b", "text", "utf8mb4"),
+        )
+        return TableMeta(schema, table, columns)
+
+
+@pytest.fixture
+def source():
+    """Give what serves ranges."""
+    return FakeRanges()
+
+
+@pytest.fixture
+def instances(source):
+    """Give destinations: `example` has ranges, `merged` has none."""
+    example, merged = FakeInstance("example"), FakeInstance("merged")
+    example.ranges = source
+    return FakeInstances({"example": example, "merged": merged}, broken={"idle"})
+
+
+@pytest.fixture
+def ask(instances):
+    """Give `ask(request, asker)`, which returns the packets of the answer."""
+    service = RangedService(instances)
+
+    def answer(request, asker="one"):
+        sent: list[bytes] = []
+        service.answer(
+            request, asker, None, lambda slices: sent.append(b"".join(slices))
+        )
+        for frame in sent:
+            assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        return [decode(Packet, frame[4:]) for frame in sent]
+
+    answer.service = service  # type: ignore[attr-defined]
+    return answer
+
+
+def refusal(packets):
+    """Return the code and the text of a refusal."""
+    assert packets[-1].type == PacketType.ACK
+    ack = decode(Ack, packets[-1].body)
+    return ack.error_code, ack.error_message
+
+
+def test_each_request_has_its_answer(ask, source):
+    """What the source says comes back as the message of that request."""
+    (packet,) = ask(ranged.RangeSubscribe("example", "lake", "x"))
+    assert packet.type == PacketType.RANGE_SUBSCRIBED
+    subscribed = decode(ranged.RangeSubscribed, packet.body)
+    assert subscribed == ranged.RangeSubscribed(AT, created=True, filter="x")
+
+    head = ranged.RangeHead("example", "lake", AT, 5, 6, 7, ack=True)
+    (packet,) = ask(head)
+    assert decode(ranged.RangeEnds, packet.body) == ranged.RangeEnds(
+        THEN, 5, 6, THEN, 77
+    )
+    assert source.acked == [PLACE]
+
+    (packet,) = ask(ranged.RangePlan("example", "lake", AT, THEN, 2))
+    inside = RangePosition(0, "bin.000001", 500, 400)
+    assert decode(ranged.RangeParts, packet.body).parts == (
+        ranged.RangePart(AT, inside, 1, 2, THEN, 77),
+        ranged.RangePart(inside, THEN, 3, 4),
+    )
+
+    (packet,) = ask(ranged.RangeAck("example", "lake", THEN))
+    assert (packet.type, packet.body) == (PacketType.ACK, b"")
+    assert source.acked == [PLACE, LATER]
+
+    (packet,) = ask(ranged.RangeSchema("example", "s", "t"))
+    table = decode(ranged.RangeTable, packet.body)
+    assert (table.found, table.zone) == (True, zone_name())
+    assert table.columns == (
+        ranged.RangeColumn("a", "int", key=True),
+        ranged.RangeColumn("b", "text", nullable=True, charset="utf8mb4"),
+    )
+    (packet,) = ask(ranged.RangeSchema("example", "s", "gone"))
+    assert not decode(ranged.RangeTable, packet.body).found
+
+    (packet,) = ask(ranged.RangeLocate("example", "lake", "acked"))
+    assert decode(ranged.RangeFound, packet.body).position == AT
+
+    (packet,) = ask(ranged.RangeUnsubscribe("example", "lake"))
+    assert (packet.type, packet.body) == (PacketType.ACK, b"")
+
+
+def test_a_range_comes_in_pieces(ask, source):
+    """Pieces are numbered from 1, and the last one has none; errors come between."""
+    request = ranged.RangeRead("example", "lake", AT, THEN)
+    packets = ask(request)
+    assert {each.type for each in packets} == {PacketType.RANGE_DATA}
+    assert [each.body for each in packets] == [
+        b"\x08\x01\x12\x01a\x12\x01b",
+        b"\x08\x02\x12\x01c",
+        b"\x08\x00",
+    ]
+    source.fails = SourceError("the source went away")
+    packets = ask(request)
+    assert len(packets) == 2
+    assert refusal(packets) == (400, "the source went away")
+
+
+def test_refusals_have_codes(ask):
+    """Who asks in vain is told why, and whether another server may know more."""
+    unsubscribe = ranged.RangeUnsubscribe
+    assert refusal(ask(unsubscribe("nowhere", "lake")))[0] == 400
+    assert refusal(ask(unsubscribe("example", "other")))[0] == 404
+    code, text = refusal(ask(unsubscribe("merged", "lake")))
+    assert (code, "several sources" in text) == (400, True)
+    assert refusal(ask(unsubscribe("idle", "lake")))[0] == 503
+
+
+def test_one_query_at_a_time(ask):
+    """A second query is refused until the connection of the first one has ended."""
+
+    def head(query):
+        return ranged.RangeHead("example", "lake", AT, query=query)
+
+    def kind(packets):
+        return packets[0].type
+
+    assert kind(ask(head("q1"), "one")) == PacketType.RANGE_ENDS
+    code, text = refusal(ask(head("q2"), "two"))
+    assert (code, "another query, 'q1'" in text) == (423, True)
+    assert kind(ask(head(""), "three")) == PacketType.RANGE_ENDS
+    # The same query on a new connection goes on, and the old one's end is no matter.
+    assert kind(ask(head("q1"), "four")) == PacketType.RANGE_ENDS
+    ask.service.left("one")
+    assert refusal(ask(head("q2"), "two"))[0] == 423
+    ask.service.left("four")
+    assert kind(ask(head("q2"), "two")) == PacketType.RANGE_ENDS
+
+
+def test_what_sending_raises_is_not_caught(instances):
+    """A client that takes nothing more ends its connection, as everywhere."""
+    service = RangedService(instances)
+
+    def send(_slices):
+        raise TimeoutError("the client took nothing")
+
+    with pytest.raises(TimeoutError):
+        service.answer(ranged.RangeRead("example", "lake", AT, THEN), 1, None, send)

@@ -371,10 +371,11 @@ cdef class GtidSet(GtidText):
         return found
 
     def beside(self, GtidSet other not None):
-        """Return what is not in another set, and does not follow on it either.
+        """Return what is not in another set, and is not to follow on it either.
 
-        Of servers and tags that the other does not know, and numbers below the last one
-        that it has of those which it knows.
+        Of servers and tags that the other does not know, and numbers below the first one
+        that it has of those which it knows. A number that it lacks amid others may be of
+        a replica that executes several at a time, and comes yet.
         """
         cdef GtidSet found = type(self)()
         cdef Group* group
@@ -386,7 +387,7 @@ cdef class GtidSet(GtidText):
             known = other.group_of(group.sid, group.tag, group.tag_n, False)
             stop = GNO_MAX + 1
             if known != NULL:
-                stop = known.intervals[known.count - 1].stop
+                stop = known.intervals[0].start
             for j in range(group.count):
                 if group.intervals[j].start < stop:
                     found.add_range(group.sid, group.tag, group.tag_n,

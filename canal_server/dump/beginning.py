@@ -18,7 +18,7 @@ from canal_server.dump.scan import Scanner
 from canal_server.dump.search import BinlogSearch
 from canal_server.dump.source_traits import source_of
 from canal_server.dump.start import Start, StartFinder
-from canal_server.dump.tracking import tracked_at
+from canal_server.dump.tracking import tracked
 from canal_server.errors import (
     BinlogPurged,
     ConnectionLost,
@@ -217,8 +217,7 @@ class Beginning:
         )
         start = self._start(finder, stored)
         if source.gtid_sets and not source.gtid_on:
-            tracked = tracked_at(start.place, info, stored, search)
-            start = replace(start, place=replace(start.place, tracked=tracked))
+            start = replace(start, place=tracked(start.place, info, stored, search))
         if stored is None:
             start = replace(start, place=self._with_time(start.place, finder))
         elif start.place.by_gtid:

@@ -35,10 +35,14 @@ Gtids = GtidSet | MariaGtidSet
 
 @dataclass(frozen=True, slots=True)
 class SeenEvent:
-    """What stands at a place: the times (s) of an event and of those packed in it."""
+    """What stands at a place: the times (s) of an event and of those packed in it.
+
+    `packed_to`: where it ends, if a whole transaction is packed in it, else 0.
+    """
 
     times: frozenset[int]
     server_id: int
+    packed_to: int = 0
 
 
 class _FileReader(Reader):
@@ -93,10 +97,14 @@ class Scanner:
         Raises SourceError, in its kind BinlogPurged, where no event begins.
         """
         times: set[int] = set()
+        packed_to = 0
 
         def take(spans: list[Span]) -> bool:
+            nonlocal packed_to
             for block, first, stop in spans:
                 times.update(block.record(i)["time"] for i in range(first, stop))
+                if block.record(stop - 1)["ordinal"]:
+                    packed_to = end_of(block, stop - 1)
             return True
 
         try:
@@ -111,7 +119,7 @@ class Scanner:
         if decoder.file != file or decoder.position <= offset:
             return None
         times.add(decoder.last_event_time)
-        return SeenEvent(frozenset(times), decoder.event_server_id)
+        return SeenEvent(frozenset(times), decoder.event_server_id, packed_to)
 
     def first_sent_ms(self, place: DumpStart) -> int | None:
         """Return the time of the first entry that the server sends from a place, ms.

@@ -62,8 +62,9 @@ class Place:
     `timestamp_ms`: the place is behind the last transaction older than this time, 0
     when it was found in another way. `time_ms`: about when the source wrote what
     stands there, 0 when that is not known. `tracked`: the executed set outside GTID
-    mode, as far as it is known. `is_end`: it is the end that the binlog has now, so
-    that it is another one at the next look.
+    mode, as far as it is known; `tracked_at`: of which offset, when that is behind the
+    place. `is_end`: it is the end that the binlog has now, so that it is another one at
+    the next look.
     """
 
     file: str
@@ -73,6 +74,7 @@ class Place:
     timestamp_ms: int = 0
     time_ms: int = 0
     tracked: Gtids | None = None
+    tracked_at: int = 0
     is_end: bool = False
 
     def dump_start(self) -> DumpStart:

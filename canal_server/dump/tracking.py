@@ -23,7 +23,7 @@ from canal_server.position.executed import is_at_or_before
 if TYPE_CHECKING:
     from canal_server.decoder.engine import Decoder
     from canal_server.dump.reader import Reader
-    from canal_server.dump.start import Gtids, Place, Search
+    from canal_server.dump.start import Place, Search
     from canal_server.model.positions import EntryPosition, LogIdentity
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
@@ -48,7 +48,8 @@ class SetFollower:
         self._decoder: Decoder | None = None  # of this session, None: not followed
         self._file = ""  # of the set noted last, and where
         self._stop = 0
-        self._last: tuple[str, int, int] | None = None  # boundary at the end of all
+        # Boundary at the end of all: the file, who was given this event is there, end.
+        self._last: tuple[str, int, int] | None = None
 
     def completed(self, position: LogPosition) -> LogPosition:
         """Return a position with the set executed there, as far as it is known."""
@@ -74,7 +75,7 @@ class SetFollower:
         self._sets.begin(identity)
         reader.track(place.gtids if place.by_gtid else place.tracked)
         if place.tracked is not None and place.file:
-            at = place.position
+            at = place.tracked_at or place.position
             self._note(Executed(place.file, at, at, str(place.tracked)))
 
     def note(self, spans: list[Span]) -> None:
@@ -86,8 +87,10 @@ class SetFollower:
         self._last = None
         if block.last_boundary(stop - 1, stop) >= 0:
             record = block.record(stop - 1)
-            offset = record["offset"]
-            self._last = (block.file, offset, offset + record["event_length"])
+            event = record["offset"]
+            end = event + record["event_length"]
+            # A cursor at a compressed transaction may have been given a part of it.
+            self._last = (block.file, end if record["ordinal"] else event, end)
         # Its transaction is not in the set yet.
         at = decoder.gtid_offset
         if at and (decoder.file != self._file or at >= self._stop + APART_BYTES):
@@ -99,14 +102,14 @@ class SetFollower:
         decoder = self._decoder
         if decoder is None or self._last is None:
             return
-        file, offset, end = self._last
+        file, event, end = self._last
         if (
             file == decoder.file
             and end == decoder.position > decoder.gtid_offset > 0
             and (file, end) != (self._file, self._stop)
         ):
             self._note(
-                Executed(file, offset, end, decoder.followed.executed(whole=True))
+                Executed(file, event, end, decoder.followed.executed(whole=True))
             )
 
     def _note(self, executed: Executed) -> None:
@@ -136,10 +139,10 @@ def reachable_set(
     return replace(stored, executed=replace(executed, gtids=left))
 
 
-def tracked_at(
+def tracked(
     place: Place, info: ServerInfo, stored: LogPosition | None, search: Search
-) -> Gtids | None:
-    """Return the set executed at a place of a file, None when it is not known.
+) -> Place:
+    """Return a place of a file with the set executed there, if that is known.
 
     One that was stored with it need not be learned; from one before, reading goes on.
     Nothing may be left out of it: what a set lacks comes again, and without what came
@@ -147,10 +150,11 @@ def tracked_at(
     """
     executed = stored.executed if stored is not None else None
     if place.tracked is not None or place.by_gtid or not info.has_gtids:
-        return place.tracked
+        return place
     if place.position == FIRST_EVENT:
-        return None  # the file begins with it
+        return place  # the file begins with it
     known = gtids_of(info, executed)
+    since: Executed | None = None
     if (
         stored is not None
         and executed is not None
@@ -160,16 +164,23 @@ def tracked_at(
         and is_at_or_before(executed, stored.position)
     ):
         if place.position in (executed.event, executed.stop):
-            return known
-        since: Executed | None = executed
-    elif place.position <= READ_BYTES_MAX:
-        since = None
-    else:
-        return None
+            return replace(place, tracked=known)
+        since = executed
+    elif place.position > READ_BYTES_MAX:
+        return place
     try:
-        found, gtids = search.executed_at(place.file, place.position, since)
+        return _learned(place, since, search)
     except SourceError as error:
         if error.errno is None:
             raise
-        return None
-    return gtids if found.offset == place.position else None
+        return place
+
+
+def _learned(place: Place, since: Executed | None, search: Search) -> Place:
+    """Return a place with the set that reading tells. Raises SourceError."""
+    found, gtids = search.executed_at(place.file, place.position, since)
+    if found.offset != place.position:
+        return place  # amid a transaction, of which the end is not in the set
+    # A compressed one that stands there is in it, and yet to come to some.
+    seen = search.event_at(place.file, place.position)
+    return replace(place, tracked=gtids, tracked_at=seen.packed_to if seen else 0)

@@ -142,14 +142,14 @@ def test_growth_past_every_digit():
 
 
 def beside(one, two):
-    """Return what is neither in a plain set nor follows on the last of its group."""
-    last: dict[tuple[bytes, str], int] = {}
+    """Return what is neither in a plain set nor behind the first of its group."""
+    first: dict[tuple[bytes, str], int] = {}
     for sid, tag, number in two:
-        last[sid, tag] = max(number, last.get((sid, tag), 0))
+        first[sid, tag] = min(number, first.get((sid, tag), number))
     return {
         (sid, tag, number)
-        for sid, tag, number in one - two
-        if number < last.get((sid, tag), number + 1)
+        for sid, tag, number in one
+        if number < first.get((sid, tag), number + 1)
     }
 
 

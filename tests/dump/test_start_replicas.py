@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 XID_BYTES = 31  # of the event that ends a transaction
 ROWS, ACKED = 6, 3  # of which this one was acked last
 STEP_S = 100  # between two transactions; by time reading goes back for 60 s
+# Sources of GTIDs that only the replica has, of one test each.
+ALONE = "77777777-7777-7777-7777-777777777777"
+PARALLEL = "88888888-8888-8888-8888-888888888888"
 ELSEWHERE = LogIdentity("elsewhere.invalid", 3306)
 
 _numbers = itertools.count(2)
@@ -290,14 +293,47 @@ def test_what_only_the_other_server_had(
     assert "without what only this server had before that" in caplog.text
 
 
-def write_alone(pair: Pair, number: int, when_s: int) -> None:
+def test_what_a_replica_had_not_executed_yet(
+    pair: Pair,
+    replicas: Replicas,
+    make_proxy: Callable[[PrivateServer], Proxy],
+    index: BoundaryIndex,
+) -> None:
+    """What the set lacks amid others comes, however old it is.
+
+    A replica that executes several at a time, in no order, has the older one later.
+    """
+    if pair.a.flavour == "mariadb":
+        pytest.skip("its sets have no holes")
+    begin_s = pair.begin_s + (ROWS + 1) * STEP_S
+    next(_numbers)  # times that are used here
+    for number in range(1, 4):
+        write_alone(pair, number, begin_s - STEP_S, PARALLEL)
+    pair.a.execute(f"CREATE TABLE {pair.schema}.u (a INT PRIMARY KEY)")
+    later = Pair(pair.a, pair.b, pair.schema, begin_s, "u")
+    later.write(replicas)
+    executed = executed_at(later, "a")
+    hole = replace(executed, gtids=f"{executed.gtids},{PARALLEL}:1:3")
+    found = pumped(pair, make_proxy(pair.a), "b", index)
+    position = LogPosition(ELSEWHERE, acked(later, "a"), hole)
+    found.positions.persist(DESTINATION, position)
+    found.pump.start()
+    try:
+        eventually(lambda: str(ROWS - 1) in found.values)
+    finally:
+        found.stop()
+    wanted = [str(number) for number in range(ACKED + 1, ROWS)]
+    assert found.values == ["1002", *wanted]
+
+
+def write_alone(pair: Pair, number: int, when_s: int, sid: str = ALONE) -> None:
     """Write a row on the replica alone, under a GTID that comes from no source."""
     insert = f"INSERT INTO {pair.schema}.t VALUES ({1000 + number})"
     at = f"SET timestamp = {when_s}"
     if pair.b.flavour == "mariadb":
         pair.b.execute(at, "SET gtid_domain_id = 77", insert)
         return
-    gtid = f"SET gtid_next = '77777777-7777-7777-7777-777777777777:{number}'"
+    gtid = f"SET gtid_next = '{sid}:{number}'"
     pair.b.execute(at, gtid, insert, "SET gtid_next = AUTOMATIC")
 
 

@@ -440,13 +440,14 @@ def end_session(servers: str, session: int, secret: bytes, timeout_s: float) -> 
     """
     client = _client_for(servers, timeout_s, key=(session, secret))
     try:
-        client.start(timeout_s)
+        # kazoo's `start` would also ask for the chroot, in whatever state that is.
+        if not client.start_async().wait(timeout_s):
+            raise ZooKeeperUnavailable(
+                f"ZooKeeper at {servers} did not answer in {timeout_s:g} s"
+            )
         # Another one is made where that one is not known any more.
-        return bool(client.client_id[0] == session)
-    except KazooTimeoutError:
-        raise ZooKeeperUnavailable(
-            f"ZooKeeper at {servers} did not answer in {timeout_s:g} s"
-        ) from None
+        found = client.client_id  # None when the link broke just now
+        return found is not None and found[0] == session
     finally:
         _end(client)
 

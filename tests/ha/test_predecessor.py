@@ -13,9 +13,12 @@ import pytest
 from fix_daemon import child_environ
 
 from canal_server.ha.predecessor import Predecessor
+from canal_server.zookeeper import end_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from zookeepers import PrivateZooKeeper
 
     from canal_server.zookeeper import ZooKeeper
 
@@ -93,6 +96,17 @@ def test_a_dead_server(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     assert secret not in caplog.text
     scene.predecessor().end()  # it had ended already
     assert caplog.text.count("ended the session") == 1
+
+
+def test_a_chroot_that_is_gone(
+    scene: Scene, zookeeper_server: PrivateZooKeeper
+) -> None:
+    """A session is ended whether or not there is a chroot, and without a warning."""
+    left = json.loads(scene.path.read_text())
+    secret = bytes.fromhex(left["secret"])
+    chroot = f"{zookeeper_server.servers}/gone"
+    assert end_session(chroot, left["session"], secret, TIMEOUT_S)
+    assert not scene.lives()
 
 
 def _copied(scene: Scene) -> None:

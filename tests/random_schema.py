@@ -166,6 +166,7 @@ class RandomLoad:
     schema: str
     rng: random.Random
     tables: list[RandomTable] = field(default_factory=list)
+    images: tuple[str, ...] = IMAGES  # values of binlog_row_image
 
     def run(self, *, tables: int, steps: int, settings: Iterable[str] = ()) -> None:
         """Create the tables and change their rows in one session."""
@@ -199,7 +200,7 @@ class RandomLoad:
 
     def _step(self, cursor: Any) -> None:
         rng = self.rng
-        cursor.execute(f"SET SESSION binlog_row_image = {rng.choice(IMAGES)}")
+        cursor.execute(f"SET SESSION binlog_row_image = {rng.choice(self.images)}")
         cursor.execute("BEGIN")
         for _ in range(rng.choice([1, 1, 3])):
             table = rng.choice(self.tables)

@@ -60,6 +60,7 @@ DOORS = {
     "sqlite3": {"sqlite"},
     "sqlglot": {"sqltext"},
     "pyspark": {"spark"},
+    "pyarrow": {"spark"},
     "pymysql": {"mysql"},
     "javaproperties": {"config"},
     "prometheus_client": "*",

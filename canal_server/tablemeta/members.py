@@ -6,12 +6,12 @@ mean in the new set is what it shows from then on, whether or not it makes sense
 
 from __future__ import annotations
 
-import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from canal_server.tablemeta.charsets import BINARY, UTF8, decoded, storable, unit_bytes
 
-Member = str | bytes
+if TYPE_CHECKING:
+    from canal_server.model.members import Member
 
 
 def member_sql(member: Member, charset: str, *, mariadb: bool) -> str:
@@ -31,19 +31,6 @@ def kept(member: str, charset: str) -> str:
     return member if charset == BINARY else member.rstrip(" ")
 
 
-def members_of(text: str) -> tuple[Member, ...]:
-    """Read the members as COLUMN_TYPE has them."""
-    return tuple(
-        bytes.fromhex(found["value"].zfill(len(found["value"]) + 1 & ~1))
-        if found["hex"]
-        else _ESCAPE.sub(lambda escape: _UNESCAPED[escape[0]], found["value"])
-        for found in _MEMBER.finditer(text)
-    )
-
-
-_MEMBER: Final = re.compile(r"(?P<hex>x?)'(?P<value>(?:[^'\\]|''|\\.)*+)'", re.DOTALL)
-_ESCAPE: Final = re.compile(r"''|\\.", re.DOTALL)
-_UNESCAPED: Final = {"''": "'", "\\0": "\0", "\\n": "\n", "\\r": "\r", "\\\\": "\\"}
 _ESCAPED: Final = str.maketrans(
     {"\\": "\\\\", "\0": "\\0", "'": "''", "\n": "\\n", "\r": "\\r"}
 )

@@ -9,15 +9,16 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from canal_server.model.members import members_of
 from canal_server.tablemeta.charsets import BINARY, bytes_max, written
-from canal_server.tablemeta.members import kept, member_sql, members_of, padded
+from canal_server.tablemeta.members import kept, member_sql, padded
 from canal_server.tablemeta.operations import TextType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from canal_server.model.members import Member
     from canal_server.tablemeta.image import Column
-    from canal_server.tablemeta.members import Member
 
 CHAR_LENGTH_MAX: Final = 255
 VARCHAR_BYTES_MAX: Final = {True: 65532, False: 65535}  # by mariadb

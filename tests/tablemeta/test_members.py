@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from canal_server.model.members import members_of
 from canal_server.tablemeta.context import Context
-from canal_server.tablemeta.members import member_sql, members_of, padded, shown
+from canal_server.tablemeta.members import member_sql, padded, shown
 from canal_server.tablemeta.memory import MemoryTableMeta
 
 

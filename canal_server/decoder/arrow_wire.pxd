@@ -1,0 +1,89 @@
+# cython: language_level=3
+"""Reading of the entry protocol: the envelope of entries, and fields of messages.
+
+All reads go through `need` of core.wire. What is malformed sets `short`. Fields that
+are not known are left out, as are known ones of another wire type.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from canal_server.core.wire cimport Input, need
+
+cdef struct Slice:
+    const uint8_t* p
+    size_t n
+
+cdef enum EntryKind:
+    ENTRY_BEGIN = 1
+    ENTRY_ROWDATA = 2
+    ENTRY_END = 3
+
+cdef enum EventKind:
+    # EventType of the entry protocol; those that are told apart here.
+    EVENT_INSERT = 1
+    EVENT_UPDATE = 2
+    EVENT_DELETE = 3
+    EVENT_QUERY = 7
+    EVENT_TRUNCATE = 8
+    EVENT_XACOMMIT = 13
+    EVENT_XAROLLBACK = 14
+
+cdef struct EntryHead:
+    Slice file
+    Slice schema
+    Slice table
+    Slice gtid         # of the transaction, else the executed set, else empty
+    Slice store        # the entry's content
+    uint64_t offset
+    uint64_t length    # of the event
+    int64_t server_id
+    int64_t time_ms
+    uint32_t kind      # EntryKind
+    uint32_t event     # EventKind
+
+cdef struct Change:
+    # Of a RowChange, all but the rows.
+    Slice sql
+    Slice schema       # in which a statement was given
+    uint32_t event
+    bint is_ddl
+    uint32_t rows
+
+# Each returns false for malformed bytes.
+cdef bint read_entry(const uint8_t* p, size_t n, EntryHead* head) noexcept nogil
+cdef bint read_change(Slice store, Change* change) noexcept nogil
+cdef bint read_transaction_id(Slice store, Slice* xid) noexcept nogil
+cdef void skip_field(Input* source, uint64_t tag) noexcept nogil
+cdef uint64_t take_long_varint(Input* source) noexcept nogil
+
+
+cdef inline Input input_of(Slice slice) noexcept nogil:
+    cdef Input source
+    source.p = slice.p
+    source.end = slice.p + slice.n
+    source.short = False
+    return source
+
+
+cdef inline uint64_t take_varint(Input* source) noexcept nogil:
+    """Take a varint; 0 when it is cut off or longer than ten bytes."""
+    cdef uint8_t byte
+    if source.p < source.end and source.p[0] < 128:
+        byte = source.p[0]
+        source.p += 1
+        return byte
+    return take_long_varint(source)
+
+
+cdef inline Slice take_slice(Input* source) noexcept nogil:
+    """Take a length and so many bytes; none when there are fewer."""
+    cdef Slice slice
+    cdef uint64_t n = take_varint(source)
+    slice.p = need(source, n)
+    slice.n = n if slice.p != NULL else 0
+    return slice
+
+
+cdef inline bint same(Slice slice, const uint8_t* p, size_t n) noexcept nogil:
+    return slice.n == n and (n == 0 or memcmp(slice.p, p, n) == 0)

@@ -1,0 +1,1 @@
+"""The PySpark source: changes as Arrow record batches. Needs the extra `spark`."""

@@ -1,0 +1,274 @@
+"""Random rows of real servers as record batches: what SELECT says, typed."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from collections import Counter
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from arrow_truth import GenericTruth, TypedTruth, body_of, generic_rows
+from fix_random import longer
+from fix_source_access import access_of
+from random_schema import RandomLoad
+
+from canal_server.decoder.zone import read_zone
+from canal_server.dump.part import Part, Place
+from canal_server.lifecycle import Stop
+from canal_server.mysql.cached_columns import CachedColumns
+from canal_server.mysql.connection import ControlConnection
+from canal_server.sink.filters import TableFilter
+from canal_server.spark.columns import wanted_column
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+from canal_server.spark.batches import generic_batches, typed_batches  # noqa: E402
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable, Iterator
+
+    from random_schema import RandomTable
+    from servers import Server
+
+    from canal_server.protocol.entries import Entry
+    from canal_server.spark.columns import WantedColumn
+
+# Zones in which no hour comes twice: SELECT and a text agree on each moment.
+ZONES = {"UTC": "UTC0", "Asia/Kolkata": "IST-5:30"}
+
+
+@pytest.fixture
+def zone(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Decode in one of several time zones."""
+    name = rng.choice(list(ZONES))
+    print("time zone:", name)
+    monkeypatch.setenv("TZ", ZONES[name])
+    time.tzset()
+    read_zone()
+    yield name
+    monkeypatch.undo()
+    time.tzset()
+    read_zone()
+
+
+class Reading:
+    """The entries of a schema from a place to the binlog's end, and its columns."""
+
+    def __init__(
+        self, server: Server, schema: str, start: Place, tables: Iterable[str]
+    ) -> None:
+        self.entries: list[Entry] = []
+        self.columns: dict[str, tuple[WantedColumn, ...]] = {}
+        access = access_of(server)
+        images = CachedColumns(ControlConnection(access))
+        try:
+            Part(
+                images=images,
+                take=self._take,
+                wants=TableFilter(rf"{schema}\..*", "").accepts,
+                until=Place(*server.binlog_position()),
+            ).read_server(access, start, Stop())
+            for table in tables:
+                meta = images.find(schema, table)
+                assert meta is not None
+                self.columns[table] = tuple(map(wanted_column, meta.columns))
+        finally:
+            images.close()
+        self.body = body_of(self.entries)
+
+    def _take(self, entry: Entry) -> bool:
+        self.entries.append(entry)
+        return True
+
+
+def random_load(
+    server: Server, schema: str, rng: random.Random, **options: Any
+) -> tuple[RandomLoad, Reading]:
+    """Write random rows to random tables, and read them from the binlog."""
+    start = Place(*server.binlog_position())
+    load = RandomLoad(server, schema, rng, **options)
+    load.run(tables=4, steps=longer(30))
+    return load, Reading(server, schema, start, [table.name for table in load.tables])
+
+
+def all_rows(batches: Any, body: bytes) -> list[dict[str, Any]]:
+    """Return the rows of all batches, which are valid."""
+    found = [*batches.feed(body), batches.rest()]
+    for batch in found:
+        if batch is not None:
+            batch.validate(full=True)
+    return [row for batch in found if batch is not None for row in generic_rows(batch)]
+
+
+def test_generic(
+    source_server: Server, database: str, rng: random.Random, zone: str
+) -> None:
+    """Random rows with all kinds of images are what their entries tell."""
+    _, reading = random_load(source_server, database, rng)
+    rows = all_rows(generic_batches("example"), reading.body)
+    wanted = GenericTruth().read(reading.entries)
+    assert len(rows) > 20
+    for got, right in zip(rows, wanted, strict=True):
+        assert got == right
+
+
+@pytest.mark.parametrize("updates", ["both", "envelope"])
+def test_typed(
+    source_server: Server, database: str, rng: random.Random, zone: str, updates: str
+) -> None:
+    """Rows of each table are what their texts stand for; folded, what SELECT says."""
+    load, reading = random_load(source_server, database, rng, images=("FULL",))
+    count = 0
+    for table in load.tables:
+        columns = reading.columns[table.name]
+        truth = TypedTruth(
+            schema=database, table=table.name, columns=columns, updates=updates,
+            zone=zone,
+        )  # fmt: skip
+        batches = typed_batches(
+            database, table.name, columns, updates=updates, zone=zone, rows_max=10
+        )
+        rows = all_rows(batches, reading.body)
+        for got, right in zip(rows, truth.read(reading.entries), strict=True):
+            right.pop("xid")
+            assert got == right, table.create()[:2000]
+        folded = folded_rows(rows, table, columns, updates)
+        selected = selected_rows(source_server, table, columns)
+        assert folded == selected, table.create()[:2000]
+        count += len(rows)
+    assert count > 20
+
+
+# --- folding ------------------------------------------------------------------------
+
+
+def folded_rows(
+    rows: list[dict[str, Any]],
+    table: RandomTable,
+    columns: tuple[WantedColumn, ...],
+    updates: str,
+) -> Counter[tuple[Any, ...]]:
+    """Apply changes to an empty table; a row that goes has to be there."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row in rows:
+        before, after = images_of(row, updates)
+        if before is not None:
+            key = comparable(before, table, columns)
+            assert found[key] > 0, row
+            found[key] -= 1
+        if after is not None:
+            found[comparable(after, table, columns)] += 1
+    return +found
+
+
+def images_of(row: dict[str, Any], updates: str) -> tuple[Any, Any]:
+    """Return what a row says was there before, and is there after."""
+    if updates == "envelope":
+        return row["before"], row["after"]
+    gone = row["_change_type"] in ("delete", "update_preimage")
+    return (row, None) if gone else (None, row)
+
+
+def comparable(
+    values: dict[str, Any], table: RandomTable, columns: tuple[WantedColumn, ...]
+) -> tuple[Any, ...]:
+    """Return a row's values as a key: floating point by its bits, texts made alike."""
+    normal = {column.name: column.kind.normal for column in table.columns}
+    found = []
+    for column in columns:
+        value = values[column.name]
+        if isinstance(value, float):
+            value = struct.pack("<d", value)
+        elif isinstance(value, str):
+            value = normal[column.name](value)
+        found.append(value)
+    return tuple(found)
+
+
+def selected_rows(
+    server: Server, table: RandomTable, columns: tuple[WantedColumn, ...]
+) -> Counter[tuple[Any, ...]]:
+    """Return the rows of a table as the server tells them to PyMySQL."""
+    kinds = {column.name: column.kind.definition for column in table.columns}
+    expressions = ", ".join(
+        expression(column, kinds[column.name]) for column in columns
+    )
+    connection = server.connect(
+        init_command="SET SESSION sql_mode = '', time_zone = '+00:00'"
+    )
+    with connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT {expressions} FROM {table.quoted}")
+        return Counter(
+            comparable(
+                {
+                    column.name: typed(value, column, kinds[column.name])
+                    for column, value in zip(columns, row, strict=True)
+                },
+                table,
+                columns,
+            )
+            for row in cursor.fetchall()
+        )
+
+
+def expression(column: WantedColumn, definition: str) -> str:
+    """Return how a column is selected: as itself, where the driver gives its value."""
+    name = "`" + column.name.replace("`", "``") + "`"
+    if column.kind == "bits":
+        return f"CAST({name} AS SIGNED)"
+    if column.kind == "binary":
+        return f"HEX({name})"  # the driver does not know all types of bytes
+    if column.kind == "float":
+        return f"{name} * 1e0"  # else six digits of it
+    if definition.startswith(("time(", "year")) or definition == "time":
+        return f"CAST({name} AS CHAR)"
+    if column.kind == "text" and definition.startswith("json"):
+        return f"CAST({name} AS CHAR)"
+    return name
+
+
+def typed(  # noqa: PLR0911  # a table of kinds, one line each
+    value: Any, column: WantedColumn, definition: str
+) -> Any:
+    """Return what the driver gives as the value that a batch has."""
+    if value is None:
+        return None
+    kind = column.kind
+    if kind == "wide decimal":
+        return f"{value:f}"
+    if kind == "date":
+        return value if isinstance(value, date) else None  # a text: no such day
+    if kind in ("datetime", "timestamp"):
+        if not isinstance(value, datetime):
+            return None
+        return value.replace(tzinfo=UTC) if kind == "timestamp" else value
+    if kind == "binary":
+        # The zeros at the end of BINARY are not logged.
+        data = bytes.fromhex(value)
+        return data.rstrip(b"\0") if definition.startswith("binary") else data
+    if kind.startswith("int"):
+        return int(value)
+    if kind == "text":
+        return value.decode() if isinstance(value, bytes) else value
+    return value
+
+
+def test_json_means_the_same(
+    mysql_server: Server, database: str, rng: random.Random
+) -> None:
+    """A document's text is another than SELECT's, and the same document."""
+    mysql_server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, doc JSON)")
+    start = Place(*mysql_server.binlog_position())
+    document = {"a": [1, 2.5, None, True], "ü": {"b": '"\\\n'}}
+    text = json.dumps(document).encode().hex()
+    mysql_server.execute(
+        f"INSERT INTO {database}.t VALUES (1, CONVERT(0x{text} USING utf8mb4))"
+    )
+    reading = Reading(mysql_server, database, start, ["t"])
+    batches = typed_batches(database, "t", reading.columns["t"])
+    (row,) = all_rows(batches, reading.body)
+    assert json.loads(row["doc"]) == document

@@ -40,12 +40,12 @@ def main(job: dict[str, Any]) -> int:
         .option("checkpointLocation", job["checkpoint"])
         .start()
     )
-    idle = 0
+    ends_at = 0
     while query.isActive:
-        # Once all has come, two more looks ack the last batch.
-        is_done = sink.count() >= job["rows"] and not query.status["isTriggerActive"]
-        idle = idle + 1 if is_done else 0
-        if idle > 2:
+        looks = trace.count("latestOffset")
+        if not ends_at and sink.count() >= job["rows"]:
+            ends_at = looks + 3  # two more looks ack the last batch
+        if ends_at and looks >= ends_at:
             query.stop()
             return 0
         time.sleep(POLL_S)

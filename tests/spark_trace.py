@@ -45,6 +45,12 @@ class Trace:
             if (name, int(wanted)) == (call, number):
                 self._do(kind)
 
+    def count(self, call: str) -> int:
+        """Return how often something was called."""
+        with self.file.open() as lines:
+            fcntl.flock(lines, fcntl.LOCK_SH)
+            return sum(json.loads(line)["call"] == call for line in lines)
+
     def _do(self, kind: str) -> None:
         if kind == "fail":
             raise RuntimeError("a fault that was asked for")

@@ -18,7 +18,7 @@ from spark_sink import Sink, wanted_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 QUERY = Path(__file__).parents[1] / "spark_query.py"
-PATIENCE_S = 12 * UNIT_S
+PATIENCE_S = 30 * UNIT_S
 NAME = "lake"
 
 # Each run takes ten seconds: everyday tests make do with some.

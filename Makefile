@@ -5,8 +5,8 @@ VENV ?= .venv
 # How many processes run the tests; those that share a server go one after the other.
 N ?= $(if $(MYSQL_URL)$(MARIADB_URL),0,2)
 BIN := $(VENV)/bin
-SOURCES := pyproject.toml setup.py $(shell find canal_server -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
-CHECKED := canal_server tests tools benchmarks
+SOURCES := pyproject.toml setup.py $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
+CHECKED := canal_server pyspark_canal tests tools benchmarks
 
 .PHONY: help demo test bench format dev servers clean
 .PHONY: demo-needs lint lint-format lint-style lint-types

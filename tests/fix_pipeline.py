@@ -122,6 +122,7 @@ class Pipeline:
         self._port = proxy.port if proxy else source.port
         self._host = "127.0.0.1" if proxy else source.host
         self._running: Process | None = None
+        self._server_port_wanted = 0  # a free one
         file, offset = source.binlog_position()
         self.settings: Settings = {
             "canal.instance.master.address": f"{self._host}:{self._port}",
@@ -140,12 +141,17 @@ class Pipeline:
             self.conf / "canal.properties",
             {
                 "canal.ip": "127.0.0.1",
-                "canal.port": 0,
+                "canal.port": self._server_port_wanted,
                 "canal.destinations": DESTINATION,
                 "canal.instance.global.spring.xml": wiring,
             },
         )
         write_properties(self.conf / DESTINATION / "instance.properties", self.settings)
+
+    def keep_port(self) -> None:
+        """Have the server, which runs, listen on the same port when it starts again."""
+        self._server_port_wanted = self.server_port
+        self.configure({})
 
     @property
     def meta_file(self) -> Path:

@@ -51,7 +51,7 @@ from canal_server.protocol.ranged import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from canal_server.client.link import Link
 
@@ -213,7 +213,7 @@ class RangedClient:
         end: RangePosition,
         *,
         filter: str = "",  # noqa: A002  # the protocol's word
-    ) -> Iterator[memoryview]:
+    ) -> Generator[memoryview]:
         """Yield the entries of a range or a part of one, the same each time.
 
         Each piece is bytes of whole entries, as field 2 of Messages. `filter` is that

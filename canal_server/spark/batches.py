@@ -16,7 +16,7 @@ from canal_server.errors import ConfigError
 from canal_server.spark.zones import zone_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from canal_server.spark.columns import WantedColumn
 
@@ -104,6 +104,11 @@ class Batches:
     def finish(self, version: int, time_ms: int, xid: str = "") -> None:
         """Tell the commit of the rows whose transaction did not end."""
         self._columns.finish(version, time_ms, xid)
+
+    def set_missing(self, names: Collection[str]) -> None:
+        """Typed: say which wanted columns the table has not from here on."""
+        assert isinstance(self._columns, TypedColumns)
+        self._columns.set_missing(names)
 
     def rest(self) -> pa.RecordBatch | None:
         """Return what is left when everything was fed; None without rows.
@@ -204,7 +209,7 @@ def typed_batches(
     split_keys: bool = False,
     zero_dates: str = "null",
     zone: str = "UTC",
-    missing: Sequence[str] = (),
+    missing: Collection[str] = (),
     on_statement: Callable[[Statement], None] | None = None,
     epoch: int = 0,
     rows_max: int = ROWS_MAX,

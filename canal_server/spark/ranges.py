@@ -1,0 +1,186 @@
+"""Ranges of a destination: cut into parts for tasks, and read by them.
+
+Everything here may be done any number of times, in any process, with the same result.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from canal_server.client.ranged import NOT_HERE, OTHER_EPOCH, PURGED, RangePosition
+from canal_server.errors import ClientError, PositionError, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from canal_server.client.ranged import RangedClient, RangePart
+    from canal_server.spark.options import SourceOptions
+    from canal_server.spark.servers import Channel
+
+log = logging.getLogger(__name__)
+
+_NOWHERE: Final = RangePosition()
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What one task reads of one destination.
+
+    `commit` is where a transaction ends that the range ends inside of, and
+    `commit_ms` when it did.
+    """
+
+    destination: str
+    start: RangePosition
+    end: RangePosition
+    commit: RangePosition = _NOWHERE
+    commit_ms: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.destination} from {self.start} to {self.end}"
+
+
+def is_lost(error: ClientError) -> bool:
+    """Tell whether a refusal says that changes are not to be had any more."""
+    return error.code in (OTHER_EPOCH, PURGED)
+
+
+def loss(
+    options: SourceOptions,
+    destination: str,
+    lost: tuple[RangePosition, RangePosition | None],
+    earliest: RangePosition,
+    why: object,
+) -> PositionError:
+    """Return the error that tells of changes between two positions that are gone."""
+    name = f"subscription {options.subscription} of " if options.subscription else ""
+    start, end = lost
+    until = f" up to {end}" if end else ""
+    return PositionError(
+        f"{name}destination {destination}: changes behind {start}{until} cannot be "
+        f"read any more ({why}); the earliest that can are behind {earliest}. "
+        "Load what is missing anew and begin with a new checkpoint, or set "
+        "failOnDataLoss = false to go on from there without them"
+    )
+
+
+def earliest_of(channel: Channel) -> RangePosition:
+    """Return the first position behind which changes can be read."""
+    return channel.call(lambda c: c.locate(channel.destination, "earliest"))
+
+
+def cut(
+    channel: Channel, options: SourceOptions, whole: Range, rows: int | None
+) -> list[Range]:
+    """Cut a range into parts of `minPartitionRows` or more.
+
+    `rows` is how many it has, None if that is not known. Where changes of it are lost,
+    raises PositionError, or cuts what is left when `failOnDataLoss` is false.
+    """
+    most = options.max_partitions
+    if rows is not None:
+        most = min(most, max(1, rows // options.min_partition_rows))
+    if most == 1:
+        return [whole]
+
+    def plan(client: RangedClient) -> Sequence[RangePart]:
+        return client.plan(
+            whole.destination,
+            options.subscription,
+            whole.start,
+            whole.end,
+            most,
+            filter=options.wire_filter,
+        )
+
+    parts = channel.call(plan)
+    return _merged(whole, parts, options.min_partition_rows)
+
+
+def _merged(whole: Range, parts: Sequence[RangePart], least: int) -> list[Range]:
+    """Return parts of so many rows at least, the last one excepted."""
+    ranges: list[Range] = []
+    start, rows = whole.start, 0
+    for part in parts:
+        rows += part.rows
+        if rows >= least or part is parts[-1]:
+            ranges.append(
+                Range(whole.destination, start, part.end, part.commit, part.commit_ms)
+            )
+            start, rows = part.end, 0
+    return ranges
+
+
+def pieces(
+    channel: Channel, options: SourceOptions, part: Range
+) -> Iterator[memoryview]:
+    """Yield the entries of a range, whole ones in each piece.
+
+    A connection that breaks is opened anew, on another server if need be, and what
+    came already is stepped over, after a look whether it is the same.
+    """
+    taken = _Taken()
+    patience = channel.patience()
+    while True:
+        before = taken.size
+        # Connects, and fails when no server can be had.
+        client = channel.call(lambda client: client)
+        reading = client.read(
+            part.destination,
+            options.subscription,
+            part.start,
+            part.end,
+            filter=options.wire_filter,
+        )
+        try:
+            with closing(reading):
+                yield from taken.new_of(reading)
+        except (OSError, ClientError) as error:
+            if isinstance(error, ClientError) and error.code != NOT_HERE:
+                raise
+            if taken.size > before:
+                patience.renew()
+            channel.leave(error)
+            if not patience.bear():
+                raise
+            log.info("reading %s on behind %d bytes", part, taken.size)
+        else:
+            return
+
+
+class _Taken:
+    """What of a range has been handed on: how many bytes, and their checksum."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._sum = 0
+
+    def new_of(self, reading: Iterator[memoryview]) -> Iterator[memoryview]:
+        """Yield what was not taken yet.
+
+        Raises ProtocolError when what comes again is not what was taken.
+        """
+        again, again_sum = self.size, 0
+        for piece in reading:
+            known = min(again, len(piece))
+            if known:
+                again_sum = zlib.crc32(piece[:known], again_sum)
+                again -= known
+                if not again and again_sum != self._sum:
+                    break
+            rest = piece[known:]
+            if rest:
+                self.size += len(rest)
+                self._sum = zlib.crc32(rest, self._sum)
+                yield rest
+        else:
+            if not again:
+                return
+        raise ProtocolError(
+            f"a range was read again after {self.size} bytes and is not the same; "
+            "the task has to be done anew"
+        )

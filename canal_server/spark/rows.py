@@ -1,0 +1,205 @@
+"""What a task does: read its range, and give the rows as Arrow record batches.
+
+In a typed stream a statement about the table may change what its columns mean, so the
+task looks at each before it goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import ClientError, TableMetaError
+from canal_server.model.entry import EventType
+from canal_server.spark.batches import generic_batches, typed_batches
+from canal_server.spark.offsets import version_of
+from canal_server.spark.ranges import earliest_of, is_lost, loss, pieces
+from canal_server.spark.schema import typed_columns, wanted, zone_of
+from canal_server.spark.servers import Channel, kept_channel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from canal_server.client.ranged import RangePosition, RangeTable
+    from canal_server.spark.batches import Batches, Statement
+    from canal_server.spark.options import SourceOptions
+    from canal_server.spark.ranges import Range
+
+log = logging.getLogger(__name__)
+
+_EMPTYING: Final = (EventType.TRUNCATE, EventType.ERASE)
+
+
+def read_rows(
+    options: SourceOptions, schema: StructType, part: Range
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range, always the same ones.
+
+    Raises PositionError where changes are lost and that is not allowed, TableMetaError
+    where the table is not what the stream takes it for.
+    """
+    channel = kept_channel(options, part.destination)
+    has_begun = False
+    try:
+        for batch in _rows(options, schema, part, channel):
+            has_begun = True
+            yield batch
+    except ClientError as error:
+        if not is_lost(error):
+            raise
+        earliest = earliest_of(channel)
+        lost = part.start, part.end
+        problem = loss(options, part.destination, lost, earliest, error)
+        if options.fail_on_data_loss or has_begun:
+            raise problem from error
+        log.warning("%s", problem)
+        if version_of(earliest) < version_of(part.end):
+            yield from _rows(options, schema, replace(part, start=earliest), channel)
+
+
+def _rows(
+    options: SourceOptions, schema: StructType, part: Range, channel: Channel
+) -> Iterator[pa.RecordBatch]:
+    batches = _batches(options, schema, part, channel)
+    if _is_inside(part):
+        batches.expect(version_of(part.commit), part.commit_ms)
+    for piece in pieces(channel, options, part):
+        yield from batches.feed(piece)
+    if part.commit.journal:
+        batches.finish(version_of(part.commit), part.commit_ms)
+    rest = batches.rest()
+    if rest is not None:
+        yield rest
+
+
+def _batches(
+    options: SourceOptions, schema: StructType, part: Range, channel: Channel
+) -> Batches:
+    if options.table is None:
+        return generic_batches(
+            part.destination, payload=options.payload, epoch=part.start.epoch
+        )
+    table = Table(options, schema, part)
+    batches = typed_batches(
+        options.table.schema,
+        options.table.table,
+        wanted(typed_columns(schema)),
+        updates=options.updates,
+        split_keys=options.key_changes == "split",
+        zero_dates={"null": "null", "fail": "error"}[options.zero_dates],
+        zone=zone_of(schema) or "UTC",
+        missing=table.missing_at(part.start, channel),
+        on_statement=table.receive_statement,
+        epoch=part.start.epoch,
+    )
+    table.batches = batches
+    return batches
+
+
+def _is_inside(part: Range) -> bool:
+    """Tell whether all of a part lies inside of one transaction.
+
+    Its rows need not be held until its end comes, then.
+    """
+    begin = part.end.begin
+    return bool(
+        part.commit.journal
+        and begin
+        and part.start.journal == part.end.journal
+        and begin in (part.start.begin, part.start.position)
+    )
+
+
+class Table:
+    """The table of a typed stream, as one task meets it."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, part: Range) -> None:
+        self.batches: Batches | None = None  # that are made of it
+        self._options = options
+        self._columns = typed_columns(schema)
+        self._part = part
+        self._missing: set[str] = set()
+
+    def missing_at(self, position: RangePosition, channel: Channel) -> set[str]:
+        """Return the columns of the stream that the table has not there."""
+        there = self._ask(channel, position)
+        names = {column.name.lower() for column in there.columns}
+        if there.found:
+            self._missing |= {
+                c.name for c in self._columns if c.name.lower() not in names
+            }
+        return self._missing
+
+    def receive_statement(self, statement: Statement) -> None:
+        """Look at a statement before what comes behind it is read.
+
+        Raises TableMetaError when the stream cannot go on as it is.
+        """
+        if (statement.schema, statement.table) != self._options.table:
+            return
+        where = f"{statement.journal}:{statement.position}"
+        if statement.event_type in _EMPTYING:
+            self._check_emptied(where, statement.sql)
+        if not statement.is_ddl:
+            return
+        # Not the connection on which the range is being read.
+        channel = Channel(self._options, self._part.destination)
+        try:
+            if self._options.schema_change == "fail":
+                self._check_now(channel, where, statement.sql)
+            # Between the ends of the part the table has what it has at both of them.
+            missing = self.missing_at(self._part.end, channel)
+        finally:
+            channel.close()
+        assert self.batches is not None
+        self.batches.set_missing(missing)
+
+    def _check_emptied(self, where: str, sql: str) -> None:
+        told = (
+            f"table {self._options.table} was emptied at {where}, and no row tells of "
+            f"it ({sql[:200]})"
+        )
+        if self._options.truncates == "fail":
+            raise TableMetaError(
+                f"{told}; empty the target as well, then restart the query with "
+                "truncates = ignore"
+            )
+        log.warning("%s: %s", self._part.destination, told)
+
+    def _check_now(self, channel: Channel, where: str, sql: str) -> None:
+        """Raise when the table has other columns now than the stream took.
+
+        Those of now, not those behind the statement: a stream that is restarted takes
+        them, and passes.
+        """
+        now = self._ask(channel, None)
+        if not now.found:
+            return
+        taken = {column.name.lower(): column.mysql_type for column in self._columns}
+        there = {column.name.lower(): column.mysql_type for column in now.columns}
+        if self._options.columns:  # others do not matter
+            there = {name: text for name, text in there.items() if name in taken}
+        if taken == there:
+            return
+        other = sorted(
+            name
+            for name in taken.keys() | there.keys()
+            if taken.get(name) != there.get(name)
+        )
+        raise TableMetaError(
+            f"table {self._options.table} has other columns since {where} "
+            f"({sql[:200]}): {', '.join(other)[:500]}; restart the query, which takes "
+            "the columns of now, or set schemaChange = ignore"
+        )
+
+    def _ask(self, channel: Channel, position: RangePosition | None) -> RangeTable:
+        name = self._options.table
+        assert name is not None
+        at = () if position is None else (position,)
+        return channel.call(
+            lambda c: c.schema(self._part.destination, name.schema, name.table, *at)
+        )

@@ -1,0 +1,301 @@
+"""What a query asks of a server, and what its tasks read: without Spark around it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from types import SimpleNamespace
+
+import pytest
+from fix_pipeline import DESTINATION, UNIT_S
+
+from canal_server.client.ranged import RangedClient
+from canal_server.errors import ClientError, PositionError
+from canal_server.protocol.entries import RowData, decode_entry
+from canal_server.protocol.packets import Messages
+from canal_server.protocol.protobuf import decode
+from canal_server.spark import servers
+from canal_server.spark.driver import StreamDriver
+from canal_server.spark.options import read_options
+from canal_server.spark.ranges import Range, pieces
+from canal_server.spark.servers import Channel
+
+pytestmark = pytest.mark.slow
+NAME = "lake"
+
+
+def options_of(pipeline, **more):
+    """Return the options of a stream from a pipeline."""
+    options = {
+        "servers": f"127.0.0.1:{pipeline.server_port}",
+        "destination": DESTINATION,
+        "subscription": NAME,
+        "pollTimeoutMs": str(round(3000 * UNIT_S)),
+        "retryTimeoutMs": str(round(3000 * UNIT_S)),
+    }
+    return read_options(options | more, streaming=True)
+
+
+@pytest.fixture
+def make_driver(mysql_pipeline):
+    """Give `make(**options)`: a driver that is closed in the end."""
+    made = []
+
+    def make(**more):
+        made.append(StreamDriver(options_of(mysql_pipeline, **more)))
+        return made[-1]
+
+    yield make
+    for driver in made:
+        driver.close()
+
+
+@pytest.fixture
+def mysql_pipeline(make_pipeline, mysql_server, database):
+    """Give a running pipeline from the shared MySQL."""
+    made = make_pipeline(mysql_server, database)
+    made.start()
+    return made
+
+
+def entries_of(pipeline, ranges, **more):
+    """Return the entries of ranges, one after the other."""
+    options = options_of(pipeline, **more)
+    channel = Channel(options, DESTINATION)
+    try:
+        return [
+            entry
+            for each in ranges
+            for piece in pieces(channel, options, each)
+            for entry in decode(Messages, bytes(piece)).messages
+        ]
+    finally:
+        channel.close()
+
+
+def rows_of(entries):
+    """Return the rows that entries carry."""
+    found: list[RowData] = []
+    for entry in map(decode_entry, entries):
+        if entry.entry_type == 2:
+            found += entry.row_change().row_datas
+    return found
+
+
+def cursor_of(pipeline):
+    """Return the cursor that the server keeps."""
+    with RangedClient("127.0.0.1", pipeline.server_port) as client:
+        return client.locate(DESTINATION, "acked", NAME)
+
+
+def test_a_batch_after_the_other(mysql_pipeline, make_driver, rng) -> None:
+    """A batch goes on where the one before ended, and asking for it acks that one."""
+    driver = make_driver()
+    start = driver.initial()
+    assert driver.initial() == start
+    writer = mysql_pipeline.writer(rng)
+    writer.write(3, rows=2)
+    rows = 0
+    at = start
+    while rows < 6:
+        end = driver.latest(at)
+        assert cursor_of(mysql_pipeline) == at[DESTINATION]
+        rows += len(rows_of(entries_of(mysql_pipeline, driver.plan(at, end))))
+        at = end
+    assert rows == 6
+    assert driver.plan(at, at) == []
+    assert driver.initial() != at
+    driver.committed(at)
+    assert cursor_of(mysql_pipeline) == at[DESTINATION]
+
+
+def test_limits_end_a_batch_at_a_transaction(mysql_pipeline, make_driver, rng) -> None:
+    """So many rows at most, but one transaction at least; a DDL counts as a row."""
+    driver = make_driver()
+    at = driver.initial()
+    writer = mysql_pipeline.writer(rng)
+    writer.write(6, rows=4)
+    sizes: list[int] = []
+    while sum(sizes) < 24:
+        end = driver.latest(at, rows_max=9)
+        sizes.append(len(rows_of(entries_of(mysql_pipeline, driver.plan(at, end)))))
+        at = end
+    assert sizes == [8, 8, 8]
+    writer.write(1, rows=12)
+    end = driver.latest(at, rows_max=5)
+    assert len(rows_of(entries_of(mysql_pipeline, driver.plan(at, end)))) == 12
+
+
+def test_parts_together_are_the_whole(mysql_pipeline, make_driver) -> None:
+    """A plan cuts a batch of known or unknown size, also inside of a transaction."""
+    limits = {"minPartitionRows": "15000", "maxPartitions": "3"}
+    driver = make_driver(**limits)
+    table = f"{mysql_pipeline.schema}.numbers"
+    mysql_pipeline.source.execute(f"CREATE TABLE {table} (n INT PRIMARY KEY)")
+    at = driver.initial()
+    digits = " UNION ALL ".join(f"SELECT {n} AS d" for n in range(10))
+    tables = ", ".join(f"({digits}) AS t{n}" for n in range(5))
+    number = " + ".join(f"t{n}.d * {10**n}" for n in range(5))
+    mysql_pipeline.source.execute(
+        f"INSERT INTO {table} SELECT {number} FROM {tables} LIMIT 70000"
+    )
+    end = driver.latest(at)
+    whole = rows_of(entries_of(mysql_pipeline, [whole_of(at, end)]))
+    assert len(whole) == 70_000
+    for planning in (driver, make_driver(**limits)):
+        parts = planning.plan(at, end)
+        assert len(parts) == 3
+        assert all(each.commit.journal for each in parts[:-1])
+        assert rows_of(entries_of(mysql_pipeline, parts)) == whole
+
+
+def whole_of(start, end):
+    """Return a range that is not cut."""
+    return Range(DESTINATION, start[DESTINATION], end[DESTINATION])
+
+
+def test_an_idle_stream_stays_where_it_is(mysql_pipeline, make_driver) -> None:
+    """Nothing that the filter wants, so nothing moves; still it is acked."""
+    driver = make_driver(pollTimeoutMs="0", filter=f"{mysql_pipeline.schema}\\.t")
+    at = driver.initial()
+    mysql_pipeline.source.execute(f"CREATE TABLE {mysql_pipeline.schema}.other (a INT)")
+    mysql_pipeline.source.execute(
+        f"INSERT INTO {mysql_pipeline.schema}.other VALUES (1)"
+    )
+    assert driver.latest(at) == at
+    assert driver.latest(at) == at
+    assert driver.reported()
+
+
+def test_available_now_ends_where_the_source_ended(
+    mysql_pipeline, make_driver, rng
+) -> None:
+    """What is written after the query began is left for the next one."""
+    driver = make_driver(pollTimeoutMs="0")
+    at = driver.initial()
+    writer = mysql_pipeline.writer(rng)
+    writer.write(5, rows=3)
+    driver.take_targets()
+    writer.write(5, rows=3)
+    rows = 0
+    while (end := driver.latest(at, rows_max=6)) != at:
+        rows += len(rows_of(entries_of(mysql_pipeline, driver.plan(at, end))))
+        at = end
+    assert rows == 15
+
+
+def test_a_second_query_is_refused(mysql_pipeline, make_driver, monkeypatch) -> None:
+    """One reads the subscription; another may when the first has let go."""
+    monkeypatch.setattr(servers, "BUSY_TIMEOUT_S", 0.1)
+    first, second = make_driver(pollTimeoutMs="0"), make_driver(pollTimeoutMs="0")
+    at = first.initial()
+    first.latest(at)
+    with pytest.raises(ClientError, match="another query") as refused:
+        second.latest(at)
+    assert refused.value.code == 423
+    first.latest(at)
+    first.close()
+    monkeypatch.setattr(servers, "BUSY_TIMEOUT_S", 3 * UNIT_S)
+    second.latest(at)
+
+
+def test_a_server_that_restarts_is_waited_for(mysql_pipeline, make_driver, rng) -> None:
+    """The first of the list is down and the second was killed; then it is back."""
+    down = "127.0.0.1:1"
+    port = mysql_pipeline.server_port
+    driver = make_driver(servers=f"{down},127.0.0.1:{port}")
+    at = driver.initial()
+    mysql_pipeline.writer(rng).write(3, rows=2)
+    end = driver.latest(at)
+    mysql_pipeline.keep_port()
+    mysql_pipeline.kill()
+    mysql_pipeline.start()
+    parts = driver.plan(at, end)
+    assert rows_of(entries_of(mysql_pipeline, parts))
+    assert driver.latest(end) != at
+
+
+def test_a_reading_goes_on_where_the_connection_broke(
+    mysql_pipeline, make_driver, make_proxy, rng
+) -> None:
+    """What came before is not handed on again, and nothing is left out."""
+    driver = make_driver()
+    at = driver.initial()
+    mysql_pipeline.writer(rng).write(40, rows=40)
+    end = driver.latest(at)
+    whole = entries_of(mysql_pipeline, [whole_of(at, end)])
+    proxy = make_proxy(
+        SimpleNamespace(host="127.0.0.1", port=mysql_pipeline.server_port)
+    )
+    options = options_of(mysql_pipeline, servers=f"127.0.0.1:{proxy.port}")
+    channel = Channel(options, DESTINATION)
+    found: list[bytes] = []
+    for number, piece in enumerate(pieces(channel, options, whole_of(at, end))):
+        found += decode(Messages, bytes(piece)).messages
+        if number == 0:
+            proxy.end_all()
+    channel.close()
+    assert found == whole
+
+
+def test_no_server_is_told_with_all_that_were_asked(mysql_pipeline) -> None:
+    """The error names the destination, the servers and the last answer."""
+    options = options_of(
+        mysql_pipeline, servers="127.0.0.1:1,127.0.0.1:2", retryTimeoutMs="50"
+    )
+    driver = StreamDriver(options)
+    with pytest.raises(
+        ConnectionError, match=r"example: 127.0.0.1:1, 127.0.0.1:2 .* 0\.05 s .*refused"
+    ):
+        driver.initial()
+
+
+def test_a_subscription_that_was_removed_is_made_again(
+    mysql_pipeline, make_driver, rng
+) -> None:
+    """Spark's own offset tells where to go on, whatever cursor the new one has."""
+    driver = make_driver()
+    at = driver.initial()
+    with RangedClient("127.0.0.1", mysql_pipeline.server_port) as client:
+        client.unsubscribe(DESTINATION, NAME)
+    mysql_pipeline.writer(rng).write(1, rows=2)
+    end = driver.latest(at)
+    assert rows_of(entries_of(mysql_pipeline, driver.plan(at, end)))
+
+
+def test_a_destination_that_is_added_begins_at_its_cursor(
+    mysql_pipeline, make_driver
+) -> None:
+    """A checkpoint that does not know it yet is no obstacle; old ones stay."""
+    driver = make_driver(pollTimeoutMs="0")
+    begin = driver.initial()
+    gone = {"gone": begin[DESTINATION]}
+    end = driver.latest(gone)
+    assert end == begin | gone
+    assert driver.plan(gone, end) == []
+
+
+def test_changes_that_are_purged_are_told(own_server, make_pipeline, rng) -> None:
+    """Both places stand in the error; if it is allowed, the stream goes on behind."""
+    source = own_server("mysql")
+    source.execute("CREATE DATABASE shop")
+    pipeline = make_pipeline(source, "shop")
+    pipeline.start()
+    with closing(StreamDriver(options_of(pipeline))) as driver:
+        at = driver.initial()
+    writer = pipeline.writer(rng)
+    writer.write(1, rows=1)
+    source.execute("FLUSH BINARY LOGS")
+    writer.write(1, rows=2)
+    file, _ = source.binlog_position()
+    source.execute(f"PURGE BINARY LOGS TO '{file}'")
+    pipeline.stop()
+    pipeline.configure({"canal.instance.master.journal.name": "oldest"})
+    pipeline.start()
+    told = r"lake of destination example.* cannot be read any more"
+    failing = StreamDriver(options_of(pipeline))
+    with closing(failing), pytest.raises(PositionError, match=told):
+        failing.latest(at)
+    going_on = options_of(pipeline, failOnDataLoss="false")
+    with closing(StreamDriver(going_on)) as driver:
+        end = driver.latest(at)
+        assert len(rows_of(entries_of(pipeline, driver.plan(at, end)))) == 2

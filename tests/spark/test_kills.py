@@ -1,0 +1,114 @@
+"""Driver and JVM killed at each step of a micro-batch: each change comes once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fix_pipeline import DESTINATION, UNIT_S
+from fix_random import LONGER
+from fix_spark import skip_without_spark, spark_environ
+from spark_sink import Sink, wanted_rows
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
+QUERY = Path(__file__).parents[1] / "spark_query.py"
+PATIENCE_S = 30 * UNIT_S
+NAME = "lake"
+
+# Each run takes ten seconds: everyday tests make do with some.
+STEPS = None if LONGER > 1 else ("read.batch", "sink.done", "latestOffset", "commit")
+ACKS = ("latestOffset", "commit") if LONGER > 1 else ("latestOffset",)
+
+# Where the processes of one run are killed, and what Spark had done by then.
+KILLS = {
+    "partitions": "the first batch is in the log of offsets, nothing was read",
+    "read.batch": "a task has handed on some rows",
+    "sink": "all was read, the sink has nothing",
+    "sink.done": "the sink has the batch, the commit log has not",
+    "latestOffset": "the batch is in the commit log, and not acked",
+    "latestOffset.done": "the batch is acked, and the next one is not planned",
+    "commit": "the next batch is in the log of offsets, before the ack",
+    "commit.done": "and behind it",
+}
+
+
+@pytest.fixture
+def pipeline(make_pipeline, mysql_server, database):
+    """Give a running pipeline from the shared MySQL."""
+    skip_without_spark()
+    made = make_pipeline(mysql_server, database)
+    made.start()
+    return made
+
+
+@pytest.mark.parametrize("ack_on", ACKS)
+def test_killed_at_each_step(pipeline, rng, tmp_path, ack_on) -> None:
+    """One run after the other goes on from what the killed one left."""
+    writer = pipeline.writer(rng)
+    sink = Sink(tmp_path / "sink.db")
+    faults, trace = tmp_path / "faults", tmp_path / "trace"
+    options = {
+        "servers": f"127.0.0.1:{pipeline.server_port}",
+        "destination": DESTINATION,
+        "subscription": NAME,
+        "startingPosition": place_of(pipeline),
+        "ackOn": ack_on,
+        "maxRowsPerTrigger": "10",
+        "pollTimeoutMs": "100",
+        "_trace": str(trace),
+        "_faults": str(faults),
+    }
+    job = {
+        "options": options,
+        "checkpoint": str(tmp_path / "checkpoint"),
+        "sink": str(sink.file),
+        "local": str(tmp_path / "local"),
+    }
+    for call in STEPS or KILLS:
+        writer.write(6)
+        # The second of these calls, so that a batch was done before, as a rule.
+        faults.write_text(f"{call} {1 if call == 'partitions' else 2} kill\n")
+        trace.write_text("")
+        status = run(tmp_path, job | {"rows": wanted_rows(writer)})
+        assert status == -signal.SIGKILL, f"{call} never came: status {status}"
+    faults.write_text("")
+    trace.write_text("")
+    assert run(tmp_path, job | {"rows": wanted_rows(writer)}) == 0
+    sink.check(writer)
+    assert sink.repeated(), "no batch came again, so nothing was proven"
+
+
+def place_of(pipeline):
+    """Return the end of the binlog as a place for an option."""
+    return "file:{}:{}".format(*pipeline.source.binlog_position())
+
+
+def run(folder, job):
+    """Run a query in a process of its own; return how it ended."""
+    file = folder / "job.json"
+    file.write_text(json.dumps(job))
+    log = (folder / "log").open("a+")
+    with (
+        log,
+        subprocess.Popen(
+            [sys.executable, str(QUERY), str(file)],
+            env=os.environ | spark_environ(),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            return process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            print((folder / "log").read_text()[-8000:])
+            raise
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)

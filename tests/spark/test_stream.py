@@ -1,0 +1,266 @@
+"""A stream in Spark, from a real MySQL through a real server: each change once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import Any
+
+import pytest
+from fix_pipeline import DESTINATION, UNIT_S
+from spark_sink import Sink, wanted_rows
+
+NAME = "lake"
+PATIENCE_S = 9 * UNIT_S
+POLL_S = 0.05
+
+
+@pytest.fixture
+def stream(spark, make_pipeline, mysql_server, database, tmp_path):
+    """Give a pipeline from the shared MySQL, and queries on it."""
+    from spark_trace import TracedSource  # noqa: PLC0415  # needs pyspark
+
+    spark.dataSource.register(TracedSource)
+    pipeline = make_pipeline(mysql_server, database)
+    pipeline.start()
+    made = Stream(spark, pipeline, tmp_path)
+    yield made
+    made.stop_all()
+
+
+class Stream:
+    """Queries on one pipeline, with one sink, one checkpoint and one trace."""
+
+    def __init__(self, spark, pipeline, folder) -> None:
+        self.spark = spark
+        self.pipeline = pipeline
+        self.folder = folder
+        self.sink = Sink(folder / "sink.db")
+        self.trace_file = folder / "trace"
+        self.faults = folder / "faults"
+        self.faults.touch()
+        self.trace_file.touch()
+        self.begin = ""
+        self._queries: list[Any] = []
+
+    def frame(self, **options):
+        """Return a stream of the traced source, from the first call's moment on."""
+        if not self.begin:
+            file, offset = self.pipeline.source.binlog_position()
+            self.begin = f"file:{file}:{offset}"
+        return (
+            self.spark.readStream.format("traced")
+            .options(
+                servers=f"127.0.0.1:{self.pipeline.server_port}",
+                destination=DESTINATION,
+                subscription=NAME,
+                startingPosition=self.begin,
+                pollTimeoutMs="100",
+                _trace=str(self.trace_file),
+                _faults=str(self.faults),
+                _busy_s="0.5",
+            )
+            .options(**options)
+            .load()
+        )
+
+    def start(self, frame=None, apply=None, trigger=None, **options):
+        """Start a query into the sink."""
+        frame = self.frame(**options) if frame is None else frame
+        query = (
+            frame.writeStream.foreachBatch(apply or self.sink.apply)
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .trigger(**(trigger or {"processingTime": "0 seconds"}))
+            .start()
+        )
+        self._queries.append(query)
+        return query
+
+    def stop_all(self) -> None:
+        """Stop all queries."""
+        for query in self._queries:
+            with contextlib.suppress(Exception):  # one that failed says it again
+                query.stop()
+
+    def wait(self, done, query=None) -> None:
+        """Wait until something is so, while the query runs."""
+        give_up_at = time.monotonic() + PATIENCE_S
+        while not done():
+            if query is not None and not query.isActive:
+                raise AssertionError(f"the query ended: {query.exception()}")
+            assert time.monotonic() < give_up_at, f"it never came; {self.calls()[-20:]}"
+            time.sleep(POLL_S)
+
+    def wait_for(self, writer, query) -> None:
+        """Wait until all that was written has come, and compare it."""
+        self.wait(lambda: self.sink.count() >= wanted_rows(writer), query)
+        self.sink.check(writer)
+
+    def trace(self):
+        """Return the calls so far."""
+        return [json.loads(line) for line in self.trace_file.read_text().splitlines()]
+
+    def calls(self):
+        """Return the names of the calls of Spark."""
+        return [each["call"] for each in self.trace() if "." not in each["call"]]
+
+    def count(self, call):
+        """Return how often something was called."""
+        return self.calls().count(call)
+
+    def commits(self):
+        """Return how many micro-batches are in Spark's commit log."""
+        folder = self.folder / "checkpoint" / "commits"
+        return sum(each.name.isdigit() for each in folder.iterdir())
+
+
+def without_idling(trace):
+    """Return the calls without those that found nothing, and without parameters."""
+    found = []
+    ended = {}
+    for each in trace:
+        if each["call"] == "latestOffset.done":
+            ended[each["number"]] = each["start"] == each["end"]
+    skip_report = False
+    for each in trace:
+        call = each["call"]
+        if call == "latestOffset":
+            skip_report = ended.get(each["number"], True)
+            if skip_report:
+                continue
+        if call == "reportLatestOffset" and skip_report:
+            continue
+        if "." not in call:
+            found.append(call)
+    return found
+
+
+def test_the_order_of_calls(stream, rng) -> None:
+    """Spark calls in the order that the source is built on; then it idles in peace."""
+    writer = stream.pipeline.writer(rng)
+    frame = stream.frame()
+    writer.write(1)  # else Spark begins with an empty batch
+    query = stream.start(frame)
+    for batch in range(3):
+        if batch:
+            writer.write(1)
+        stream.wait_for(writer, query)
+        stream.wait(lambda batch=batch: stream.commits() > batch, query)
+    idle = stream.count("latestOffset")
+    stream.wait(lambda: stream.count("latestOffset") > idle + 5, query)
+    query.stop()
+    assert stream.commits() == 3
+    assert stream.sink.batches() == [len(changes) for changes in writer.transactions]
+    # fmt: off
+    assert without_idling(stream.trace()) == [
+        "getDefaultReadLimit", "initialOffset",
+        "latestOffset", "reportLatestOffset", "initialOffset",
+        "partitions", "read",
+        "latestOffset", "reportLatestOffset", "commit", "partitions", "read",
+        "latestOffset", "reportLatestOffset", "commit", "partitions", "read",
+    ]
+    # fmt: on
+    assert acked(stream) == stream.trace()[-1]["start"]
+
+
+def acked(stream):
+    """Return what the server has as this subscription's place, as an offset."""
+    from canal_server.client.ranged import RangedClient  # noqa: PLC0415
+    from canal_server.spark.offsets import offset_to_json  # noqa: PLC0415
+
+    with RangedClient("127.0.0.1", stream.pipeline.server_port) as client:
+        place = client.locate(DESTINATION, "acked", NAME)
+    return offset_to_json({DESTINATION: place})
+
+
+def test_a_restart_goes_on_from_the_checkpoint(stream, rng) -> None:
+    """Neither the cursor nor `startingPosition` matters then."""
+    writer = stream.pipeline.writer(rng)
+    query = stream.start()
+    writer.write(3)
+    stream.wait_for(writer, query)
+    query.stop()
+    stream.trace_file.write_text("")
+    writer.write(3)
+    query = stream.start(startingPosition="latest")
+    stream.wait_for(writer, query)
+    query.stop()
+    assert "initialOffset" not in stream.calls()
+    assert not set(stream.sink.repeated()) - {0, 1, 2}
+
+
+def test_reading_a_batch_again_changes_nothing(stream, rng) -> None:
+    """Two actions, a union and a task that failed read ranges again: the same rows."""
+    writer = stream.pipeline.writer(rng)
+    stream.faults.write_text("read.batch 1 fail\nread 3 fail\n")
+    counts = []
+
+    def apply(frame, batch):
+        counts.append((frame.count(), frame.union(frame).count()))
+        stream.sink.apply(frame, batch)
+
+    query = stream.start(apply=apply)
+    for _ in range(2):
+        writer.write(2)
+        stream.wait_for(writer, query)
+    query.stop()
+    assert all(twice == 2 * once for once, twice in counts)
+    assert stream.count("read") > 2 * 4
+
+
+def test_available_now_reads_what_is_there_and_ends(stream, rng) -> None:
+    """In batches of the wanted size; the next run takes what came meanwhile."""
+    writer = stream.pipeline.writer(rng)
+    query = stream.start(trigger={"availableNow": True})
+    assert query.awaitTermination(PATIENCE_S)
+    for _ in range(2):
+        writer.write(4, rows=5)
+        options = {"maxRowsPerTrigger": "10"}
+        query = stream.start(trigger={"availableNow": True}, **options)
+        assert query.awaitTermination(PATIENCE_S)
+        stream.sink.check(writer)
+    # A stream that begins with nothing has one empty batch, which is Spark's way.
+    assert stream.sink.batches() == [0, 10, 10, 10, 10]
+
+
+def test_a_second_query_is_refused(stream, rng) -> None:
+    """The error tells what to do; the first query goes on."""
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415
+
+    writer = stream.pipeline.writer(rng)
+    first = stream.start()
+    writer.write(1)
+    stream.wait_for(writer, first)
+    second = (
+        stream.frame()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(stream.folder / "other"))
+        .start()
+    )
+    with pytest.raises(StreamingQueryException, match="subscription of its own"):
+        second.awaitTermination(PATIENCE_S)
+    writer.write(1)
+    stream.wait_for(writer, first)
+
+
+def test_a_server_killed_in_mid_stream(stream, rng) -> None:
+    """The query waits for it, and nothing is lost or doubled."""
+    writer = stream.pipeline.writer(rng)
+    query = stream.start(maxRowsPerTrigger="20")
+    stream.pipeline.keep_port()
+    for _ in range(2):
+        writer.write(20)
+        stream.wait(lambda: stream.sink.count() > 0, query)
+        stream.pipeline.kill()
+        writer.write(5)
+        stream.pipeline.start()
+        stream.wait_for(writer, query)
+
+
+def test_options_that_are_wrong_are_told_at_once(stream) -> None:
+    """Before the query starts, with the sentence and without running anything."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415
+
+    with pytest.raises(AnalysisException, match="did you mean table"):
+        stream.frame(tabel="a.b")

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from canal_server.config.schema import DaemonConfig, InstanceConfig
+    from canal_server.config.schema import DaemonConfig
     from canal_server.control import Arguments
-    from canal_server.life import Instance
+    from canal_server.life import MakeInstance
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Daemon:
     def __init__(
         self,
         config: DaemonConfig,
-        make_instance: Callable[[InstanceConfig], Instance],
+        make_instance: MakeInstance,
         zookeepers: ZooKeepers | None = None,
     ) -> None:
         """Build without starting; `zookeepers` are those of the instances.
@@ -199,7 +199,7 @@ def _watch(config: DaemonConfig, destinations: Destinations) -> ConfWatch | None
 
 def run(
     config: DaemonConfig,
-    make_instance: Callable[[InstanceConfig], Instance],
+    make_instance: MakeInstance,
     zookeepers: ZooKeepers | None = None,
 ) -> bool:
     """Run until a signal or the control socket ends it; main thread only.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from canal_server.config.schema import InstanceConfig
-    from canal_server.life import Instance
+    from canal_server.life import MakeInstance
     from canal_server.lifecycle import Deadline
     from canal_server.model.cursors import DestinationCursors
     from canal_server.model.positions import LogPosition
@@ -35,7 +35,7 @@ class Destinations:
     def __init__(
         self,
         configs: Sequence[InstanceConfig],
-        make_instance: Callable[[InstanceConfig], Instance],
+        make_instance: MakeInstance,
         make_lease: Callable[[InstanceConfig], Lease],
     ) -> None:
         """Raise ConfigError with the problems of all instances, if there are any."""

@@ -48,11 +48,12 @@ from canal_server.wiring import (
     meta_manager_of,
     serve_stored_clients,
     stop_writing,
+    uncertain,
 )
 from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
 
     from canal_server.config.schema import InstanceConfig
@@ -68,9 +69,13 @@ class GroupInstance:
     """A Stage; also what the server sees of a destination (ports.RunningInstance)."""
 
     def __init__(
-        self, config: InstanceConfig, zookeepers: ZooKeepers | None = None
+        self,
+        config: InstanceConfig,
+        zookeepers: ZooKeepers | None = None,
+        *,
+        held: Callable[[], bool] = uncertain,
     ) -> None:
-        """Build without starting; instances of one process share `zookeepers`."""
+        """Build without starting; the arguments are those of `Instance`."""
         self.config = config
         self.destination = config.destination
         # By the number of the source; none where nothing is followed.
@@ -81,7 +86,7 @@ class GroupInstance:
         }
         zookeepers = zookeepers or ZooKeepers()
         self.meta: MetaManager = meta_manager_of(config, zookeepers, self._completed)
-        self._history_owner = history_owner_of(config, zookeepers)
+        self._history_owner = history_owner_of(config, zookeepers, held)
         self._servers = servers_of(config.group)
         self._default = default_filter(config)
         self._filters = ClientFilters(
@@ -523,9 +528,12 @@ def _told(members: list[Member], word: str) -> str:
 
 
 def make_instance(
-    config: InstanceConfig, zookeepers: ZooKeepers | None = None
+    config: InstanceConfig,
+    zookeepers: ZooKeepers | None = None,
+    *,
+    held: Callable[[], bool] = uncertain,
 ) -> GroupInstance | Instance:
     """Return what runs a destination: for one source, or for several."""
     if config.group:
-        return GroupInstance(config, zookeepers)
-    return Instance(config, zookeepers)
+        return GroupInstance(config, zookeepers, held=held)
+    return Instance(config, zookeepers, held=held)

@@ -51,11 +51,12 @@ from canal_server.wiring import (
     serve_stored_clients,
     standby_access_of,
     stop_writing,
+    uncertain,
 )
 from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from contextlib import AbstractContextManager
 
     from canal_server.config.schema import (
@@ -72,9 +73,16 @@ class Instance:
     """A Stage; also what the server sees of a destination (ports.RunningInstance)."""
 
     def __init__(
-        self, config: InstanceConfig, zookeepers: ZooKeepers | None = None
+        self,
+        config: InstanceConfig,
+        zookeepers: ZooKeepers | None = None,
+        *,
+        held: Callable[[], bool] = uncertain,
     ) -> None:
-        """Build without starting; instances of one process share `zookeepers`."""
+        """Build without starting; instances of one process share `zookeepers`.
+
+        `held` tells whether the right to run it is certain at this moment.
+        """
         self.config = config
         self.destination = config.destination
         self._executed = executed_sets_of(config)
@@ -84,7 +92,7 @@ class Instance:
             zookeepers,
             self._executed.completed if self._executed else unchanged,
         )
-        self._history_owner = history_owner_of(config, zookeepers)
+        self._history_owner = history_owner_of(config, zookeepers, held)
         self._log_positions = log_position_manager_of(config, self.meta)
         self._default = default_filter(config)
         self._filters = ClientFilters(

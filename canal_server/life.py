@@ -56,6 +56,13 @@ class Instance(RunningInstance, Stage, Protocol):
         """Tell whether it can go on: not so when a move of cursors failed midway."""
 
 
+class MakeInstance(Protocol):
+    """Makes the instance of a destination, not started yet. Raises ConfigError."""
+
+    def __call__(self, config: InstanceConfig, *, held: Callable[[], bool]) -> Instance:
+        """`held` tells whether the right to run it is certain at this moment."""
+
+
 class State(StrEnum):
     """What a destination does here."""
 
@@ -95,7 +102,7 @@ class DestinationLife:
     def __init__(
         self,
         config: InstanceConfig,
-        make_instance: Callable[[InstanceConfig], Instance],
+        make_instance: MakeInstance,
         lease: Lease,
         *,
         after: DestinationLife | None = None,
@@ -109,7 +116,8 @@ class DestinationLife:
         self.destination = config.destination
         self._make_instance = make_instance
         self._lease = lease
-        self._next: Instance | None = make_instance(config)  # not started yet
+        # Not started yet.
+        self._next: Instance | None = make_instance(config, held=lease.held)
         self._stop = Stop()
         self._run_stop = Stop()  # of this run of an instance; guarded by `_changed`
         self._changed = threading.Condition()
@@ -366,7 +374,7 @@ class DestinationLife:
         """Make an instance and start it. Raises CanalError."""
         # An instance starts once: each run but the first needs a new one.
         instance, self._next = self._next, None
-        instance = instance or self._make_instance(self.config)
+        instance = instance or self._make_instance(self.config, held=self._lease.held)
         with self._changed:
             # Stored cursors are being moved; that has its time limits.
             self._changed.wait_for(lambda: not self._kept)

@@ -128,8 +128,18 @@ def default_filter(config: InstanceConfig) -> TableFilter:
     return TableFilter(wanted, unwanted)
 
 
-def history_owner_of(config: InstanceConfig, zookeepers: ZooKeepers) -> Owner | None:
-    """Return who may write a destination's history; None: whoever has its lock."""
+def uncertain() -> bool:
+    """Tell that the right to run a destination is not certain: nobody proves it."""
+    return False
+
+
+def history_owner_of(
+    config: InstanceConfig, zookeepers: ZooKeepers, held: Callable[[], bool]
+) -> Owner | None:
+    """Return who may write a destination's history; None: whoever has its lock.
+
+    `held` tells whether the lease is certain; that counts where ZooKeeper is silent.
+    """
     position = config.position
     if position.wiring is not Wiring.ZOOKEEPER:
         return None
@@ -142,7 +152,7 @@ def history_owner_of(config: InstanceConfig, zookeepers: ZooKeepers) -> Owner | 
             session = zookeeper.touch(OWNER_ANSWER_S)
             return zookeeper.read(lease_path(config.destination, session)) is not None
         except ZooKeeperError:
-            return False
+            return held()
 
     return Owner(is_us, lambda: zookeeper.session_timeout_s)
 

@@ -46,7 +46,7 @@ class FakeInstance:
     cannot write its cursors at the end.
     """
 
-    def __init__(self, config, zookeepers=None) -> None:
+    def __init__(self, config, zookeepers=None, *, held=None) -> None:
         self.destination = config.destination
         self.config = config
         self.calls: list[str] = []
@@ -117,7 +117,7 @@ class Makes:
     def __init__(self) -> None:
         self.made: list[FakeInstance] = []
 
-    def __call__(self, config):
+    def __call__(self, config, *, held=None):
         """Make one."""
         self.made.append(FakeInstance(config))
         return self.made[-1]

@@ -166,7 +166,8 @@ class SourceView:
         """Return how far a place is behind the end. Raises SourceError."""
         place = position.position
         if not same_server(position.identity, self.identity) or not place.journal_name:
-            return self._behind_by_set(place, f"a place of {position.identity.address}")
+            other = f"{position.identity.address}:{position.identity.port}"
+            return self._behind_by_set(place, f"a place of {other}")
         if not self.files.had(place.journal_name, place.position):
             return Behind(
                 problem=f"{place} is not in the binlog of {self.access.address}, which"

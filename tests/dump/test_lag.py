@@ -84,7 +84,7 @@ def test_other_places(view):
         other = LogPosition(LogIdentity("192.0.2.1", 3306), view.start)
         behind = view.behind(other)
         assert (behind.bytes, behind.transactions) == (None, None)
-        assert "192.0.2.1" in behind.problem
+        assert "192.0.2.1:3306" in behind.problem
         beyond = EntryPosition(view.end.file, view.end.position + 10**6)
         behind = view.behind(LogPosition(view.identity, beyond))
         assert "is not in the binlog of" in behind.problem

@@ -231,6 +231,7 @@ class GroupInstance:
                         for each, acked, got in zip(clients, places, held, strict=True)
                     ),
                     member.parsed(),
+                    reads=member.pump.identity,
                 )
                 for number, member in self._members.items()
             },

@@ -259,7 +259,7 @@ class Instance:
         # Before the first session it would be a client's.
         begun = self._pump.began_at is not None
         parsed = self._log_positions.latest(self.destination) if begun else None
-        return DestinationCursors(tuple(found), parsed)
+        return DestinationCursors(tuple(found), parsed, reads=self._pump.identity)
 
     def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
         """Move clients' cursors, and begin to read anew at the smallest one of all.

@@ -58,10 +58,11 @@ def access_for(config: InstanceConfig, cursors: DestinationCursors) -> Access:
     """Return how to reach the source that is read, which may be the standby."""
     standby = standby_access_of(config.source)
     told = (cursors.parsed, *(each.cursor for each in cursors.clients))
-    last = next(filter(None, told), None)
+    # After a switch, what is stored names the server before for a while.
+    last = cursors.reads or next((each.identity for each in told if each), None)
     if standby is not None and last is not None:
         address = standby.address
-        if same_server(last.identity, LogIdentity(address.host, address.port)):
+        if same_server(last, LogIdentity(address.host, address.port)):
             return standby
     return access_of(config.source, config.destination)
 

@@ -229,7 +229,8 @@ class Beginning:
         self.is_at_end, self._to_end = self._to_end, False
         self._voids_stored = start.voids_stored
         self._place = start.place
-        _log.info(
+        _log.log(
+            logging.WARNING if self.is_at_end else logging.INFO,  # some is lost
             "destination %s begins at %s: %s",
             self._config.destination,
             start.place,

@@ -38,7 +38,9 @@ def told_purged(
             told += f"; missing: {purged}, the oldest left is {files.files[0].name}"
         told += (
             f"; {back}load the tables anew and run `canal-server position seek {named}"
-            " --to oldest` to go on with what is left"
+            " --client ID --to oldest` to go on with what is left, for each client whose"
+            " place `canal-server position show` calls purged; others go on by"
+            " themselves"
         )
     if member:
         told += f"; the other sources of {group} go on meanwhile"

@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from canal_server.model.identity import ClientIdentity
-from canal_server.model.positions import log_position_from_json, log_position_to_json
+from canal_server.model.positions import (
+    LogIdentity,
+    log_position_from_json,
+    log_position_to_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,19 +47,24 @@ class ClientCursor:
 class DestinationCursors:
     """A destination's clients, by client id, and how far its source was read.
 
-    `parsed` is the last place that was handed on; known while it is served. Of a group,
-    `sources` are the same clients with their places in each source, by its number.
+    `parsed` is the last place that was handed on, `reads` the server that is read now;
+    both are known while it is served. Of a group, `sources` are the same clients with
+    their places in each source, by its number.
     """
 
     clients: tuple[ClientCursor, ...]
     parsed: LogPosition | None = None
     sources: Mapping[int, DestinationCursors] = field(default_factory=dict)
+    reads: LogIdentity | None = None
 
 
 def cursors_to_json(cursors: DestinationCursors) -> dict[str, Any]:
     """Return the JSON object with which a server tells them."""
     return {
         "parsed": _to_json(cursors.parsed),
+        "reads": None
+        if cursors.reads is None
+        else [cursors.reads.address, cursors.reads.port],
         "clients": [
             {
                 "client": each.identity.client_id,
@@ -90,6 +99,7 @@ def cursors_from_json(destination: str, value: dict[str, Any]) -> DestinationCur
             int(source["number"]): cursors_from_json(destination, source)
             for source in value["sources"]
         },
+        LogIdentity(*value["reads"]) if value["reads"] else None,
     )
 
 

@@ -209,6 +209,8 @@ def test_which_source_is_looked_at():
         place = LogPosition(LogIdentity(host, port), EntryPosition("f.000001", 4))
         cursors = DestinationCursors((ClientCursor(identity, place),))
         assert str(access_for(config, cursors).address) == found
+    standby = DestinationCursors(cursors.clients, reads=LogIdentity("192.0.2.2", 3307))
+    assert str(access_for(config, standby).address) == "192.0.2.2:3307"
     assert str(access_for(config, DestinationCursors(())).address) == "192.0.2.1:3306"
 
 

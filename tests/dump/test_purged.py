@@ -32,14 +32,16 @@ def test_single_source(stored: LogPosition, back: str) -> None:
     """Files are named where they are this server's, and were there once."""
     assert told_purged("gone", "shop", stored, HERE, FILES) == (
         f"gone{back}load the tables anew and run `canal-server position seek"
-        " --destination shop --to oldest` to go on with what is left"
+        " --destination shop --client ID --to oldest` to go on with what is left, for"
+        " each client whose place `canal-server position show` calls purged; others go"
+        " on by themselves"
     )
 
 
 def test_one_of_a_group() -> None:
     """The source is named in the command, and the others are said to go on."""
     told = told_purged("gone", "shop/master2", at(HERE, "binlog.000006"), HERE, FILES)
-    assert "--destination shop --source master2 --to oldest`" in told
+    assert "--destination shop --source master2 --client ID --to oldest`" in told
     assert told.endswith("; the other sources of shop go on meanwhile")
 
 

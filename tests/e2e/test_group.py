@@ -121,7 +121,7 @@ def test_one_source_purged(make_group, mysql_server, own_server, database, capsy
         line = group.pipeline.process.wait_for_log("ERROR .* BinlogPurged")
         assert "destination example/master2: BinlogPurged: " in line
         assert f"missing: {missing}, the oldest left is {left};" in line
-        assert f"`{seek} {way_out}`" in line
+        assert f"`{seek} {way_out.replace(' --to', ' --client ID --to')}`" in line
         assert "the other sources of example go on meanwhile" in line
         group.receive_until(client, lambda: first.checker.done == 6)
         assert main(["status", *conf]) == 0

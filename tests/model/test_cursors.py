@@ -25,7 +25,8 @@ def test_round_trip() -> None:
     one = DestinationCursors((ClientCursor(client, place(4), place(9), 2),), place(30))
     nothing = DestinationCursors((ClientCursor(client, None),))
     group = DestinationCursors(one.clients, sources={1: one, 12: nothing})
-    for cursors in (one, nothing, group):
+    switched = DestinationCursors(one.clients, reads=LogIdentity("db2", 3307))
+    for cursors in (one, nothing, group, switched):
         text = json.dumps(cursors_to_json(cursors))
         assert cursors_from_json("merged", json.loads(text)) == cursors
 

@@ -38,8 +38,8 @@ def told_purged(
             told += f"; missing: {purged}, the oldest left is {files.files[0].name}"
         told += (
             f"; {back}load the tables anew and run `canal-server position seek {named}"
-            " --client ID --to oldest` to go on with what is left, for each client whose"
-            " place `canal-server position show` calls purged; others go on by"
+            " --client ID --to oldest` to go on with what is left, for each client"
+            " whose place `canal-server position show` calls purged; others go on by"
             " themselves"
         )
     if member:

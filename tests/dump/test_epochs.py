@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from fix_ranged import NAME
 from fix_store import eventually
@@ -37,6 +39,7 @@ def database():
 def test_purged_begun_anew_and_replaced(make_lake, own_server, flavour):
     """Each kind of loss is told by its code, with the places; nothing is skipped."""
     server = own_server(flavour, ())
+    begun_s = int(time.time())
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)")
     lake = make_lake(server)
     stored = lake.subscribe()
@@ -59,7 +62,9 @@ def test_purged_begun_anew_and_replaced(make_lake, own_server, flavour):
     behind = restarted.subscribe("earliest", "later")
     assert (behind.journal, behind.epoch) == (newest, 0)
 
-    # Begun anew: the same names and offsets are other places now.
+    # Begun anew: the same names and offsets are other places now. A file is told from
+    # another one of its name by the second in which it was begun.
+    eventually(lambda: int(time.time()) > begun_s)
     new = "RESET BINARY LOGS AND GTIDS" if flavour == "mysql" else "RESET MASTER"
     server.execute(new, "INSERT INTO d.t VALUES (3)")
     anew = make_lake(server)

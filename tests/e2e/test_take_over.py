@@ -84,7 +84,9 @@ class Scene:
     def wait_for_stored(self, part: str) -> None:
         """Wait until a text is part of the stored cursors."""
         give_up_at = time.monotonic() + 3 * UNIT_S
-        while part not in (found := self.pipeline.meta_file.read_text()):
+        file = self.pipeline.meta_file
+        # It is not there before it is first written.
+        while part not in (found := file.read_text() if file.exists() else ""):
             assert time.monotonic() < give_up_at, f"{part} is not in {found}"
             time.sleep(POLL_S)
 

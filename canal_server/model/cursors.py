@@ -83,7 +83,8 @@ def cursors_to_json(cursors: DestinationCursors) -> dict[str, Any]:
 
 
 def cursors_from_json(destination: str, value: dict[str, Any]) -> DestinationCursors:
-    """Read what `cursors_to_json` wrote."""
+    """Read what `cursors_to_json` wrote, also of a server that was not upgraded yet."""
+    reads = value.get("reads")
     return DestinationCursors(
         tuple(
             ClientCursor(
@@ -97,9 +98,9 @@ def cursors_from_json(destination: str, value: dict[str, Any]) -> DestinationCur
         _from_json(value["parsed"]),
         {
             int(source["number"]): cursors_from_json(destination, source)
-            for source in value["sources"]
+            for source in value.get("sources", ())
         },
-        LogIdentity(*value["reads"]) if value["reads"] else None,
+        LogIdentity(*reads) if reads else None,
     )
 
 

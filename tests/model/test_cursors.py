@@ -31,6 +31,14 @@ def test_round_trip() -> None:
         assert cursors_from_json("merged", json.loads(text)) == cursors
 
 
+def test_of_an_older_server() -> None:
+    """What it does not tell is not known; a command may be newer than its server."""
+    one = DestinationCursors((), place(30), reads=LogIdentity("db", 3306))
+    told = cursors_to_json(one)
+    del told["reads"], told["sources"]
+    assert cursors_from_json("merged", told) == DestinationCursors((), place(30))
+
+
 def test_what_was_not_acked_begins_there() -> None:
     """The later of cursor and store counts, where they are of one server."""
     client = ClientIdentity("merged", 1001)

@@ -4,6 +4,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from canal_server.decoder.arrow_buffers cimport ArrowColumn
+from canal_server.decoder.arrow_keys cimport part_of
 from canal_server.decoder.arrow_wire cimport Change, EntryHead, Slice
 
 cdef enum:
@@ -41,6 +42,10 @@ cdef class EntryColumns:
     cdef uint64_t seq_now
     cdef uint32_t row_now
 
+    # Which rows are wanted: those whose keys belong to this one of so many parts.
+    cdef uint32_t key_part
+    cdef uint32_t key_parts        # 1: all
+
     cdef list statements           # that were met and not yet taken
     cdef bint stop_here            # behind the entry at hand
     cdef str problem               # what is wrong with the entry at hand, in full
@@ -53,6 +58,13 @@ cdef class EntryColumns:
     cdef int commit(self, uint64_t version, int64_t time_ms, Slice xid) noexcept nogil
     cdef int place(self, uint64_t offset, uint64_t* version) noexcept nogil
     cdef int put_order(self, uint32_t numbers) noexcept nogil
+    cdef inline bint takes(self, uint64_t hashed) noexcept nogil:
+        """Tell whether a row with this hash is wanted; one that is not has its number."""
+        if self.key_parts == 1 or part_of(hashed, self.key_parts) == self.key_part:
+            return True
+        self.row_now += 1
+        return False
+
     cdef bint is_full(self) noexcept nogil
     cdef size_t measured(self) noexcept nogil
     cdef int fail_expected(self, uint64_t place) noexcept with gil

@@ -54,6 +54,7 @@ cdef class EntryColumns:
         init_column(&self.row, LAYOUT_FIXED, 4)
         self.statements = []
         self.seq_now = <uint64_t>-1
+        self.key_parts = 1
 
     def __init__(self, *, epoch, rows_max, bytes_max):
         if not 0 <= epoch <= EPOCH_MAX:
@@ -96,6 +97,16 @@ cdef class EntryColumns:
             PyBuffer_Release(&view)
             self.head.file.n = 0
         return taken
+
+    def take_part(self, uint32_t number, uint32_t count):
+        """Take only rows whose keys belong to a part of so many; before the first feed.
+
+        Which one that is, their hash says (`arrow_keys`). Updates of a key become a
+        delete and an insert. What is not about one row belongs to the first part.
+        """
+        if not number < count:
+            raise ValueError(f"part {number} of {count}")
+        self.key_part, self.key_parts = number, count
 
     def expect(self, uint64_t version, int64_t time_ms, str xid=""):
         """Tell the commit of the transaction at hand, else of the next one.

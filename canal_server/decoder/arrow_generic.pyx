@@ -16,6 +16,7 @@ from canal_server.decoder.arrow_buffers cimport (
     put_text, put_texts, put_valid, reserve, take_column,
 )
 from canal_server.decoder.arrow_entries cimport EntryColumns
+from canal_server.decoder.arrow_keys cimport RowKeys, read_keys
 from canal_server.decoder.arrow_shapes cimport (
     COLUMNS_MAX, SPARE, ColumnText, Shape, free_shape, is_shape_of, name_shape, read_column,
 )
@@ -112,7 +113,6 @@ cdef class GenericColumns(EntryColumns):
 
     cdef int put_change(self) noexcept nogil:
         cdef Input source = input_of(self.head.store)
-        cdef Slice op
         cdef Slice row
         cdef uint64_t tag
         cdef size_t count = self.rows
@@ -128,22 +128,41 @@ cdef class GenericColumns(EntryColumns):
             return status
         count = self.rows - count
         status = put_nulls(&self.columns[SQL], count)
-        op.p, op.n = <const uint8_t*>b"INSERT", 6
-        if self.change.event == EVENT_UPDATE:
-            op.p = <const uint8_t*>b"UPDATE"
-        elif self.change.event == EVENT_DELETE:
-            op.p = <const uint8_t*>b"DELETE"
-        return self.put_entry(op, count) if status == OK else status
+        return self.put_entry(count) if status == OK else status
 
     cdef int put_row(self, Slice row) noexcept nogil:
-        """Append a row's images. Of a key and of types the younger image has the say."""
+        """Append a row, or two: dealt out by key, an update takes two numbers."""
         cdef uint32_t event = self.change.event
+        cdef RowKeys keys
+        cdef int status
+        if self.key_parts == 1:
+            return self.put_images(row, event)
+        status = read_keys(self.shape, row, &keys)
+        if status != OK:
+            return status
+        if event == EVENT_UPDATE:
+            if not keys.changed:
+                self.row_now += 1
+            elif self.takes(keys.before):
+                status = self.put_images(row, EVENT_DELETE)
+            if keys.changed:
+                event = EVENT_INSERT
+        if status == OK and self.takes(
+                keys.before if event == EVENT_DELETE else keys.after):
+            status = self.put_images(row, event)
+        return status
+
+    cdef int put_images(self, Slice row, uint32_t event) noexcept nogil:
+        """Append a row's images. Of a key and of types the younger image has the say."""
+        cdef Slice op = op_of_rows(event)
         cdef int status
         self.row_number += 1
         if self.row_number == 0:
             memset(self.seen, 0, sizeof(self.seen))
             self.row_number = 1
         status = self.put_order(1)
+        if status == OK:
+            status = put_text(&self.columns[OP], op.p, op.n)
         if status == OK and event != EVENT_DELETE:
             status = self.put_image(row, TAG_AFTER, &self.columns[AFTER])
         elif status == OK:
@@ -229,7 +248,11 @@ cdef class GenericColumns(EntryColumns):
         """Append a statement as a row without images."""
         cdef Slice op = self.op_of_statement()
         cdef Slice sql = self.change.sql
-        cdef int status = self.put_order(1)
+        cdef int status
+        if self.key_part > 0:
+            self.row_now += 1  # the first part has it
+            return OK
+        status = self.put_order(1)
         if not is_utf8(sql.p, sql.n):
             return MALFORMED
         if self.head.schema.n == 0:
@@ -246,7 +269,9 @@ cdef class GenericColumns(EntryColumns):
             status = put_null(&self.columns[TYPES])
         if status == OK:
             status = put_text(&self.columns[SQL], sql.p, sql.n)
-        return self.put_entry(op, 1) if status == OK else status
+        if status == OK:
+            status = put_text(&self.columns[OP], op.p, op.n)
+        return self.put_entry(1) if status == OK else status
 
     cdef Slice op_of_statement(self) noexcept nogil:
         cdef Slice op
@@ -254,19 +279,15 @@ cdef class GenericColumns(EntryColumns):
         op.p, op.n = <const uint8_t*>b"DDL", 3
         if event == EVENT_TRUNCATE:
             op.p, op.n = <const uint8_t*>b"TRUNCATE", 8
-        elif event == EVENT_INSERT:
-            op.p, op.n = <const uint8_t*>b"INSERT", 6
-        elif event == EVENT_UPDATE:
-            op.p, op.n = <const uint8_t*>b"UPDATE", 6
-        elif event == EVENT_DELETE:
-            op.p, op.n = <const uint8_t*>b"DELETE", 6
+        elif EVENT_INSERT <= event <= EVENT_DELETE:
+            op = op_of_rows(event)
         elif event == EVENT_XACOMMIT:
             op.p, op.n = <const uint8_t*>b"XACOMMIT", 8
         elif event == EVENT_XAROLLBACK:
             op.p, op.n = <const uint8_t*>b"XAROLLBACK", 10
         return op
 
-    cdef int put_entry(self, Slice op, size_t count) noexcept nogil:
+    cdef int put_entry(self, size_t count) noexcept nogil:
         """Append what all rows of an entry have in common."""
         cdef ArrowColumn* columns = self.columns
         cdef Slice gtid = self.head.gtid
@@ -279,8 +300,6 @@ cdef class GenericColumns(EntryColumns):
             status = put_utf8(&columns[JOURNAL], self.head.file, count)
         if status == OK:
             status = put_utf8(&columns[DESTINATION], self.destination_text, count)
-        if status == OK:
-            status = put_utf8(&columns[OP], op, count)
         if status == OK and gtid.n:
             status = put_utf8(&columns[GTID], gtid, count)
         elif status == OK:
@@ -330,6 +349,16 @@ cdef class GenericColumns(EntryColumns):
             for i in range(COUNT)
             if not (self.json and i in (BEFORE, BEFORE_KEYS, AFTER, AFTER_KEYS))
         ]
+
+
+cdef Slice op_of_rows(uint32_t event) noexcept nogil:
+    cdef Slice op
+    op.p, op.n = <const uint8_t*>b"INSERT", 6
+    if event == EVENT_UPDATE:
+        op.p = <const uint8_t*>b"UPDATE"
+    elif event == EVENT_DELETE:
+        op.p = <const uint8_t*>b"DELETE"
+    return op
 
 
 cdef inline int end_list(ArrowColumn* column) noexcept nogil:

@@ -18,6 +18,7 @@ from canal_server.decoder.arrow_buffers cimport (
     put_texts, put_valid, take_column,
 )
 from canal_server.decoder.arrow_entries cimport FILE_NAME_MAX, EntryColumns
+from canal_server.decoder.arrow_keys cimport RowKeys, read_keys
 from canal_server.decoder.arrow_members cimport Members
 from canal_server.decoder.arrow_put cimport (
     KIND_TEXT, READ_ENUM, READ_PLAIN, READ_SET, Field, Zone, layout_of_kind,
@@ -71,6 +72,7 @@ cdef class TypedColumns(EntryColumns):
     cdef dict numbers          # of a wanted column by its name in lower case
     cdef int updates
     cdef bint split_keys
+    cdef RowKeys keys          # of the row at hand, where rows are dealt out by key
     cdef Zone zone
     cdef ArrowColumn* images   # before and after, or only one
     cdef ArrowColumn[2] structs
@@ -207,13 +209,18 @@ cdef class TypedColumns(EntryColumns):
         cdef bint two = self.updates == BOTH or self.split_keys
         cdef bint split = False
         cdef int status = OK
+        if self.key_parts > 1:
+            status = read_keys(&self.shape, row, &self.keys)
+            split = self.keys.changed
+            if status != OK:
+                return status
         if event == EVENT_INSERT:
             return self.put(row, b"insert", 6, False, True)
         if event == EVENT_DELETE:
             return self.put(row, b"delete", 6, True, False)
-        if self.split_keys:
+        if self.split_keys and self.key_parts == 1:
             status = self.changes_key(row, &split)
-        if status == OK and split:
+        if status == OK and split and self.split_keys:
             status = self.put(row, b"delete", 6, True, False)
             return self.put(row, b"insert", 6, False, True) if status == OK else status
         if status == OK and self.updates == BOTH:
@@ -228,7 +235,10 @@ cdef class TypedColumns(EntryColumns):
                  bint after) noexcept nogil:
         """Append one row with the image before, the one after, or both."""
         cdef const uint8_t* op
-        cdef int status = self.put_order(1)
+        cdef int status
+        if not self.takes(self.keys.after if after else self.keys.before):
+            return OK
+        status = self.put_order(1)
         if status != OK:
             return status
         if self.updates != ENVELOPE:

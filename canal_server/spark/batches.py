@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
     Taken = tuple[int, int, tuple[Any, Any, Any]]  # a column as `take` gives it
 
+
 ROWS_MAX = 65_536  # of a batch, unless told otherwise
 BYTES_MAX = 32 << 20
+ALL = (0, 1)  # rows: part 0 of 1
 
 _TEXT = pa.string()
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -165,14 +167,19 @@ def generic_batches(
     *,
     payload: str = "map",
     epoch: int = 0,
+    part: tuple[int, int] = ALL,
     rows_max: int = ROWS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> Batches:
-    """Return batches of the rows of any table; `payload` is map or json."""
+    """Return batches of the rows of any table; `payload` is map or json.
+
+    `part`: number and count, of which the rows are those whose keys' hashes say so.
+    """
     json = {"map": False, "json": True}[payload]
     columns = GenericColumns(
         destination, json=json, epoch=epoch, rows_max=rows_max, bytes_max=bytes_max
     )
+    columns.take_part(*part)
     return Batches(columns, _GENERIC_NAMES, generic_schema(json=json))
 
 
@@ -212,6 +219,7 @@ def typed_batches(
     missing: Collection[str] = (),
     on_statement: Callable[[Statement], None] | None = None,
     epoch: int = 0,
+    part: tuple[int, int] = ALL,
     rows_max: int = ROWS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> Batches:
@@ -219,7 +227,8 @@ def typed_batches(
 
     `updates`: postimage, both or envelope. `split_keys`: an update of the primary key
     is a delete and an insert. `zero_dates`: null or error. `zone`: in which entries
-    tell TIMESTAMP. `missing`: columns that the table has not, or no more.
+    tell TIMESTAMP. `missing`: columns that the table has not, or no more. `part`: as in
+    `generic_batches`.
     """
     arrow_schema = typed_schema(columns, updates=updates)
     compiled = TypedColumns(
@@ -235,6 +244,7 @@ def typed_batches(
         rows_max=rows_max,
         bytes_max=bytes_max,
     )
+    compiled.take_part(*part)
     order = [name for name, _ in _ORDER]
     images = arrow_schema.names[: -len(order) - 2]
     kind = arrow_schema.names[len(images)]

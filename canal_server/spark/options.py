@@ -27,6 +27,9 @@ POSITION_FORMS: Final = (
     "or gtid:<set>"
 )
 WHOLE_MAX: Final = 2**62
+RANGE: Final = "range"  # how rows are dealt out to tasks
+DESTINATION: Final = "destination"
+KEYHASH: Final = "keyhash"
 
 
 class Address(NamedTuple):
@@ -81,6 +84,7 @@ class SourceOptions:
     # How much at a time
     max_rows_per_trigger: int = 1_000_000
     max_bytes_per_trigger: int = 0
+    partition_by: str = RANGE
     min_partition_rows: int = 20_000
     max_partitions: int = 8
     # How long to wait
@@ -124,7 +128,8 @@ def read_options(
     if reader.problems:
         raise ConfigError(reader.problems)
     read.setdefault("servers", (Address("127.0.0.1", DEFAULT_PORT),))
-    if read.get("updates", "postimage") != "postimage":
+    is_postimage = read.get("updates", "postimage") == "postimage"
+    if not is_postimage and read.get("partition_by") != KEYHASH:
         # Both images are there: whoever folds them sees the old key.
         read.setdefault("key_changes", "keep")
     return SourceOptions(**read)  # type: ignore[arg-type]
@@ -185,11 +190,21 @@ class _Reader:
                     self._add(f"option {name} needs option table, a typed stream")
         elif has("payload"):
             self._add("option payload has no meaning with option table; leave it out")
-        elif self._text("updates") not in ("", "postimage"):
+        else:
             self._check_key_changes()
 
     def _check_key_changes(self) -> None:
-        if self._text("keyChanges") == "split":
+        changes = self._text("keyChanges").lower()
+        if self._text("partitionBy").lower() == KEYHASH:
+            if changes == "keep":
+                self._add(
+                    "keyChanges = keep does not go with partitionBy = keyhash: the old "
+                    "key and the new one are different tasks'; leave it out"
+                )
+        elif changes == "split" and self._text("updates").lower() not in (
+            "",
+            "postimage",
+        ):
             self._add(
                 f"keyChanges = split goes with updates = postimage, not with "
                 f"{self._text('updates')}, which has the old key anyway"
@@ -335,6 +350,7 @@ OPTIONS: Final = (
     Option("ackOn", "ack_on", _one_of("latestOffset", "commit", "never")),
     Option("maxRowsPerTrigger", "max_rows_per_trigger", _whole(0)),
     Option("maxBytesPerTrigger", "max_bytes_per_trigger", _whole(0)),
+    Option("partitionBy", "partition_by", _one_of(RANGE, DESTINATION, KEYHASH)),
     Option("minPartitionRows", "min_partition_rows", _whole(1)),
     Option("maxPartitions", "max_partitions", _whole(1, 1024)),
     Option("pollTimeoutMs", "poll_timeout_ms", _whole(0, 60_000)),

@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 import zlib
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.client.ranged import NOT_HERE, OTHER_EPOCH, PURGED, RangePosition
 from canal_server.errors import ClientError, PositionError, ProtocolError
+from canal_server.spark.options import DESTINATION, KEYHASH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +32,8 @@ class Range:
     """What one task reads of one destination.
 
     `commit` is where a transaction ends that the range ends inside of, and
-    `commit_ms` when it did.
+    `commit_ms` when it did. Where rows are dealt out by key, several tasks have the
+    same range, and `keys` is which of them this is, and how many they are.
     """
 
     destination: str
@@ -39,9 +41,12 @@ class Range:
     end: RangePosition
     commit: RangePosition = _NOWHERE
     commit_ms: int = 0
+    keys: tuple[int, int] = (0, 1)
 
     def __str__(self) -> str:
-        return f"{self.destination} from {self.start} to {self.end}"
+        number, count = self.keys
+        keys = f", keys {number + 1} of {count}" if count > 1 else ""
+        return f"{self.destination} from {self.start} to {self.end}{keys}"
 
 
 def is_lost(error: ClientError) -> bool:
@@ -76,17 +81,35 @@ def earliest_of(channel: Channel) -> RangePosition:
 def cut(
     channel: Channel, options: SourceOptions, whole: Range, rows: int | None
 ) -> list[Range]:
-    """Cut a range into parts of `minPartitionRows` or more.
+    """Cut a range into parts of `minPartitionRows` or more, as `partitionBy` says.
 
-    `rows` is how many it has, None if that is not known. Where changes of it are lost,
-    raises PositionError, or cuts what is left when `failOnDataLoss` is false.
+    `rows` is how many it has, None if that is not known. Raises ClientError, also when
+    changes of it are lost.
     """
-    most = options.max_partitions
-    if rows is not None:
-        most = min(most, max(1, rows // options.min_partition_rows))
+    most = _most(options, rows)
     if most == 1:
         return [whole]
+    if options.partition_by == KEYHASH:
+        if rows is None:
+            parts = _planned(channel, options, whole, 1)
+            most = _most(options, sum(part.rows for part in parts))
+        return [replace(whole, keys=(number, most)) for number in range(most)]
+    parts = _planned(channel, options, whole, most)
+    return _merged(whole, parts, options.min_partition_rows)
 
+
+def _most(options: SourceOptions, rows: int | None) -> int:
+    """Return how many tasks so many rows may have."""
+    if options.partition_by == DESTINATION:
+        return 1
+    if rows is None:
+        return options.max_partitions
+    return min(options.max_partitions, max(1, rows // options.min_partition_rows))
+
+
+def _planned(
+    channel: Channel, options: SourceOptions, whole: Range, most: int
+) -> Sequence[RangePart]:
     def plan(client: RangedClient) -> Sequence[RangePart]:
         return client.plan(
             whole.destination,
@@ -97,8 +120,7 @@ def cut(
             filter=options.wire_filter,
         )
 
-    parts = channel.call(plan)
-    return _merged(whole, parts, options.min_partition_rows)
+    return channel.call(plan)
 
 
 def _merged(whole: Range, parts: Sequence[RangePart], least: int) -> list[Range]:

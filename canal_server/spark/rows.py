@@ -81,7 +81,10 @@ def _batches(
 ) -> Batches:
     if options.table is None:
         return generic_batches(
-            part.destination, payload=options.payload, epoch=part.start.epoch
+            part.destination,
+            payload=options.payload,
+            epoch=part.start.epoch,
+            part=part.keys,
         )
     table = Table(options, schema, part)
     batches = typed_batches(
@@ -95,6 +98,7 @@ def _batches(
         missing=table.missing_at(part.start, channel),
         on_statement=table.receive_statement,
         epoch=part.start.epoch,
+        part=part.keys,
     )
     table.batches = batches
     return batches

@@ -89,6 +89,7 @@ def make_batches(rng: random.Random, tables: dict[Any, Any]) -> Batches:
     limits: dict[str, Any] = {
         "rows_max": rng.choice([1, 10, 1000]),
         "bytes_max": 1 << 20,
+        "part": rng.choice([(0, 1), (0, 1), (1, 2)]),
     }
     if rng.random() < 0.4:
         return generic_batches("x", payload=rng.choice(["map", "json"]), **limits)

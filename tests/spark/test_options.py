@@ -160,6 +160,20 @@ def test_an_update_of_the_key_is_split_where_the_old_one_would_be_lost() -> None
     assert read(**table, keyChanges="KEEP").key_changes == "keep"
 
 
+def test_tasks_with_keys_of_their_own_have_updates_of_keys_split() -> None:
+    """The old key and the new one are different tasks', so neither row is for both."""
+    table = STREAM | {"table": "a.b", "partitionBy": "KeyHash"}
+    assert read(**table).partition_by == "keyhash"
+    for updates in ("postimage", "both", "envelope"):
+        assert read(**table, updates=updates).key_changes == "split"
+        assert read(**table, updates=updates, keyChanges="split")
+        assert "partitionBy" in str(
+            problems(**table, updates=updates, keyChanges="keep")
+        )
+    assert read(**STREAM).partition_by == "range"
+    assert read(partitionBy="keyhash", **STREAM)
+
+
 def test_options_travel() -> None:
     """They go to executors inside of readers, and are keys there."""
     options = read(table="a.b", **STREAM)

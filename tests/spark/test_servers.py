@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from arrow_dealt import DealtTruth
 from arrow_truth import GenericTruth, TypedTruth, body_of, generic_rows
 from fix_random import longer
 from fix_source_access import access_of
@@ -114,6 +115,21 @@ def test_generic(
     assert len(rows) > 20
     for got, right in zip(rows, wanted, strict=True):
         assert got == right
+
+
+def test_dealt_out_by_key(
+    source_server: Server, database: str, rng: random.Random
+) -> None:
+    """Of all kinds of images, each part has the rows that the hash says, in order."""
+    _, reading = random_load(source_server, database, rng)
+    count = rng.randint(2, 5)
+    wanted = DealtTruth(count=count).read(reading.entries)
+    for number in range(count):
+        batches = generic_batches("example", part=(number, count))
+        rows = all_rows(batches, reading.body)
+        mine = [row for row in wanted if row["part"] == number]
+        for got, right in zip(rows, mine, strict=True):
+            assert got | {"part": number} == right
 
 
 @pytest.mark.parametrize("updates", ["both", "envelope"])

@@ -123,6 +123,26 @@ def test_changes_folded_by_key_equal_the_table(table, rng) -> None:
     frame.unpersist()
 
 
+def test_tasks_with_keys_of_their_own(table, rng) -> None:
+    """All rows of a key come to one task, in order; a single one may have them all."""
+    from pyspark.sql.functions import spark_partition_id  # noqa: PLC0415
+
+    table.write(rng, 60)
+    dealt = table.changes(partitionBy="keyhash", maxPartitions="3")
+    frame = dealt.withColumn("task", spark_partition_id()).cache()
+    assert folded(frame.drop("task")) == table.rows()
+    assert sorted(map(str, frame.drop("task").collect())) == sorted(
+        map(str, table.changes().collect())
+    )
+    tasks: dict[tuple[int, int], int] = {}
+    for row in frame.collect():
+        assert tasks.setdefault((row["id"], row["part"]), row["task"]) == row["task"]
+    assert set(tasks.values()) == {0, 1, 2}
+    one = {"minPartitionRows": "20000"}
+    assert table.changes(partitionBy="keyhash", **one).rdd.getNumPartitions() == 1
+    assert table.changes(partitionBy="destination").rdd.getNumPartitions() == 1
+
+
 def test_images_of_updates(table) -> None:
     """As one row, as two, or as an envelope; columns as they are chosen."""
     table.execute(

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from canal_server.ports import Accepts, LogPositionManager, Span, TableImages
     from canal_server.position.executed import ExecutedSets
     from canal_server.sink.columns import ColumnFilter
-    from canal_server.tablemeta.tsdb import TableMetaTsdb
+    from canal_server.tablemeta.tsdb import Steady, TableMetaTsdb
 
 _log = logging.getLogger(__name__)
 
@@ -236,6 +236,11 @@ class Pump:
     @property
     def _access(self) -> Access:
         return self.sources.current.access
+
+    @property
+    def steady(self) -> Steady | None:
+        """Return since where the history has changed nothing; None without one."""
+        return None if self._history is None else self._history.steady
 
     def repeated(self) -> dict[str, int] | None:
         """Return what came again since the last switch by time; None without one."""

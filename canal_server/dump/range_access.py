@@ -159,6 +159,12 @@ class RangeAccess:
         self.answered["memory"] += 1
         return spans, live.subjects
 
+    def epoch_of(self, live: Live) -> int | None:
+        """Return the epoch of what the tail holds, None while nobody has looked."""
+        if self._checked != (live.tail, live.tail.resets) or self._epoch is None:
+            return None
+        return self._epoch.number
+
     def _tells_sets_exactly(
         self, live: Live, resets: int, begin: tuple[int, int]
     ) -> bool:

@@ -7,14 +7,16 @@ Leaves out how gaps are closed and where base dumps come from (`canal_server.dum
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.errors import TableMetaError, TableMetaStoreError
+from canal_server.model.positions import EntryPosition
 from canal_server.tablemeta.context import Context
 from canal_server.tablemeta.ddl import examine
 from canal_server.tablemeta.replay import Replay, stored_schemas
@@ -24,7 +26,6 @@ from canal_server.tablemeta.storage import ANSWER, DdlRecord, Stretch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from canal_server.model.positions import EntryPosition
     from canal_server.tablemeta.image import Table
     from canal_server.tablemeta.memory import Applied, MemoryTableMeta
     from canal_server.tablemeta.schemas import Image
@@ -47,6 +48,7 @@ _PATIENCE: Final = 10
 _HOUR_S: Final = 3600
 # How often the end of what is known is written while no DDL comes.
 _PASSED_EVERY_S: Final = 10.0
+_states = itertools.count()  # of all histories of this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,13 @@ class Retention:
     snapshot_interval_s: float = 24 * _HOUR_S
     expire_s: float = 360 * _HOUR_S
     ddls_per_snapshot: int = DDLS_PER_SNAPSHOT
+
+
+class Steady(NamedTuple):
+    """From where on nothing has changed a table so far, and that state's number."""
+
+    since: EntryPosition
+    number: int
 
 
 class TableMetaTsdb:
@@ -79,6 +88,9 @@ class TableMetaTsdb:
         self._live: Replay | None = None
         # Where the live image stands: all that begins before is in it.
         self._standing: EntryPosition | None = None
+        # Replaced as a whole, for other threads read it. None: the image is nowhere.
+        self.steady: Steady | None = None
+        self._changed: tuple[str, EntryPosition] | None = None  # source and last place
         self._contained: dict[tuple[int, int], DdlRecord] = {}
         self._since_snapshot = 0  # statements
         self._snapshot_at_s = 0.0
@@ -103,7 +115,7 @@ class TableMetaTsdb:
             # Nothing is lost: it is read again.
             _log.warning("%s: its end was not written down: %s", self._name, error)
         self._passed_unwritten = None
-        self._stretch = self._live = None
+        self._stretch = self._live = self.steady = None
         self._storage.close()
 
     # --- stretches ------------------------------------------------------------------
@@ -181,6 +193,7 @@ class TableMetaTsdb:
         }
         self._live, self._contained = replayed, ahead
         self._stretch, self._standing = stretch, position
+        self._begin_state(position)
         self._passed_unwritten = None
         self._since_snapshot = statements
         # By the binlog's time, so that restarts do not put it off.
@@ -294,6 +307,7 @@ class TableMetaTsdb:
             place_behind(position),
             gtid=_joined(self._standing, position, mariadb=stretch.traits.mariadb),
         )
+        self._begin_state(self._standing)
         if not is_new:
             # It comes again: what the server was asked about it then is known.
             for answer in self._storage.records(
@@ -341,6 +355,7 @@ class TableMetaTsdb:
             if self._storage.append(self._stretch.id, record):
                 break
         self._live.apply(record)
+        self._begin_state(position)
         self._since_snapshot += 1
 
     def parsed(self, schema: str, table: str, text: str) -> Table | None:
@@ -399,6 +414,18 @@ class TableMetaTsdb:
         raise TableMetaError(f"{self._name}: {self._reach()}")
 
     # --- inside ---------------------------------------------------------------------
+
+    def _begin_state(self, place: EntryPosition) -> None:
+        """Take note that tables may be others from a place on.
+
+        Where what was read before comes again, it has changed them, too, further on.
+        """
+        assert self._stretch is not None
+        source = self._stretch.source
+        if self._changed is not None and self._changed[0] == source:
+            place = max(self._changed[1], place, key=EntryPosition.order)
+        self._changed = source, place
+        self.steady = Steady(place, next(_states))
 
     @property
     def _name(self) -> str:

@@ -86,6 +86,31 @@ def test_columns_are_those_of_the_place(make_lake, source_server, table, databas
     assert restarted.ranges.columns(database, "t", None) is None
 
 
+def test_columns_while_nothing_changes(make_lake, source_server, table, database):
+    """Whoever asks again what a table is has no look at the source, until a DDL."""
+    lake = make_lake(source_server)
+    first = lake.warm(source_server, table)
+    source_server.execute(f"INSERT INTO {table} VALUES (1)")
+    second = lake.until(first, 1)
+
+    def names(place):
+        before = lake.looks()[1]
+        found = lake.ranges.columns(database, "t", place)
+        return [each.name for each in found.columns], lake.looks()[1] - before
+
+    assert names(first) == (["a"], 1)
+    assert names(second) == names(first) == (["a"], 0)
+    assert lake.ranges.columns(database, "other", second) is None
+    source_server.execute(
+        f"ALTER TABLE {table} ADD COLUMN b INT", f"INSERT INTO {table} VALUES (2, 2)"
+    )
+    third = lake.until(second, 2)
+    assert names(third) == (["a", "b"], 1)
+    assert names(third) == (["a", "b"], 0)
+    assert names(second) == (["a"], 1)
+    assert names(None) == (["a", "b"], 1)
+
+
 def test_before_the_history(make_lake, source_server, table):
     """A range may begin before anything was known of the tables."""
     file, offset = source_server.binlog_position()

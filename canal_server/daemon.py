@@ -32,6 +32,7 @@ from canal_server.lifecycle import Deadline, Stage, Stop
 from canal_server.model.cursors import cursors_to_json
 from canal_server.model.positions import log_position_from_json
 from canal_server.server.listener import Server
+from canal_server.subscriptions import SubscriptionRequests
 from canal_server.watch import ConfWatch
 from canal_server.zookeeper import ZooKeepers
 
@@ -76,10 +77,16 @@ class Daemon:
         self._destinations = Destinations(config.instances, make_instance, leases.of)
         self._server = Server(config.server, self._destinations)
         self._watch = _watch(config, self._destinations)
+        self._subscriptions = SubscriptionRequests(self._destinations, self._server)
         self._control = ControlServer(
             config.data_dir,
             {"status": self.status, "stop": self._stop_asked_for},
-            {"positions": self._positions, "seek": self._seek},
+            {
+                "positions": self._positions,
+                "seek": self._seek,
+                "subscriptions": self._subscriptions.tell,
+                "unsubscribe": self._subscriptions.remove,
+            },
         )
         self._started: list[tuple[str, Stage]] = []
 
@@ -150,6 +157,7 @@ class Daemon:
         """Return what the control socket tells of this process."""
         instances = self._destinations.status()
         refused = self._watch.refused() if self._watch is not None else {}
+        self._subscriptions.add_queries(instances)
         for each in instances:
             each["refused_change"] = refused.pop(str(each["destination"]), "")
         return {

@@ -235,6 +235,9 @@ class RangeSource(Protocol):
     def unsubscribe(self, name: str) -> None:
         """Forget a subscription; durable when it returns."""
 
+    def subscriptions(self) -> tuple[list[Subscription], int | None]:
+        """Return all subscriptions, and the last epoch if there is one."""
+
     def ack(self, name: str, place: RangePlace) -> None:
         """Move a cursor forward, never back; durable when it returns."""
 

@@ -31,7 +31,7 @@ LAYERS = {
     "ha": 3, "client": 3,
     "dump": 4, "server": 4,
     "wiring": 5, "instance": 5, "member": 5, "group": 5,
-    "life": 5, "destinations": 5, "watch": 5,
+    "life": 5, "destinations": 5, "watch": 5, "subscriptions": 5,
     "daemon": 6,
     "cli": 7,
     "__main__": 8,
@@ -45,6 +45,7 @@ SIDEWAYS = {
     "group": {"wiring", "instance", "member"},
     "destinations": {"life"},
     "watch": {"destinations"},
+    "subscriptions": {"destinations"},
 }
 # Units that may not see some lower ones.
 HIDDEN = {"server": {"store", "position"}}  # it knows them as ports

@@ -27,6 +27,7 @@ COMMANDS = {
     "stop": "end a running server",
     "status": "show what a server does, and who runs what in its cluster",
     "position": "show where clients stand, and move them",
+    "subscriptions": "show and end subscriptions of readers of ranges",
     "tail": "print changes as they come, as a client of a server",
     "unsubscribe": "end the subscription of a client that is gone for good",
     "decode": "print what binlog files or a server's binlog hold",

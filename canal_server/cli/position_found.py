@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli.schema_options import time_text
 from canal_server.control import NoServer, ask
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from canal_server.config.schema import InstanceConfig
-    from canal_server.dump.lag import Gone
+    from canal_server.dump.lag import Behind, Gone
     from canal_server.model.positions import EntryPosition
     from canal_server.mysql.settings import Access
 
@@ -108,3 +108,38 @@ def gone_text(gone: Gone) -> str:
         f"{f' from {since}' if since else ''}{f' to {until}' if until else ''}"
         f"{lost} is not in the binlog any more"
     )
+
+
+def behind_as_json(behind: Behind) -> dict[str, Any]:
+    """Return how far a place is behind, and what of that is gone, as JSON has it."""
+    gone = behind.gone
+    return {
+        "behind": {
+            "bytes": behind.bytes,
+            "seconds": None if behind.seconds is None else round(behind.seconds, 3),
+            "transactions": behind.transactions,
+        },
+        "gone": None
+        if gone is None
+        else {
+            "first": gone.first,
+            "last": gone.last,
+            "files": gone.files,
+            "transactions": gone.transactions,
+            "text": gone_text(gone),
+        },
+        "problem": behind.problem or None,
+    }
+
+
+def behind_text(place: dict[str, Any]) -> str:
+    """Return what `behind_as_json` tells, for a person."""
+    behind = place["behind"]
+    if behind["transactions"] == 0:
+        return ": up to date"
+    if behind["bytes"] is None and behind["transactions"] is None:
+        seconds = behind["seconds"]
+        return "" if seconds is None else f": {seconds:.0f} s behind"
+    amount = amount_text(behind["transactions"], behind["bytes"])
+    seconds = behind["seconds"]
+    return f": {amount}{'' if seconds is None else f', {seconds:.0f} s'} behind"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from canal_server.cli.conf import add_conf_option, load_for
 from canal_server.cli.position_found import (
     Found,
-    amount_text,
+    behind_as_json,
+    behind_text,
     find_cursors,
-    gone_text,
 )
 from canal_server.cli.position_parts import Part, parts_of, view_of
 from canal_server.cli.schema_options import place_as_json, printable
@@ -121,25 +121,10 @@ def _place(
     if position is None:
         return {"position": None, "behind": None}
     behind = Behind() if view is None else view.behind(furthest or position)
-    gone = behind.gone
     return {
         **place_as_json(position.position),
         "source": f"{position.identity.address}:{position.identity.port}",
-        "behind": {
-            "bytes": behind.bytes,
-            "seconds": None if behind.seconds is None else round(behind.seconds, 3),
-            "transactions": behind.transactions,
-        },
-        "gone": None
-        if gone is None
-        else {
-            "first": gone.first,
-            "last": gone.last,
-            "files": gone.files,
-            "transactions": gone.transactions,
-            "text": gone_text(gone),
-        },
-        "problem": behind.problem or None,
+        **behind_as_json(behind),
     }
 
 
@@ -183,7 +168,7 @@ def _source_lines(told: dict[str, Any], named: str) -> Iterator[str]:
 
 def _place_lines(what: str, place: dict[str, Any], named: str) -> Iterator[str]:
     when = f" ({place['time']})" if place["time"] else ""
-    yield f"  {what} {place['position']}{when}{_behind_text(place)}"
+    yield f"  {what} {place['position']}{when}{behind_text(place)}"
     if place["problem"]:
         yield f"    {place['problem']}"
     if place["gone"] is not None:
@@ -193,15 +178,3 @@ def _place_lines(what: str, place: dict[str, Any], named: str) -> Iterator[str]:
         yield "    choices: put the files back; or load the tables anew, then"
         yield f"      {seek} oldest   begins with what is left"
         yield f"      {seek} latest   begins with what comes"
-
-
-def _behind_text(place: dict[str, Any]) -> str:
-    behind = place["behind"]
-    if behind["transactions"] == 0:
-        return ": up to date"
-    if behind["bytes"] is None and behind["transactions"] is None:
-        seconds = behind["seconds"]
-        return "" if seconds is None else f": {seconds:.0f} s behind"
-    amount = amount_text(behind["transactions"], behind["bytes"])
-    seconds = behind["seconds"]
-    return f": {amount}{'' if seconds is None else f', {seconds:.0f} s'} behind"

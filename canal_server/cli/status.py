@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ZOOKEEPER_S: Final = 5.0  # for ZooKeeper to answer; a person waits
 ANSWER_S: Final = ASK_TIMEOUT_S  # for the server to answer
+SUBSCRIPTIONS_SHOWN: Final = 10  # of a destination
 HEADINGS: Final = (
     "destination", "state", "runs on", "position", "last change", "clients",
 )  # fmt: skip
@@ -177,12 +178,32 @@ def _notes(told: dict[str, Any]) -> Iterator[str]:
                 yield ": ".join(filter(None, words))
         elif each.get("error"):
             yield f"{each['destination']}: {each['error']}"
+        yield from _subscriptions(each)
         for why in each.get("lost_clients", {}).values():
             yield f"{each['destination']}: {why}"
         if refused := each.get("refused_change"):
             yield f"{each['destination']}: its file was changed: {refused}"
     for name, why in told.get("refused", {}).items():
         yield f"{name}: {why}"
+
+
+def _subscriptions(instance: dict[str, Any]) -> Iterator[str]:
+    """Tell where ranged readers stand, and which of them are there."""
+    ranges = instance.get("ranges") or {}
+    found, queries = ranges.get("subscriptions", {}), ranges.get("queries", {})
+    name = instance["destination"]
+    for number, (subscription, place) in enumerate(sorted(found.items())):
+        if number == SUBSCRIPTIONS_SHOWN:
+            yield f"{name}: … of {len(found)}; see `canal-server subscriptions list`"
+            return
+        read = "read by a query" if subscription in queries else "not read"
+        acked_ms = place["acked_ms"]
+        ago = (
+            f", acked {_ago_text(time.time() - acked_ms / 1000)} ago"
+            if acked_ms
+            else ""
+        )
+        yield f"{name}: subscription {subscription} at {place['position']}, {read}{ago}"
 
 
 def _switched(name: str, source: dict[str, Any]) -> Iterator[str]:

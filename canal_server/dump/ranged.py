@@ -102,7 +102,10 @@ class RangedReads:
         """Return what an operator asks, as plain values."""
         subscriptions = self._subscriptions.all()
         return {
-            "subscriptions": {each.name: str(each.cursor) for each in subscriptions},
+            "subscriptions": {
+                each.name: {"position": str(each.cursor), "acked_ms": each.acked_ms}
+                for each in subscriptions
+            },
             "from_memory": self._access.answered["memory"],
             "from_binlog": self._access.answered["binlog"],
         }
@@ -156,6 +159,11 @@ class RangedReads:
             self._heads.forget(name)
             self._access.forget(name)
             self._tell()
+
+    def subscriptions(self) -> tuple[list[Subscription], int | None]:
+        """Return all subscriptions, and the last epoch if there is one."""
+        epoch = self._subscriptions.epoch()
+        return self._subscriptions.all(), None if epoch is None else epoch.number
 
     def ack(self, name: str, place: RangePlace) -> None:
         """Move a cursor forward, never back."""

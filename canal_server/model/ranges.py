@@ -6,7 +6,7 @@ are kept (`canal_server.position.subscriptions`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from canal_server.model.positions import binlog_file_number
 
@@ -68,11 +68,15 @@ class RangePart:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A named cursor of a destination; `filter` may be empty: what is configured."""
+    """A named cursor of a destination; `filter` may be empty: what is configured.
+
+    `acked_ms` is when the cursor was moved last, 0: never.
+    """
 
     name: str
     filter: str
     cursor: RangePlace
+    acked_ms: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

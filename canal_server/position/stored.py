@@ -63,9 +63,9 @@ def read_stored(config: InstanceConfig) -> Stored:
     """Return what is stored of a destination. Raises MetaStoreError."""
     destination = config.destination
     if config.position.wiring is Wiring.ZOOKEEPER:
-        with _connected(config.position.zookeeper_servers) as zookeeper:
+        with connected(config.position.zookeeper_servers) as zookeeper:
             clients = MetaNodes(zookeeper).read(destination)
-            return Stored(_cursors(config, clients), _owner(zookeeper, destination))
+            return Stored(_cursors(config, clients), owner_in(zookeeper, destination))
     if config.position.wiring is Wiring.FILE:
         clients = MetaFiles(config.position.data_dir).read(destination)
         return Stored(_cursors(config, clients))
@@ -95,8 +95,8 @@ def move_stored(
         _move(MetaFiles(config.position.data_dir), config, clients, positions)
     else:
         with (
-            _connected(config.position.zookeeper_servers) as zookeeper,
-            _kept_from_servers(zookeeper, destination),
+            connected(config.position.zookeeper_servers) as zookeeper,
+            kept_from_servers(zookeeper, destination),
         ):
             nodes = MetaNodes(zookeeper, leased=True)
             nodes.open((destination,), Stop())
@@ -203,7 +203,7 @@ def _cursors(config: InstanceConfig, clients: list[StoredClient]) -> Destination
 
 
 @contextlib.contextmanager
-def _connected(servers: str) -> Iterator[ZooKeeper]:
+def connected(servers: str) -> Iterator[ZooKeeper]:
     """Give a session of its own. Raises MetaStoreError when it fails."""
     try:
         with session_for(servers, CONNECT_S) as zookeeper:
@@ -213,7 +213,7 @@ def _connected(servers: str) -> Iterator[ZooKeeper]:
 
 
 @contextlib.contextmanager
-def _kept_from_servers(zookeeper: ZooKeeper, destination: str) -> Iterator[None]:
+def kept_from_servers(zookeeper: ZooKeeper, destination: str) -> Iterator[None]:
     """Have the destination within the context, so that no server starts it.
 
     Raises MetaStoreError when one runs it.
@@ -223,8 +223,8 @@ def _kept_from_servers(zookeeper: ZooKeeper, destination: str) -> Iterator[None]
         zookeeper.create(path, MOVER, ephemeral=True)
     except NodeExists:
         raise MetaStoreError(
-            f"destination {destination} is run by {_owner(zookeeper, destination)}:"
-            " move its cursors there, or stop that server"
+            f"destination {destination} is run by {owner_in(zookeeper, destination)}:"
+            " do it there, or stop that server"
         ) from None  # it is what the text says
     # Nothing is written once this session has ended: a server may have it then.
     fence = lease_path(destination, session or 0)
@@ -238,6 +238,7 @@ def _kept_from_servers(zookeeper: ZooKeeper, destination: str) -> Iterator[None]
             zookeeper.delete_version(path, node.version)
 
 
-def _owner(zookeeper: ZooKeeper, destination: str) -> str:
+def owner_in(zookeeper: ZooKeeper, destination: str) -> str:
+    """Return who says in ZooKeeper that it runs a destination; empty: nobody."""
     node = zookeeper.read(running_path(destination))
     return "" if node is None else owner_of(node.data)

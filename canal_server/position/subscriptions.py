@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -26,7 +27,7 @@ from canal_server.position.nodewriter import NodeWriter
 from canal_server.sqlite import Database, FileForm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from canal_server.lifecycle import Stop
@@ -54,6 +55,7 @@ FORM: Final = FileForm(
                 position INTEGER NOT NULL
             ) WITHOUT ROWID""",
         ),
+        ("ALTER TABLE subscription ADD COLUMN acked_ms INTEGER NOT NULL DEFAULT 0",),
     ),
     without="ranged subscriptions begin where their readers say",
     error=MetaStoreError,
@@ -88,8 +90,11 @@ class SubscriptionPlace(Protocol):
 class Subscriptions:
     """One destination's subscriptions; thread-safe."""
 
-    def __init__(self, place: SubscriptionPlace) -> None:
+    def __init__(
+        self, place: SubscriptionPlace, clock: Callable[[], float] = time.time
+    ) -> None:
         self._place = place
+        self._clock = clock
         self._lock = threading.Lock()
         self._is_started = False
         self._epochs: list[Epoch] = []
@@ -154,7 +159,9 @@ class Subscriptions:
             if known is None:
                 return False
             if place.order() > known.cursor.order():
-                self._put(replace(known, cursor=replace(place, begin=0)))
+                now_ms = round(self._clock() * 1000)
+                cursor = replace(place, begin=0)
+                self._put(replace(known, cursor=cursor, acked_ms=now_ms))
             return True
 
     def remove(self, name: str) -> bool:
@@ -186,9 +193,9 @@ class Subscriptions:
 class SubscriptionFile:
     """Subscriptions in a SQLite file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._path = path
-        self._database = Database(path, FORM)
+        self._database = Database(path, FORM, read_only=read_only)
         self._is_open = False
 
     def open(self, stop: Stop) -> None:
@@ -209,11 +216,11 @@ class SubscriptionFile:
             return [], []
         epochs = self._database.query("SELECT number, source, file, began_s FROM epoch")
         rows = self._database.query(
-            "SELECT name, filter, epoch, journal, position FROM subscription"
+            "SELECT name, filter, acked_ms, epoch, journal, position FROM subscription"
         )
         found = [
-            Subscription(str(name), str(text), RangePlace(*place))
-            for name, text, *place in rows
+            Subscription(str(name), str(text), RangePlace(*place), int(acked_ms))
+            for name, text, acked_ms, *place in rows
         ]
         return [Epoch(*each) for each in epochs], found
 
@@ -237,13 +244,15 @@ class SubscriptionFile:
         with self._opened().transaction():
             self._database.execute(
                 "INSERT OR REPLACE INTO subscription"
-                " (name, filter, epoch, journal, position) VALUES (?, ?, ?, ?, ?)",
+                " (name, filter, epoch, journal, position, acked_ms)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
                 (
                     subscription.name,
                     subscription.filter,
                     cursor.epoch,
                     cursor.journal,
                     cursor.position,
+                    subscription.acked_ms,
                 ),
             )
 
@@ -285,6 +294,15 @@ class SubscriptionNodes:
 
     def read(self) -> tuple[list[Epoch], list[Subscription]]:
         """Return what is in the nodes."""
+        found = self.look()
+        try:
+            self._check_lease()
+        except (ZooKeeperError, LeaseLost) as error:
+            raise MetaStoreError(f"cannot read the subscriptions: {error}") from error
+        return found
+
+    def look(self) -> tuple[list[Epoch], list[Subscription]]:
+        """Return the same, of nodes that are another server's to write."""
         try:
             text = self._nodes.read(self._path)
             epochs = [Epoch(**each) for each in json.loads(text or b"[]")]
@@ -294,8 +312,7 @@ class SubscriptionNodes:
                 for name in names
                 if (data := self._nodes.read(f"{self._path}/{name}"))
             ]
-            self._check_lease()
-        except (ZooKeeperError, LeaseLost) as error:
+        except ZooKeeperError as error:
             raise MetaStoreError(f"cannot read the subscriptions: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise MetaStoreError(
@@ -317,7 +334,7 @@ class SubscriptionNodes:
     def put(self, subscription: Subscription) -> None:
         """Write a subscription's node."""
         cursor = subscription.cursor
-        content = {
+        content: dict[str, object] = {
             "cursor": {
                 "epoch": cursor.epoch,
                 "journal": cursor.journal,
@@ -325,6 +342,8 @@ class SubscriptionNodes:
             },
             "filter": subscription.filter,
         }
+        if subscription.acked_ms:
+            content["acked_ms"] = subscription.acked_ms
         self._put(f"{self._path}/{subscription.name}", content)
 
     def remove(self, name: str) -> None:
@@ -350,4 +369,5 @@ def _subscription(name: str, data: bytes) -> Subscription:
     place = RangePlace(
         int(cursor["epoch"]), str(cursor["journal"]), int(cursor["position"])
     )
-    return Subscription(name, str(content["filter"]), place)
+    acked_ms = int(content.get("acked_ms", 0))
+    return Subscription(name, str(content["filter"]), place, acked_ms)

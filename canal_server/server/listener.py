@@ -103,6 +103,10 @@ class Server:
         with self._lock:
             return sorted(connection.peer for connection in self._connections)
 
+    def claims(self, destination: str) -> dict[str, str]:
+        """Return which query reads each ranged subscription that is being read."""
+        return self._service.ranged.claims(destination)
+
     # ----------------------------------------------------------------------------
     # The accepting thread
     # ----------------------------------------------------------------------------

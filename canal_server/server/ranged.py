@@ -73,6 +73,15 @@ class RangedService:
             reply = error_frame(REFUSED, str(error))
         send((reply,))
 
+    def claims(self, destination: str) -> dict[str, str]:
+        """Return which query reads each subscription that is being read."""
+        with self._claims_lock:
+            return {
+                name: query
+                for (owner, name), (query, _) in self._claims.items()
+                if owner == destination
+            }
+
     def left(self, asker: Hashable) -> None:
         """Take note that a connection ended: others may read what it read."""
         if not self._claims:  # so that ordinary clients need no lock

@@ -102,7 +102,9 @@ def test_while_a_server_runs(in_nodes, zookeeper):
     owner = {"active": True, "address": "10.0.0.7:11111"}
     zookeeper.create(f"{D}/running", json.dumps(owner).encode(), ephemeral=True)
     assert read_stored(in_nodes).owner == "10.0.0.7:11111"
-    with pytest.raises(MetaStoreError, match=r"is run by 10\.0\.0\.7:11111: move"):
+    with pytest.raises(
+        MetaStoreError, match=r"is run by 10\.0\.0\.7:11111: do it there"
+    ):
         move_stored(in_nodes, [1001], position(50))
     assert cursors(in_nodes)[1001] == 100
     zookeeper.delete(f"{D}/running")

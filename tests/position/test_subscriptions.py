@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -13,10 +14,12 @@ from canal_server.model.ranges import Epoch, RangePlace, Subscription
 from canal_server.model.znodes import lease_path
 from canal_server.position.subscriptions import (
     FILE_NAME,
+    FORM,
     SubscriptionFile,
     SubscriptionNodes,
     Subscriptions,
 )
+from canal_server.sqlite import Database
 
 AT = RangePlace(0, "bin.000009", 4711)
 LAKE = Subscription("lake", r"shop\..*", AT)
@@ -79,6 +82,46 @@ def test_acks_only_move_on(opened):
         assert found.find("lake").cursor == cursor
     assert opened().find("lake").cursor == cursor
     assert not found.ack("nobody", AT)
+
+
+def test_the_time_of_the_last_ack(make_place):
+    """It is kept with the cursor, and is that of acks which moved it."""
+
+    def kept():
+        (one,) = found.all()
+        return one.acked_ms
+
+    found = Subscriptions(make_place(), clock=lambda: 1700.0)
+    found.start(Stop())
+    found.put(LAKE)
+    assert kept() == 0
+    found.ack("lake", RangePlace(0, "bin.000010", 4))
+    found.stop()
+    found = Subscriptions(make_place(), clock=lambda: 1800.0)
+    found.start(Stop())
+    assert kept() == 1_700_000
+    found.ack("lake", AT)
+    found.put(replace(found.all()[0], filter="a.b"))
+    assert kept() == 1_700_000
+    found.stop()
+
+
+def test_a_file_of_the_first_form(tmp_path):
+    """What a server wrote that kept no times is read, and kept on."""
+    path = tmp_path / "example" / FILE_NAME
+    old = Database(path, replace(FORM, steps=FORM.steps[:1]))
+    old.open()
+    with old.transaction():
+        old.execute(
+            "INSERT INTO subscription VALUES (?, ?, 0, 'bin.000009', 4711)",
+            ("lake", LAKE.filter),
+        )
+    old.close()
+    found = Subscriptions(SubscriptionFile(path))
+    found.start(Stop())
+    assert found.all() == [LAKE]
+    assert found.ack("lake", RangePlace(0, "bin.000010", 4))
+    found.stop()
 
 
 def test_nothing_is_written_after_the_end(opened):

@@ -361,6 +361,12 @@ class GroupInstance:
                     identity.client_id, wanted.accepts, self._begins_after(identity)
                 )
 
+    def came(self, client_id: int) -> None:
+        """Do nothing: a group holds entries for all its clients."""
+
+    def left(self, client_id: int) -> None:
+        """Do nothing: a group holds entries for all its clients."""
+
     def why_lost(self, client_id: int) -> str:
         """Return why a client can be given nothing, empty when it can."""
         return self._lost.why(client_id)

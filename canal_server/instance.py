@@ -22,8 +22,10 @@ from canal_server.errors import (
     CanalError,
     StoreError,
 )
-from canal_server.lifecycle import Deadline
+from canal_server.late import LateClients, presence_of
+from canal_server.lifecycle import Deadline, Stop
 from canal_server.model.cursors import ClientCursor, DestinationCursors
+from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.executed import unchanged
 from canal_server.position.logposition import (
@@ -63,7 +65,6 @@ if TYPE_CHECKING:
         InstanceConfig,
     )
     from canal_server.dump.gone import GonePlace
-    from canal_server.model.identity import ClientIdentity
     from canal_server.ports import Accepts, MetaManager, RangeSource, Span
 
 _log = logging.getLogger(__name__)
@@ -93,7 +94,16 @@ class Instance:
             self._executed.completed if self._executed else unchanged,
         )
         self._history_owner = history_owner_of(config, zookeepers, held)
-        self._log_positions = log_position_manager_of(config, self.meta)
+        self._late = LateClients(
+            config,
+            self.meta,
+            presence_of(config, zookeepers),
+            lost=self._gone_for_one,
+            refused=self._refuse_one,
+        )
+        self._log_positions = log_position_manager_of(
+            config, self.meta, self._late.pins
+        )
         self._default = default_filter(config)
         self._filters = ClientFilters(
             self.destination, config.filter, self._default, self._change_wants
@@ -106,6 +116,7 @@ class Instance:
         self._cursors_lock = threading.Lock()
         # Held while clients' places change, and while the stages are replaced.
         self._steady = threading.Lock()
+        self._begin_stop = Stop()  # ends a start that waits
         self._moving = threading.Lock()  # one move of cursors at a time
         self._is_whole = True  # guarded by `_moving`
         self._stopping = False  # guarded by `_steady`
@@ -115,7 +126,7 @@ class Instance:
         self._range_wants: Accepts | None = None
         self._ranges = ranged_reads_of(config, zookeepers, self._change_range_wants)
         self._make_stages()
-        self.store = self._store  # as the server sees it
+        self.store = self._stores  # as the server sees it
 
     def _make_stages(self) -> None:
         """Make what the entries pass, empty: at first, and when cursors were moved."""
@@ -131,6 +142,7 @@ class Instance:
             destination=self.destination,
             held_elsewhere=tail.held_bytes,
             may_drop=lambda: tail.is_on,
+            absences=self._late,
         )
         self._sink = EntrySink(
             self._store, thin_markers=config.filter.transaction_entry
@@ -140,9 +152,11 @@ class Instance:
             config.buffer.memory_bytes_max,
             self._deliver,
         )
+        access = access_of(config.source, config.destination)
+        standby = standby_access_of(config.source)
         self._pump = Pump(
             config,
-            access_of(config.source, config.destination),
+            access,
             self._pool,
             self._subjects,
             self._log_positions,
@@ -156,10 +170,11 @@ class Instance:
             cursors=self._cursors,
             gone=self._gone,
             history=history_of(config, self._history_owner),
-            standby=standby_access_of(config.source),
+            standby=standby,
             index=boundary_index_of(config),
             executed=self._executed,
         )
+        self._stores = self._late.attach(self._store, self._pump, access, standby)
         self._ranges.attach(Live(self._pump, self._subjects, tail))
         self._detector = Detector(config, self._pump, self._pump.stored)
 
@@ -175,9 +190,11 @@ class Instance:
         try:
             self._log_positions.start()
             self._ranges.start()
+            self._late.start(self._begin_stop)
             self._begin_stages(self._last_read())
         except BaseException:
             self._end_stages()  # one of them may have begun
+            self._late.presence.stop()
             self._ranges.stop()
             self._log_positions.stop()
             self.meta.stop()
@@ -187,9 +204,9 @@ class Instance:
     def _begin_stages(self, server: LogIdentity | None) -> None:
         """Give each known client its cursor, and begin to read, first this server."""
         self._pump.begin_with(server)
-        serve_stored_clients(self.meta, self.destination, self.subscribed)
+        serve_stored_clients(self.meta, self.destination, self._serve_stored)
         # Only now: who finds a store finds its cursor in it.
-        self.store = self._store
+        self.store = self._stores
         self._pump.start()
         self._detector.start()
 
@@ -197,8 +214,10 @@ class Instance:
         """Have nothing read any more; no other server takes over meanwhile."""
         self._detector.request_stop()
         self._pump.request_stop()
+        self._stores.request_stop_of_readers()
         self._detector.join(Deadline(None))
         self._pump.join(Deadline(None))
+        self._stores.join(Deadline(None))
 
     def _last_read(self) -> LogIdentity | None:
         """Return the server that the newest cursor names, None without any.
@@ -220,11 +239,12 @@ class Instance:
         self.meta.request_stop()
         self._log_positions.request_stop()
         self._ranges.request_stop()
+        self._begin_stop.request()
         with self._steady:  # stages that are being made are not started any more
             self._stopping = True
             self._detector.request_stop()
             self._pump.request_stop()
-            self._store.close()
+            self._stores.close()
 
     def join(self, deadline: Deadline) -> bool:
         """Wait for the pump, then write what is left of the cursors.
@@ -234,7 +254,13 @@ class Instance:
         """
         ended = self._detector.join(deadline)
         ended = self._pump.join(deadline) and ended
-        stops = self._ranges.stop, self._log_positions.stop, self.meta.stop
+        ended = self._stores.join(deadline) and ended
+        stops = (
+            self._late.presence.stop,
+            self._ranges.stop,
+            self._log_positions.stop,
+            self.meta.stop,
+        )
         stop_writing(self.destination, *stops, ended=ended)
         return ended
 
@@ -294,6 +320,8 @@ class Instance:
                     if client.identity.client_id not in clients:
                         # What its filter rejected need not be read again.
                         moved = client.furthest()
+                    else:
+                        self._late.presence.saw(client.identity.client_id)
                     if moved is not None:
                         self.meta.update_cursor(client.identity, moved)
                 self._begin_anew(position)
@@ -312,7 +340,8 @@ class Instance:
     def _begin_anew(self, moved_to: LogPosition) -> None:
         """Replace the stages, and read from the smallest cursor on."""
         assert self._steady.locked()
-        smallest = MetaLogPositionManager(self.meta).latest(self.destination)
+        pinning = MetaLogPositionManager(self.meta, self._late.pins)
+        smallest = pinning.latest(self.destination)
         self._log_positions.persist(self.destination, smallest or moved_to)
         for identity in self._subscriptions():
             self.meta.clear_batches(identity)
@@ -345,10 +374,27 @@ class Instance:
     def subscribed(self, identity: ClientIdentity) -> None:
         """Give the client its cursor and filter, and let the pump read its tables."""
         wanted = self._filters.enter(identity)
+        self._late.presence.enter(identity.client_id)
         with self._cursors_lock:
             if not self._lost.why(identity.client_id):
                 after = self._begins_after(identity)
-                self._store.subscribe(identity.client_id, wanted.accepts, after)
+                self._stores.subscribe(identity.client_id, wanted.accepts, after)
+
+    def _serve_stored(self, identity: ClientIdentity) -> None:
+        """Give a client its cursor before reading begins, unless it floats."""
+        if self._late.floats(identity.client_id):
+            wanted = self._filters.enter(identity)
+            self._stores.set_apart(identity.client_id, wanted.accepts)
+        else:
+            self.subscribed(identity)
+
+    def came(self, client_id: int) -> None:
+        """Take note that a connection serves a client."""
+        self._late.presence.came(client_id)
+
+    def left(self, client_id: int) -> None:
+        """Take note that a connection that served a client ended."""
+        self._late.left(client_id)
 
     def why_lost(self, client_id: int) -> str:
         """Return why a client can be given nothing, empty when it can."""
@@ -368,6 +414,7 @@ class Instance:
             for identity in self.meta.subscriptions(self.destination):
                 if self._begins_after(identity) is None:
                     self._store.forget_after(identity.client_id)
+        self._late.session_begins()
 
     def _cursors(self) -> list[EntryPosition]:
         """Return the places of clients in the binlog of this source."""
@@ -382,7 +429,10 @@ class Instance:
         """Return what lies before all of a client's entries, None: not known yet."""
         if self._lost.why(client_id):
             return None
-        return self._store.resume_position(client_id) or self._pump.began_at
+        found = self._stores.resume_position(client_id)
+        return (
+            None if self._stores.is_apart(client_id) else found or self._pump.began_at
+        )
 
     def resume_places(self, client_id: int) -> dict[int, LogPosition]:
         """Return nothing: there is one source."""
@@ -425,14 +475,38 @@ class Instance:
         self._log_positions.persist(self.destination, left)
         return True
 
+    def _gone_for_one(self, identity: ClientIdentity, gone: GonePlace) -> None:
+        """Refuse or move a late client; the source lacks what comes next for it."""
+        with self._cursors_lock:
+            cursor = self.meta.cursor(identity)
+            oldest = self._store.oldest_position() or self._pump.began_at
+            if cursor is None or not self._stores.is_apart(identity.client_id):
+                return
+            if self._lost.resets and oldest is not None:
+                to = self.log_position(oldest)
+                self._lost.tell_moved(identity, cursor, to, gone)
+                self.meta.update_cursor(identity, to)
+                self._stores.return_to_ring(identity.client_id)
+            else:
+                self._lost.refuse_one(identity, cursor, gone)
+                self._drop(identity)
+
+    def _refuse_one(self, client_id: int, why: str) -> None:
+        """Refuse a late client of which the tables' columns are not known."""
+        identity = ClientIdentity(self.destination, client_id)
+        with self._cursors_lock:
+            self._lost.refuse_because(identity, why)
+            self._drop(identity)
+
     def _drop(self, identity: ClientIdentity) -> None:
         """Hold no entries for a client."""
-        self._store.unsubscribe(identity.client_id)
+        self._stores.unsubscribe(identity.client_id)
         self._filters.leave(identity)
 
     def unsubscribed(self, identity: ClientIdentity) -> None:
         """Take the client's cursor and wishes back."""
         self._lost.forget(identity.client_id)
+        self._late.presence.forget(identity.client_id)
         self._drop(identity)
 
     def _change_wants(self, wants: Accepts) -> None:
@@ -470,6 +544,7 @@ class Instance:
         self._buffer.reset()
         if not goes_on:
             self._sink.reset()
+            self._late.begin_run()
             self._tail.reset(self._pump.reads_behind)
 
     def _idle(self) -> None:
@@ -496,6 +571,7 @@ class Instance:
                 for identity in self.meta.subscriptions(self.destination)
             ],
             "lost_clients": self._lost.told(),
+            "late_clients": self._late.status(),
             "waits_for": list(self._store.holders()),
             "ranges": self._ranges.status(),
             "transactions": self._sink.counters.transactions,

@@ -5,7 +5,7 @@ Whoever implements one of these is tested by the contract suite of that port.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -131,6 +131,22 @@ class EventStore(Protocol):
 
     def close(self) -> None:
         """Drop the content and end every waiting get and put."""
+
+
+class Absences(Protocol):
+    """Which clients have been away for so long that entries need not wait for them.
+
+    Called under the lock of a store, by any thread; nothing waits in it.
+    """
+
+    def floats(self, client_id: int) -> bool:
+        """Tell whether a client may be passed over now."""
+
+    def floats_in_s(self, client_ids: Collection[int]) -> float | None:
+        """Return when all of these may be passed over, None: not foreseeable."""
+
+    def passed_over(self, client_id: int, accepts: Accepts | None) -> None:
+        """Take note that a client, which had this filter, has no cursor any more."""
 
 
 class MetaManager(Protocol):
@@ -333,6 +349,12 @@ class RunningInstance(Protocol):
 
     def resume_places(self, client_id: int) -> Mapping[int, LogPosition]:
         """Return the same for each source of a group that is known, by number."""
+
+    def came(self, client_id: int) -> None:
+        """Take note that a connection serves a client; it is here until `left`."""
+
+    def left(self, client_id: int) -> None:
+        """Take note that a connection that served a client ended."""
 
     def why_lost(self, client_id: int) -> str:
         """Return why a client can be given nothing, empty when it can.

@@ -240,13 +240,18 @@ def meta_manager_of(
 
 
 def log_position_manager_of(
-    config: InstanceConfig, meta: MetaManager
+    config: InstanceConfig,
+    meta: MetaManager,
+    pins: Callable[[ClientIdentity], bool] = lambda _: True,
 ) -> LogPositionManager:
-    """Return where the pump's positions of a single source are kept."""
+    """Return where the pump's positions of a single source are kept.
+
+    After a start those are cursors, the smallest one of a client that `pins`.
+    """
     memory = MemoryLogPositionManager()
     if config.position.wiring is Wiring.MEMORY:
         return memory
-    return FailbackLogPositionManager(memory, MetaLogPositionManager(meta))
+    return FailbackLogPositionManager(memory, MetaLogPositionManager(meta, pins))
 
 
 def access_of(source: SourceConfig, destination: str) -> Access:

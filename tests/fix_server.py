@@ -230,6 +230,7 @@ class FakeInstance:
     def __init__(self, destination: str, memunit: int = 0) -> None:
         self.destination = destination
         self.store = FakeStore(memunit)
+        self.visits: list[tuple[str, int]] = []
         self.meta = MemoryMetaManager()
         self.moving = threading.Lock()
         self.lost: dict[int, str] = {}  # why, by client id
@@ -255,6 +256,14 @@ class FakeInstance:
         """Return nothing: there is one source."""
         del client_id
         return {}
+
+    def came(self, client_id: int) -> None:
+        """Take note of a connection."""
+        self.visits.append(("came", client_id))
+
+    def left(self, client_id: int) -> None:
+        """Take note of its end."""
+        self.visits.append(("left", client_id))
 
     def why_lost(self, client_id: int) -> str:
         """Return what a test says of a client."""

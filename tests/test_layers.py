@@ -30,7 +30,7 @@ LAYERS = {
     "decoder": 3, "buffer": 3, "sink": 3, "store": 3, "position": 3, "tablemeta": 3,
     "ha": 3, "client": 3,
     "dump": 4, "server": 4,
-    "wiring": 5, "instance": 5, "member": 5, "group": 5,
+    "wiring": 5, "late": 5, "instance": 5, "member": 5, "group": 5,
     "life": 5, "destinations": 5, "watch": 5, "subscriptions": 5,
     "daemon": 6,
     "cli": 7,
@@ -40,7 +40,7 @@ LAYERS = {
 # Units of one layer that may see each other, beyond the layers.
 SIDEWAYS = {
     "ports": {"core", "lifecycle"},  # names of types in contracts
-    "instance": {"wiring"},
+    "instance": {"wiring", "late"},
     "member": {"wiring"},
     "group": {"wiring", "instance", "member"},
     "destinations": {"life"},

@@ -181,6 +181,9 @@ def _notes(told: dict[str, Any]) -> Iterator[str]:
         yield from _subscriptions(each)
         for why in each.get("lost_clients", {}).values():
             yield f"{each['destination']}: {why}"
+        for client, late in each.get("late_clients", {}).items():
+            if not late["in_ring"]:
+                yield f"{each['destination']}: {_late(client, late)}"
         if refused := each.get("refused_change"):
             yield f"{each['destination']}: its file was changed: {refused}"
     for name, why in told.get("refused", {}).items():
@@ -204,6 +207,15 @@ def _subscriptions(instance: dict[str, Any]) -> Iterator[str]:
             else ""
         )
         yield f"{name}: subscription {subscription} at {place['position']}, {read}{ago}"
+
+
+def _late(client: str, late: dict[str, Any]) -> str:
+    """Tell of a client for which the ring does not hold entries any more."""
+    if not late["reading"]:
+        return f"client {client} is away for {_ago_text(late['away_s'] or 0)}"
+    where = f", at {late['position']}" if late["position"] else ""
+    why = f": {late['error']}" if late["error"] else ""
+    return f"client {client} catches up{where}{why}"
 
 
 def _switched(name: str, source: dict[str, Any]) -> Iterator[str]:

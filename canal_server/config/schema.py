@@ -167,7 +167,7 @@ class StoreConfig:
     linger_ms: int = 5  # what a get with entries waits for more; 0: its time-out
     block_bytes_max: int = 64 * MIB  # what blocks may really hold
     ranged_bytes_max: int = 32 * MIB  # kept for who reads ranges
-    pin_seconds: int = -1  # how long an absent client holds entries; -1: for ever
+    pin_seconds: int = 300  # how long an absent client holds entries; -1: for ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

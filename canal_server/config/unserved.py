@@ -125,10 +125,7 @@ KEY_STORES = tuple(
 )
 
 # These are read and checked like served ones, but nobody asks for their values.
-NOT_YET = (
-    Unserved("canal.instance.filter.druid.ddl", ("true",)),
-    Unserved("canal.instance.cursor.pin.seconds", ("-1",)),
-)
+NOT_YET = (Unserved("canal.instance.filter.druid.ddl", ("true",)),)
 
 UNSERVED = (
     *NOT_YET,

@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.blocks import BlockPool
+    from canal_server.core.gtid import GtidSet
+    from canal_server.core.maria_gtid import MariaGtidSet
     from canal_server.core.subjects import Subjects
     from canal_server.dump.gone import GonePlace
     from canal_server.dump.index import BoundaryIndex
@@ -95,8 +97,9 @@ class Pump:
     the clients' places, `torn` whether a transaction that was handed on in part must
     come from its beginning, `gone` that the source lacks the stored place (true:
     another one is stored now). All are called on the pump's thread, and so is the table
-    history, None for columns as the server has them now. `index` is told the boundaries
-    that are read, `executed` the GTID sets outside of GTID mode.
+    history, None for columns as the server has them now; `images` gives them as of a
+    place instead. `index` is told the boundaries that are read, `executed` the GTID
+    sets outside of GTID mode.
     """
 
     def __init__(
@@ -122,6 +125,8 @@ class Pump:
         ended: Callable[[], None] = lambda: None,
         executed: ExecutedSets | None = None,
         gone: Callable[[GonePlace], bool] = lambda _: False,
+        images: Callable[[ControlConnection, ServerInfo, Place], TableImages]
+        | None = None,
     ) -> None:
         self.status = PumpStatus()
         self.sources = sources_of(config.source, access, standby)
@@ -140,6 +145,7 @@ class Pump:
         self._torn = torn
         self._ended = ended
         self._gone = gone
+        self._images_of = images
         self._history = history
         self._history_open = False
         self._images: TableImages | None = None
@@ -164,8 +170,10 @@ class Pump:
         self._sets = SetFollower(executed)
         # That all positions of this session carry.
         self._read_as = self.identity
-        # File number and offset right before where the session begins to read.
+        # File number and offset right before where the session begins to read, or the
+        # set behind which it does.
         self.reads_behind: tuple[int, int] | None = None
+        self.reads_behind_set: GtidSet | MariaGtidSet | None = None
         self._beginning = Beginning(config, access, self._turn, index)
         self._logged = Repeats()  # errors and warnings since something was delivered
         self._server = ""
@@ -232,6 +240,22 @@ class Pump:
         """
         reader = self._reader
         return None if reader is None else reader.exact_from
+
+    @property
+    def server(self) -> str:
+        """Return what tells the server of the last session from all others."""
+        return self._server
+
+    @property
+    def reached(self) -> tuple[int, int] | None:
+        """Return the number of the file and the offset behind what was read.
+
+        For the pump's thread; None before anything was.
+        """
+        decoder = self._reader.decoder if self._reader else None
+        if decoder is None or not decoder.file:
+            return None
+        return binlog_file_number(decoder.file), decoder.position
 
     @property
     def _access(self) -> Access:
@@ -468,6 +492,7 @@ class Pump:
         self._sets.begin(reader, self._read_as, begin, info)
         goes_on = self._delivered.begin(place, self._server, torn=self._torn())
         self.reads_behind = None
+        self.reads_behind_set = begin.gtids if place.by_gtid else None
         if place.file and not place.by_gtid:
             self.reads_behind = binlog_file_number(place.file), place.position - 1
         self._marks = self._index_writer(reader, place)
@@ -572,6 +597,8 @@ class Pump:
 
         Without history the columns are those of now.
         """
+        if self._images_of is not None:
+            return self._images_of(control, info, place), place
         if self._history is None:
             return CachedColumns(control), place
         images = HistoryImages(

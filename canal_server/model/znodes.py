@@ -1,4 +1,4 @@
-"""Where things stand in ZooKeeper: the paths of the original's nodes, and one of ours.
+"""Where things stand in ZooKeeper: the paths of the original's nodes, and ours.
 
 ::
 
@@ -8,6 +8,7 @@
         running                         who runs it, as long as …
         lease-<session>                 that the session may write here (ours)
         parse, <client id>/…            positions and cursors
+        seen                            for how long clients were away (ours)
 
 Leaves out what is in them (`canal_server.ha`, `canal_server.position`).
 """
@@ -43,6 +44,11 @@ def candidates_path(destination: str) -> str:
 def candidate_path(destination: str, address: str) -> str:
     """Return the node that says that a server may run a destination."""
     return f"{candidates_path(destination)}/{address}"
+
+
+def seen_path(destination: str) -> str:
+    """Return the node that says for how long the clients of a destination were away."""
+    return f"{ROOT}/{destination}/seen"
 
 
 def lease_path(destination: str, session: int) -> str:

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 from canal_server.errors import CanalError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import LogIdentity, LogPosition
     from canal_server.ports import LogPositionManager, MetaManager
 
@@ -45,10 +48,18 @@ class MemoryLogPositionManager:
 
 
 class MetaLogPositionManager:
-    """The slowest client's cursor as the position; a `ports.LogPositionManager`."""
+    """The slowest client's cursor as the position; a `ports.LogPositionManager`.
 
-    def __init__(self, meta: MetaManager) -> None:
+    Only of clients that `pins` tells of; of all, when it tells of none.
+    """
+
+    def __init__(
+        self,
+        meta: MetaManager,
+        pins: Callable[[ClientIdentity], bool] = lambda _: True,
+    ) -> None:
         self._meta = meta
+        self._pins = pins
 
     def start(self) -> None:
         """Do nothing: whoever has the meta manager starts it."""
@@ -65,7 +76,8 @@ class MetaLogPositionManager:
         Raises MetaStoreError.
         """
         smallest: LogPosition | None = None
-        for identity in self._meta.subscriptions(destination):
+        clients = self._meta.subscriptions(destination)
+        for identity in [each for each in clients if self._pins(each)] or clients:
             cursor = self._meta.cursor(identity)
             if cursor is not None:
                 smallest = cursor if smallest is None else earlier(smallest, cursor)

@@ -79,6 +79,24 @@ class LostClients:
                 drop(identity)
         return left
 
+    def refuse_one(
+        self, identity: ClientIdentity, place: LogPosition, gone: Gone
+    ) -> None:
+        """Refuse a client that lacks something; the others go on as they do."""
+        self._refuse(identity, place, gone)
+
+    def refuse_because(self, identity: ClientIdentity, why: str) -> None:
+        """Refuse a client to which nothing can be given."""
+        why = f"client {identity.client_id} of {self._destination} is late: {why}"
+        self._why[identity.client_id] = why
+        _log.error("%s; it is refused, the others go on", why)
+
+    def tell_moved(
+        self, identity: ClientIdentity, place: LogPosition, to: LogPosition, gone: Gone
+    ) -> None:
+        """Say what a client misses that is moved."""
+        self._tell_moved(identity, place, to, gone)
+
     def _refuse(self, identity: ClientIdentity, place: LogPosition, gone: Gone) -> None:
         why = (
             f"client {identity.client_id} of {self._destination} needs"

@@ -25,7 +25,7 @@ from canal_server.server.service import ACCEPTED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canal_server.server.service import Reply, Service
+    from canal_server.server.service import Reply, Service, Visits
     from canal_server.server.transport import Transport
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,7 @@ class Connection:
             settings.frame_bytes_max,
         )
         self._log_in_by = Deadline(settings.handshake_timeout_s)
+        self._visits: Visits = {}
         self._read_idle_s = IDLE_S_DEFAULT
         self._write_idle_s = IDLE_S_DEFAULT
         self._last_received_at = self._last_sent_at = time.monotonic()
@@ -110,6 +111,7 @@ class Connection:
             log.exception("closed the connection of %s: unexpected error", self.peer)
         finally:
             self._service.ranged.left(self)
+            self._service.left(self._visits)
             self._on_end(self)
 
     def shut_down(self) -> None:
@@ -150,7 +152,8 @@ class Connection:
             self._service.ranged.answer(request, self, fd, self._send)
             return
         wait_s = self._idle_left_s() if isinstance(request, Fetch) else 0.0
-        reply = self._service.answer(request, self._transport.fileno(), wait_s)
+        fd = self._transport.fileno()
+        reply = self._service.answer(request, fd, wait_s, self._visits)
         if reply is None:
             raise TimeoutError(f"a get waited for {wait_s:g} s")
         if isinstance(request, Refused):

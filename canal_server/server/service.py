@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from canal_server.model.positions import LogPosition
     from canal_server.ports import EventStore, Instances, RunningInstance
 
+    # The clients that one connection served, and where.
+    Visits = dict[ClientIdentity, RunningInstance]
     # What is sent in answer to a request; empty when it is not answered.
     Reply = Sequence[bytes | memoryview]
 
@@ -86,15 +88,23 @@ class Service:
         self._seats_lock = threading.Lock()
 
     def answer(
-        self, request: session.Request, peer_fd: int | None, wait_s: float
+        self,
+        request: session.Request,
+        peer_fd: int | None,
+        wait_s: float,
+        visits: Visits | None = None,
     ) -> Reply | None:
         """Carry a request out and return its reply.
+
+        `visits` are the connection's; whoever has some calls `left` at its end.
 
         `peer_fd` is the client's socket; a get that waits ends when it closes. A get
         waits at most `wait_s`, and is answered with None when it would have waited
         longer. Refusals of all kinds become replies.
         """
         assert not isinstance(request, RangeRequest), "see `ranged`"
+        if visits is not None:
+            self._note_visit(request, visits)
         try:
             if isinstance(request, session.Fetch):
                 return self._get(request, peer_fd, wait_s)
@@ -104,6 +114,27 @@ class Service:
         except CanalError as error:
             log.warning("could not answer %s: %s", _told(request), error)
             return (error_frame(session.REFUSED, str(error)),)
+
+    def _note_visit(self, request: session.Request, visits: Visits) -> None:
+        """Let the instance know that its client is here, before the request counts."""
+        identity: ClientIdentity | None = getattr(request, "identity", None)
+        if isinstance(request, session.Login):
+            identity = request.subscribe
+        if identity is None:
+            return
+        instance = self._instances.running(identity.destination)
+        known = visits.get(identity)
+        if instance is None or instance is known:
+            return
+        instance.came(identity.client_id)
+        visits[identity] = instance
+        if known is not None:
+            known.left(identity.client_id)
+
+    def left(self, visits: Visits) -> None:
+        """Let instances know that a connection ended."""
+        for identity, instance in visits.items():
+            instance.left(identity.client_id)
 
     def _answer_others(self, request: session.Request) -> Reply:
         match request:

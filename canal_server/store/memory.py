@@ -29,6 +29,7 @@ from canal_server.model.positions import EntryPosition
 from canal_server.store.batches import batch_of, position_of
 from canal_server.store.counts import CursorCounts, StoreCounts
 from canal_server.store.cursor import NO_MASK, Cursor, mask_of
+from canal_server.store.floating import NobodyFloats, Run, holders_of
 from canal_server.store.parts import count_of, parts_of
 from canal_server.store.ring import Ring, bytes_in_use
 from canal_server.store.stall import TELL_AFTER_S, StallNotice
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from canal_server.core.subjects import Subjects
     from canal_server.lifecycle import Stop
     from canal_server.model.batch import Batch
-    from canal_server.ports import Accepts, Span
+    from canal_server.ports import Absences, Accepts, Span
     from canal_server.store.taken import Taken
 
 # A frame carries a 32-bit signed length; the rest is for the packet around a batch.
@@ -51,6 +52,7 @@ FRAME_BYTES_MAX = 2**31 - 1 - 4096
 # Blocks come back when the last view of a sent batch is dropped, which no call to
 # the store tells of; a put that waits for them looks again after this time.
 BLOCKS_RECHECK_S = 0.02
+FLOATS_RECHECK_S = 0.01  # between two looks at who may be passed over, at least
 
 
 class MemoryEventStore:
@@ -68,12 +70,16 @@ class MemoryEventStore:
         tell_after_s: float = TELL_AFTER_S,
         held_elsewhere: Callable[[], int] = lambda: 0,
         may_drop: Callable[[], bool] = lambda: False,
+        absences: Absences | None = None,
     ) -> None:
         """Make an empty store.
 
         `held_elsewhere` are bytes of blocks that others keep: they do not count here.
         `may_drop`: without any cursor nothing waits for a first one to come.
+        `absences`: who is passed over when there is no room; without, nobody is.
         """
+        self._absences = absences or NobodyFloats()
+        self._run = Run()
         self._held_elsewhere = held_elsewhere
         self._may_drop = may_drop
         self._config = config
@@ -92,7 +98,7 @@ class MemoryEventStore:
         self._putter: WakeUp | None = None  # the put that waits for room
         self._putter_count = 0  # and for how many entries
         self._stall = StallNotice(destination, tell_after_s)
-        self._closed = False
+        self._closed = self._ended = False
         self.put_waiting_ns = 0
 
     # -- the pump -----------------------------------------------------------------
@@ -149,9 +155,13 @@ class MemoryEventStore:
                         # answer with what there is.
                         self._wake_getters()
                         blocked = self._blocks_exceed()
+                        holders = holders_of(self._cursors.values())
+                        floats_s = self._absences.floats_in_s(holders)
                     due_s = self._stall.due_s(time.monotonic())
+                    if floats_s is not None:
+                        due_s = min(due_s, max(floats_s, FLOATS_RECHECK_S))
                     if not due_s:
-                        self._stall.tell(self.holders(), time.monotonic())
+                        self._stall.tell(holders, time.monotonic())
                     elif putter.sleep(BLOCKS_RECHECK_S if blocked else due_s):
                         return False
             finally:
@@ -162,16 +172,9 @@ class MemoryEventStore:
     def holders(self) -> tuple[int, ...]:
         """Return the clients for whose acks a put waits; none when it does not."""
         with self._lock:
-            if not self._rules.full or not self._cursors:
+            if not self._rules.full:
                 return ()
-            oldest = min(cursor.ack_sequence for cursor in self._cursors.values())
-            return tuple(
-                sorted(
-                    client_id
-                    for client_id, cursor in self._cursors.items()
-                    if cursor.ack_sequence == oldest
-                )
-            )
+            return tuple(holders_of(self._cursors.values()))
 
     def _append(self, spans: Sequence[Span]) -> None:
         assert self._lock.locked()
@@ -218,7 +221,23 @@ class MemoryEventStore:
         self._free_acked()
         if not self._cursors and self._may_drop():
             self._ring.free_before(self._ring.put_sequence)
-        return self._has_room(count)
+        return self._has_room(count) or self._pass_over(count)
+
+    def _pass_over(self, count: int) -> bool:
+        """Make room without those that float, the oldest first; false when none does.
+
+        Only as many go as must: who is left finds its entries here when it returns.
+        """
+        while (holders := holders_of(self._cursors.values())) and all(
+            map(self._absences.floats, holders)
+        ):
+            for client_id in holders:
+                cursor = self._cursors.pop(client_id)
+                self._absences.passed_over(client_id, cursor.accepts)
+            self._free_acked()
+            if self._has_room(count):
+                return True
+        return False
 
     def _has_room(self, count: int) -> bool:
         ring = self._ring
@@ -264,6 +283,87 @@ class MemoryEventStore:
                     self._ring, self._subjects, client_id, accepts, mask, place
                 )
 
+    def begin_run(self, place: tuple[int, int] | None) -> None:
+        """Take note that what is put from now on does not go on behind the last entry.
+
+        It is read from `place` on, None: by a GTID set. Called by the pump.
+        """
+        with self._lock:
+            self._run.begin(place, self._ring.put_sequence)
+
+    @property
+    def run(self) -> int:
+        """Return the number of the run that is being read."""
+        return self._run.number
+
+    def covers(self, place: tuple[int, int], run: int) -> bool:
+        """Tell whether all that the pump reads behind a place is in here, or will be.
+
+        `place` is in the binlog of that run.
+        """
+        with self._lock:
+            return self._covers(place, run)
+
+    def _covers(self, place: tuple[int, int], run: int) -> bool:
+        ring, here = self._ring, self._run
+        if self._closed or not run or run != here.number:
+            return False
+        if ring.free_sequence < here.sequence:
+            return False  # entries of another run are in front
+        if ring.free_sequence > here.sequence:
+            return place >= (ring.freed_file_number, ring.freed_offset)
+        return here.place is None or place >= here.place
+
+    def join(
+        self,
+        client_id: int,
+        accepts: Accepts | None,
+        after: tuple[int, int],
+        run: int,
+        *,
+        needs: tuple[int, int],
+    ) -> bool:
+        """Give a client a cursor as `subscribe`; false unless all is here it needs.
+
+        That is what lies behind the place `needs`.
+        """
+        mask = NO_MASK if accepts is None else mask_of(accepts, self._subjects, 0)
+        with self._lock:
+            if not self._covers(needs, run):
+                return False
+            self._cursors[client_id] = Cursor(
+                self._ring, self._subjects, client_id, accepts, mask, after
+            )
+            return True
+
+    def end(self) -> None:
+        """Say that nothing more is put: a get answers at once from now on."""
+        with self._lock:
+            self._ended = True
+            for getter in self._getters:
+                getter.wake()
+
+    def is_drained(self, client_id: int, *, acked: bool) -> bool:
+        """Tell whether a client was given all there is; `acked`: and has acked it.
+
+        True for one without a cursor.
+        """
+        with self._lock:
+            cursor = self._cursors.get(client_id)
+            if cursor is None:
+                return True
+            cursor.scan()
+            cursor.skip(make_room=False)
+            if acked and cursor.get_sequence != cursor.ack_sequence:
+                return False
+            return not cursor.available
+
+    def look_again(self) -> None:
+        """Let a put that waits see that a client left."""
+        with self._lock:
+            if self._putter is not None:
+                self._putter.wake()
+
     def unsubscribe(self, client_id: int) -> None:
         """Forget a client's cursor; what only it held is freed."""
         with self._lock:
@@ -308,6 +408,12 @@ class MemoryEventStore:
             cursor = self._cursor(client_id)
             cursor.scan()
             place = cursor.resume_place()
+        return None if place is None else position_of(place)
+
+    def oldest_position(self) -> EntryPosition | None:
+        """Return the boundary of transactions behind which all entries here lie."""
+        with self._lock:
+            place = self._ring.boundary_before(self._ring.free_sequence)
         return None if place is None else position_of(place)
 
     def resume_positions(self, client_id: int) -> dict[int, EntryPosition]:
@@ -403,7 +509,7 @@ class MemoryEventStore:
         cursor.scan()
         cursor.skip(make_room=False)
         self._free_and_wake_putter()
-        return self._rules.wait_s(getter, deadline)
+        return 0 if self._ended else self._rules.wait_s(getter, deadline)
 
     def _wake_getters(self) -> None:
         assert self._lock.locked()

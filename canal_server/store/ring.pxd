@@ -25,6 +25,8 @@ cdef class Ring:
     cdef readonly uint32_t put_time       # of the last entry put, s
     cdef readonly uint32_t free_time      # of the last entry freed, s
     cdef object freed_boundary            # place of the last boundary freed, or None
+    cdef readonly uint64_t freed_file_number  # of the last entry freed, 0: none was
+    cdef readonly uint64_t freed_offset
     cdef readonly bint grouped            # entries of several sources, mixed
     cdef dict freed_places                # of a group: the same, by member
 

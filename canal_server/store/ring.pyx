@@ -90,6 +90,11 @@ cdef class Ring:
         """Free the entries before a sequence; nothing when they are free already."""
         assert sequence <= self.put_sequence
         boundary = self.boundary_before(sequence)
+        if sequence > self.free_sequence:
+            self.freed_file_number = (
+                <Block>self.slot(sequence - 1).block
+            ).file_number
+            self.freed_offset = self.record(sequence - 1).offset
         if self.grouped:
             self.freed_places = self.places_before(sequence)
         self.release(sequence)

@@ -35,7 +35,6 @@ def test_one_warning_lists_what_is_not_served(make_conf):
         "canal.metrics.pull.port = 11112",
         "canal.metrics.pull.port =",
         "canal.instance.detecting.enable = on",
-        "canal.instance.cursor.pin.seconds = -1",
         "canal.instance.parser.parallelThreadSize = 16",
         "canal.mq.flatMessage = TRUE",
         "kafka.bootstrap.servers = elsewhere:9092",
@@ -50,7 +49,6 @@ def test_what_asks_for_nothing_is_silent(make_conf, line):
     ("key", "value"),
     [
         ("canal.instance.filter.druid.ddl", "no"),
-        ("canal.instance.cursor.pin.seconds", "300"),
     ],
 )
 def test_keys_that_are_read_but_not_served(make_conf, key, value):

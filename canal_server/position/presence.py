@@ -1,0 +1,197 @@
+"""Which clients are here, and since when the others are away.
+
+A client *pins* entries while a connection serves it and for a while after, and always
+when it is the one that was seen last: so a single client pins for ever. Else it
+*floats*. The time in which no server ran does not count. Implements `ports.Absences`
+but for what becomes of a client (`canal_server.late`); thread-safe. Leaves out where
+it is kept (`seen`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol
+
+from canal_server.position.flusher import Flusher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from canal_server.lifecycle import Stop
+
+
+class SeenPlace(Protocol):
+    """Where it is kept for how long clients are away; raises MetaStoreError.
+
+    All but `open` are called by one thread at a time.
+    """
+
+    def open(self, stop: Stop) -> None:
+        """Get ready; may wait until `stop`."""
+
+    def close(self) -> None:
+        """Let go of it; may be called again."""
+
+    def read(self) -> dict[int, float]:
+        """Return by client id for how many seconds it was away when that was written.
+
+        A client that was here, or is not known, is left out.
+        """
+
+    def write(self, away_s: Mapping[int, float]) -> None:
+        """Keep what `read` returns."""
+
+    @property
+    def silence(self) -> str:
+        """Return how to say that the place does not answer."""
+
+
+class Presence:
+    """The clients of one destination; `pin_s` is negative where all pin for ever."""
+
+    def __init__(
+        self,
+        pin_s: float,
+        place: SeenPlace | None = None,
+        *,
+        what: str = "",
+        period_s: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take the place to keep it, None: nowhere; `what` names whose clients."""
+        self._pin_s = pin_s
+        self._place = place if pin_s >= 0 else None
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._here: Counter[int] = Counter()  # connections that serve a client
+        self._seen_s: dict[int, float] = {}  # of subscribed ones, when they were
+        self._kept_s: dict[int, float] = {}  # away, as it was written
+        self._is_dirty = self._is_started = False
+        self._flusher = Flusher(
+            self._flush,
+            what=f"times of clients of {what}",
+            name=f"{what} seen flush",
+            period_s=period_s,
+        )
+
+    def start(self, stop: Stop) -> None:
+        """Load what is kept. Raises MetaStoreError."""
+        if self._place is None:
+            return
+        self._place.open(stop)
+        try:
+            self._kept_s = self._place.read()
+        except BaseException:
+            self._place.close()
+            raise
+        self._flusher.start()
+        self._is_started = True
+
+    def stop(self) -> None:
+        """Write what is not written yet. Raises MetaStoreError."""
+        if self._place is None or not self._is_started:
+            return
+        self._is_started = False
+        with self._lock:
+            self._is_dirty = True
+        try:
+            self._flusher.stop(self._place.silence, "; late clients count as seen")
+        finally:
+            self._place.close()
+
+    # --- what happens -----------------------------------------------------------------
+
+    def enter(self, client_id: int) -> None:
+        """Take note that a client is subscribed; one that is known stays as it is."""
+        with self._lock:
+            if client_id not in self._seen_s:
+                away_s = self._kept_s.pop(client_id, 0.0)
+                self._seen_s[client_id] = self._clock() - away_s
+                self._is_dirty = True
+
+    def forget(self, client_id: int) -> None:
+        """Take note that a client is no longer subscribed."""
+        with self._lock:
+            self._seen_s.pop(client_id, None)
+            self._is_dirty = True
+
+    def saw(self, client_id: int) -> None:
+        """Take note that a subscribed client counts as seen now."""
+        with self._lock:
+            if client_id in self._seen_s:
+                self._seen_s[client_id] = self._clock()
+                self._is_dirty = True
+
+    def came(self, client_id: int) -> None:
+        """Take note that one more connection serves a client."""
+        with self._lock:
+            self._here[client_id] += 1
+            self._is_dirty = True
+
+    def left(self, client_id: int) -> None:
+        """Take note that a connection that served a client ended."""
+        with self._lock:
+            self._here[client_id] -= 1
+            if self._here[client_id] <= 0:
+                del self._here[client_id]
+            if client_id in self._seen_s:
+                self._seen_s[client_id] = self._clock()
+            self._is_dirty = True
+
+    # --- what is asked ----------------------------------------------------------------
+
+    def floats(self, client_id: int) -> bool:
+        """Tell whether a client was away for so long that nothing waits for it."""
+        return self.floats_in_s((client_id,)) == 0
+
+    def floats_in_s(self, client_ids: Collection[int]) -> float | None:
+        """Return when all of these float, 0: they do; None: not foreseeable."""
+        if self._pin_s < 0 or not client_ids:
+            return None
+        with self._lock:
+            last = self._last_seen()
+            wait_s = 0.0
+            for client_id in client_ids:
+                seen_s = self._seen_s.get(client_id)
+                if seen_s is None or client_id == last or client_id in self._here:
+                    return None
+                wait_s = max(wait_s, seen_s + self._pin_s - self._clock())
+        return wait_s
+
+    def away_s(self, client_id: int) -> float | None:
+        """Return for how long a subscribed client is away, None: it is here."""
+        with self._lock:
+            if client_id in self._here or client_id not in self._seen_s:
+                return None
+            return max(0.0, self._clock() - self._seen_s[client_id])
+
+    def _last_seen(self) -> int | None:
+        """Return the client that was seen last; None while any is here."""
+        assert self._lock.locked()
+        if any(each in self._here for each in self._seen_s):
+            return None
+        return max(
+            self._seen_s, key=lambda each: (self._seen_s[each], -each), default=None
+        )
+
+    def _flush(self) -> None:
+        if self._place is None:
+            return
+        with self._lock:
+            if not self._is_dirty:
+                return
+            self._is_dirty = False
+            now_s = self._clock()
+            away_s = {
+                client_id: round(now_s - seen_s, 3)
+                for client_id, seen_s in self._seen_s.items()
+                if client_id not in self._here
+            }
+        try:
+            self._place.write(away_s)
+        except BaseException:
+            with self._lock:
+                self._is_dirty = True
+            raise

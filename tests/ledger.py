@@ -282,7 +282,9 @@ class Checker:
         )
         change = entry.row_change()
         assert isinstance(change.event_type, EventType)
-        if change.row_datas[0].after.get("n") != "0":
+        # What was left open behind its BEGIN goes on with its first row, without one.
+        is_behind_begin = self._left_at == 0 and not self._open
+        if change.row_datas[0].after.get("n") != "0" or is_behind_begin:
             self._go_on_amid()
         self._check(self._open or not self._begins, "rows before their BEGIN")
         for row in change.row_datas:

@@ -179,11 +179,8 @@ def _notes(told: dict[str, Any]) -> Iterator[str]:
         elif each.get("error"):
             yield f"{each['destination']}: {each['error']}"
         yield from _subscriptions(each)
-        for why in each.get("lost_clients", {}).values():
-            yield f"{each['destination']}: {why}"
-        for client, late in each.get("late_clients", {}).items():
-            if not late["in_ring"]:
-                yield f"{each['destination']}: {_late(client, late)}"
+        for told_of_client in _client_notes(each):
+            yield f"{each['destination']}: {told_of_client}"
         if refused := each.get("refused_change"):
             yield f"{each['destination']}: its file was changed: {refused}"
     for name, why in told.get("refused", {}).items():
@@ -207,6 +204,14 @@ def _subscriptions(instance: dict[str, Any]) -> Iterator[str]:
             else ""
         )
         yield f"{name}: subscription {subscription} at {place['position']}, {read}{ago}"
+
+
+def _client_notes(instance: dict[str, Any]) -> Iterator[str]:
+    """Yield what is to be told of clients that are not served like others."""
+    yield from instance.get("lost_clients", {}).values()
+    for client, late in instance.get("late_clients", {}).items():
+        if not late["in_ring"]:
+            yield _late(client, late)
 
 
 def _late(client: str, late: dict[str, Any]) -> str:

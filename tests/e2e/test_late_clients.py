@@ -10,12 +10,11 @@ import contextlib
 import threading
 
 import pytest
-from fix_pipeline import UNIT_S
 from fix_random import longer
 from load import Load
 from purge import purge
 
-from canal_server.client import ClientError, EntryType
+from canal_server.client import ClientError
 
 LATE, LIVE, OTHER = 1001, 1002, 1003
 SMALL = {
@@ -50,7 +49,13 @@ class Scene:
 
     def drain(self):
         """Receive with `LIVE` all that it lacks."""
-        self.pipeline.receive(self.live, self.checkers[LIVE])
+        self.take_rest(self.live, LIVE)
+
+    def take_rest(self, client, client_id):
+        """Receive all that a client lacks, if that is anything."""
+        checker = self.checkers[client_id]
+        if not checker.has(len(self.writer.transactions)):
+            self.pipeline.receive(client, checker)
 
     def pass_over(self, transactions=40):
         """Write more than the ring holds, while `LATE` is away."""
@@ -61,10 +66,10 @@ class Scene:
             lambda told: not told["late_clients"][str(LATE)]["in_ring"]
         )
 
-    def receive(self, client_id, **options):
-        """Receive all that a client lacks, and what is left."""
+    def receive(self, client_id):
+        """Connect a client, and receive all that it lacks."""
         with self.pipeline.client(client_id) as client:
-            self.pipeline.receive(client, self.checkers[client_id], **options)
+            self.take_rest(client, client_id)
 
 
 class Draining:
@@ -97,7 +102,7 @@ class Draining:
                 self._checker.take(message.entries)
                 if message:
                     self._client.ack(message.id)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  # shown by the test's own thread
             self._error = error
 
 
@@ -138,3 +143,247 @@ def test_returns(scene):
         scene.pipeline.receive(client, scene.checkers[LATE])
     scene.drain()
     scene.pipeline.stop()
+
+
+@pytest.mark.parametrize("gtid", ["true", "false"])
+def test_restart(make_scene, source_server, database, gtid):
+    """One that floats still does after a restart: reading begins at the others."""
+    scene = make_scene(source_server, database, {"canal.instance.gtidon": gtid})
+    scene.begin()
+    scene.pass_over()
+    scene.stack.close()
+    scene.pipeline.stop()
+    scene.pipeline.start()
+    scene.pipeline.wait_for_status(lambda told: told["state"] == "running")
+    assert scene.pipeline.status()["late_clients"][str(LATE)]["in_ring"] is False
+    with scene.pipeline.client(LIVE) as scene.live:
+        scene.writer.write(10)
+        with Draining(scene.pipeline, scene.live, scene.checkers[LIVE]):
+            scene.receive(LATE)
+            scene.pipeline.process.wait_for_log(SERVED)
+            scene.writer.write(10)
+            scene.receive(LATE)
+    assert scene.checkers[LIVE].repeated == scene.checkers[LATE].repeated == 0
+
+
+def test_in_ring(make_scene, mysql_server, database):
+    """One whose entries are in the ring still needs no reader of its own."""
+    scene = make_scene(mysql_server, database)
+    scene.begin()
+    scene.writer.write(1)
+    scene.drain()
+    scene.receive(LATE)
+    assert not any(SERVED in line for line in scene.pipeline.process.log)
+
+
+def test_pinned_for_a_while(make_scene, mysql_server, database):
+    """A full ring waits for a client that left until its time is over."""
+    scene = make_scene(mysql_server, database, {"canal.instance.cursor.pin.seconds": 2})
+    scene.begin()
+    with (
+        scene.pipeline.client(LATE),
+        Draining(scene.pipeline, scene.live, scene.checkers[LIVE]),
+    ):
+        scene.writer.write(40)
+        # It is here, and so it is waited for.
+        scene.pipeline.wait_for_status(lambda told: told["waits_for"] == [LATE])
+        scene.receive(LATE)
+    scene.pass_over()
+    log = scene.pipeline.process.wait_for_log(f"goes on without client {LATE}")
+    assert "has been away for 2 s" in log
+    scene.receive(LATE)
+
+
+def test_meets_under_load(scene):
+    """The late one meets the ring while changes come without a pause."""
+    scene.begin()
+    scene.pass_over()
+    draining = Draining(scene.pipeline, scene.live, scene.checkers[LIVE])
+    with draining, Load(scene.writer), scene.pipeline.client(LATE) as client:
+        for message in scene.pipeline.messages(client):
+            scene.checkers[LATE].take(message.entries)
+            client.ack(message.id)
+            if any(CAUGHT_UP in line for line in scene.pipeline.process.log):
+                break
+        scene.pipeline.receive_some(client, scene.checkers[LATE], 5)
+    scene.receive(LATE)
+
+
+def test_two(scene):
+    """Two late ones catch up at a time, each with what it lacks."""
+    scene.begin(LATE, OTHER)
+    scene.pass_over()
+    with (
+        scene.pipeline.client(LATE) as client,
+        scene.pipeline.client(OTHER) as other,
+        Draining(scene.pipeline, other, scene.checkers[OTHER]),
+    ):
+        scene.writer.write(5)
+        scene.drain()
+        scene.pipeline.receive(client, scene.checkers[LATE])
+    scene.pipeline.process.wait_for_log(f"client {OTHER} of example has caught up")
+
+
+def test_killed(scene):
+    """A server that is killed amid the catching up goes on where it was acked."""
+    scene.begin()
+    scene.pass_over(60)
+    with scene.pipeline.client(LATE) as client:
+        scene.pipeline.receive_some(client, scene.checkers[LATE], 3, batch_size=8)
+    scene.stack.close()
+    done = scene.checkers[LATE].done
+    scene.pipeline.kill()
+    scene.pipeline.start()
+    scene.checkers[LATE].resume(0, done)
+    scene.checkers[LIVE].resume(0, scene.checkers[LIVE].done)
+    scene.writer.write(1)
+    with (
+        scene.pipeline.client(LIVE) as live,
+        Draining(scene.pipeline, live, scene.checkers[LIVE]),
+    ):
+        scene.receive(LATE)
+
+
+def test_old_columns(scene):
+    """Rows of before a statement come with the columns of then, also by this way."""
+    scene.begin()
+    schema = scene.pipeline.schema
+    table = f"{schema}.changing"
+    with scene.pipeline.client(LIVE, rf"{schema}\.ledger"):
+        pass
+    scene.pipeline.source.execute(
+        f"CREATE TABLE {table} (a INT)",
+        f"INSERT INTO {table} VALUES (1)",
+        f"ALTER TABLE {table} RENAME COLUMN a TO b, ADD c INT",
+        f"INSERT INTO {table} VALUES (2, 3)",
+    )
+    scene.pass_over()
+    found = []
+    with scene.pipeline.client(LATE) as client:
+        while len(found) < 4:
+            for entry in scene.pipeline.rows(client, 1):
+                if entry.header.table_name == "changing":
+                    change = entry.row_change()
+                    rows = [list(row.after) for row in change.row_datas]
+                    found.append(rows or change.sql.split()[0])
+    assert found == ["CREATE", [["a"]], "ALTER", [["b", "c"]]]
+    scene.pipeline.process.wait_for_log(SERVED)
+
+
+def test_filter_changed(scene):
+    """With another filter nothing is left out behind where it began to count."""
+    scene.begin()
+    source, schema = scene.pipeline.source, scene.pipeline.schema
+    source.execute(f"CREATE TABLE {schema}.other (a INT)")
+    for each in (LIVE, LATE):
+        with scene.pipeline.client(each, rf"{schema}\.ledger"):
+            pass
+    scene.pass_over()
+    source.execute(f"INSERT INTO {schema}.other VALUES (1)")
+    scene.writer.write(1)
+    scene.drain()
+    with scene.pipeline.client(LATE, rf"{schema}\.(ledger|other)") as client:
+        numbers = []
+        for message in scene.pipeline.messages(client):
+            theirs = [each for each in message.entries if is_other(each)]
+            for entry in theirs:
+                numbers += [row.after["a"] for row in entry.row_change().row_datas]
+            scene.checkers[LATE].take(
+                each for each in message.entries if each not in theirs
+            )
+            client.ack(message.id)
+            if len(numbers) == 1:
+                source.execute(f"INSERT INTO {schema}.other VALUES (2)")
+            if len(numbers) == 2:
+                break
+        assert numbers == ["1", "2"]
+        scene.take_rest(client, LATE)
+
+
+def is_other(entry):
+    """Tell whether an entry is of the table that is not the ledger."""
+    return entry.header.table_name == "other"
+
+
+@pytest.mark.parametrize("auto_reset", ["false", "true"])
+def test_purged(make_scene, own_server, auto_reset):
+    """Of what is purged only the late one learns: it is refused, or it is moved."""
+    source = own_server("mysql")
+    source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
+    settings = {"canal.auto.reset.latest.pos.mode": auto_reset}
+    scene = make_scene(source, "shop", settings)
+    scene.begin()
+    scene.pass_over()
+    source.execute("FLUSH BINARY LOGS")
+    file, _ = source.binlog_position()
+    scene.writer.write(1)
+    scene.drain()
+    purge(source, file)
+    done = scene.checkers[LATE].done
+    with scene.pipeline.client(LATE) as client:
+        if auto_reset == "false":
+            scene.pipeline.process.wait_for_log(f"ERROR .* client {LATE} .* is gone")
+            with pytest.raises(ClientError, match=r"is gone: .*seek"):
+                client.get()
+            assert list(scene.pipeline.status()["lost_clients"]) == [str(LATE)]
+        else:
+            scene.pipeline.process.wait_for_log(
+                f"ERROR .* client {LATE} .* is lost for it"
+            )
+            scene.checkers[LATE].resume(done, len(scene.writer.transactions))
+            scene.writer.write(5)
+            scene.drain()
+            scene.pipeline.receive(client, scene.checkers[LATE])
+    scene.writer.write(3)
+    scene.drain()
+
+
+class Player:
+    """A client that gets, acks, rolls back, leaves and returns at random."""
+
+    def __init__(self, scene, rng):
+        self._scene, self._rng = scene, rng
+        self._checker = scene.checkers[LATE]
+        self._open = []  # batches: where the stream was before them, and their id
+
+    def play(self, steps):
+        """Do so many steps; what is not acked at the end comes again later."""
+        with self._scene.pipeline.client(LATE) as client:
+            for _ in range(steps):
+                self._step(client)
+            self._roll_back(client)
+            self._scene.pipeline.settle(client)
+        # A place amid a transaction: it may come again from its beginning.
+        self._checker.resume(self._checker.done, self._checker.done, amid=True)
+
+    def _step(self, client):
+        choice = self._rng.random()
+        if choice < 0.5 and len(self._open) < 5:
+            message = client.get(self._rng.randint(1, 30), 0.2)
+            if message:
+                self._open.append((self._checker.mark(), message.id))
+                self._checker.take(message.entries)
+        elif choice < 0.9 and self._open:
+            client.ack(self._open.pop(0)[1])
+        else:
+            self._roll_back(client)
+
+    def _roll_back(self, client):
+        client.rollback()
+        if self._open:
+            self._checker.rewind(self._open[0][0])
+            self._open.clear()
+
+
+def test_random(scene, rng):
+    """Whatever the late one does between the stores, it gets no gap or double."""
+    scene.begin()
+    player = Player(scene, rng)
+    for _ in range(longer(2)):
+        scene.pass_over()
+        draining = Draining(scene.pipeline, scene.live, scene.checkers[LIVE])
+        with draining, Load(scene.writer, pause_s=0.02):
+            for _ in range(3):
+                player.play(rng.randint(1, 60))
+        scene.receive(LATE)
+        scene.drain()

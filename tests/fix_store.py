@@ -23,17 +23,43 @@ if TYPE_CHECKING:
 PATIENCE_S = 60  # for what should happen at once, on a very slow machine
 
 
+class Absent:
+    """The port `Absences` with a list."""
+
+    def __init__(self, *client_ids: int) -> None:
+        self.client_ids = set(client_ids)
+        self.waits_s: float | None = None
+        self.passed: list[int] = []
+
+    def floats(self, client_id):
+        """Tell whether a client is in the list."""
+        return client_id in self.client_ids
+
+    def floats_in_s(self, client_ids):
+        """Return what is to be told."""
+        return 0.0 if self.client_ids.issuperset(client_ids) else self.waits_s
+
+    def passed_over(self, client_id, accepts):
+        """Remember a client."""
+        del accepts
+        self.passed.append(client_id)
+
+
 class StoreUnderTest:
     """A store, entries to put into it, and a stop for the pump."""
 
-    def __init__(self, *, names_max: int = NAMES_MAX, **changes) -> None:
+    def __init__(
+        self, *, names_max: int = NAMES_MAX, absences: Any = None, **changes
+    ) -> None:
         config = replace(
             StoreConfig(buffer_size=64, batch_mode=BatchMode.ITEMSIZE), **changes
         )
         self.subjects = Subjects(names_max)
         self.entries = Entries()
         self.stop = Stop()
-        self.store = MemoryEventStore(config, self.subjects, self.entries.pool)
+        self.store = MemoryEventStore(
+            config, self.subjects, self.entries.pool, absences=absences
+        )
 
     def put(self) -> bool:
         """Put what was added to `entries`."""

@@ -191,3 +191,17 @@ def test_same_server(one, other, expected):
 def test_other_slave_id():
     """Identities with another slave id are of another server."""
     assert not same_server(LogIdentity("a", 1, -1), LogIdentity("a", 1, 5))
+
+
+def test_only_those_that_pin():
+    """The smallest cursor is that of a client that pins; of any, when none does."""
+    meta = MemoryMetaManager()
+    for client_id, offset in ((1, 100), (2, 200), (3, 300)):
+        identity = ClientIdentity("d", client_id)
+        meta.subscribe(identity)
+        meta.update_cursor(identity, at("bin.000001", offset))
+    for pinning, offset in (((2, 3), 200), ((3,), 300), ((), 100)):
+        manager = MetaLogPositionManager(meta, lambda each: each.client_id in pinning)  # noqa: B023  # is called at once
+        found = manager.latest("d")
+        assert found is not None
+        assert found.position.position == offset

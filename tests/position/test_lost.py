@@ -125,3 +125,16 @@ def test_sets_count_in_gtid_mode() -> None:
         drop=lambda _: None,
     )
     assert found == at
+
+
+def test_one_that_is_late(caplog: pytest.LogCaptureFixture) -> None:
+    """A late client can be refused by itself, or moved, whatever the others do."""
+    gone = GonePlace(place(1), HERE, FILES)
+    lost = LostClients("d", resets=True)
+    lost.refuse_one(DEAD, place(1), gone)
+    assert "is gone" in lost.why(DEAD.client_id)
+    lost.refuse_because(LIVE, "nobody knows")
+    assert lost.why(LIVE.client_id).endswith("is late: nobody knows")
+    caplog.clear()
+    lost.tell_moved(DEAD, place(1), place(2), gone)
+    assert "lost for it" in caplog.text

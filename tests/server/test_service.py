@@ -630,3 +630,19 @@ def test_an_ack_waits_for_a_move(service, instance, pool):
     with pytest.raises(ClientError, match="is not exist"):
         acking.result(PATIENCE_S)
     assert instance.meta.cursor(WHO) == place
+
+
+def test_visits(service, instance, instances):
+    """The instance learns who is here before the first request counts, and who left."""
+    visits = {}
+    service.answer(session.Subscribe(WHO), None, 0.0, visits)
+    service.answer(session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
+    assert instance.visits == [("came", WHO.client_id)]
+    instances.started[DESTINATION] = anew = FakeInstance(DESTINATION)
+    service.answer(session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
+    assert instance.visits[1:] == [("left", WHO.client_id)]
+    service.left(visits)
+    assert anew.visits == [
+        ("came", WHO.client_id),
+        ("left", WHO.client_id),
+    ]

@@ -1,0 +1,184 @@
+"""Who pins and who floats: times are given, nothing waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_server.errors import MetaStoreError
+from canal_server.lifecycle import Stop
+from canal_server.position.presence import Presence
+
+ONE, TWO, THREE = 1001, 1002, 1003
+PIN_S = 300
+
+
+class Clock:
+    """A clock that is set."""
+
+    def __init__(self):
+        self.now_s = 1000.0
+
+    def __call__(self):
+        """Return the time."""
+        return self.now_s
+
+
+class Kept:
+    """A place that keeps what is written."""
+
+    silence = "nobody"
+
+    def __init__(self, away_s=()):
+        self.away_s = dict(away_s)
+        self.error = None
+        self.is_open = False
+
+    def open(self, stop):
+        """Open it."""
+        del stop
+        self.is_open = True
+
+    def close(self):
+        """Close it."""
+        self.is_open = False
+
+    def read(self):
+        """Return what was written last."""
+        if self.error:
+            raise self.error
+        return dict(self.away_s)
+
+    def write(self, away_s):
+        """Keep it."""
+        if self.error:
+            raise self.error
+        self.away_s = dict(away_s)
+
+
+@pytest.fixture
+def clock():
+    """Give a clock that is set."""
+    return Clock()
+
+
+@pytest.fixture
+def presence(clock):
+    """Give one that knows two clients since a moment."""
+    made = Presence(PIN_S, clock=clock)
+    made.enter(ONE)
+    made.enter(TWO)
+    return made
+
+
+def floating(presence):
+    """Return who floats."""
+    return [each for each in (ONE, TWO, THREE) if presence.floats(each)]
+
+
+def test_pins_for_a_while(presence, clock):
+    """After its last connection ended a client pins for the time that is set."""
+    presence.came(ONE)
+    presence.came(TWO)
+    presence.came(TWO)
+    clock.now_s += 1000
+    presence.left(TWO)
+    clock.now_s += 1000
+    assert floating(presence) == []
+    assert presence.away_s(TWO) is None
+    presence.left(TWO)
+    assert presence.floats_in_s((TWO,)) == PIN_S
+    assert presence.floats_in_s((ONE, TWO)) is None
+    clock.now_s += PIN_S - 1
+    assert floating(presence) == []
+    clock.now_s += 1
+    assert floating(presence) == [TWO]
+    assert presence.away_s(TWO) == PIN_S
+    presence.came(TWO)
+    assert floating(presence) == []
+
+
+def test_the_last_one_pins(presence, clock):
+    """While nobody is here, the one that was seen last pins for ever."""
+    presence.came(TWO)
+    presence.left(TWO)
+    clock.now_s += 1
+    presence.came(ONE)
+    presence.left(ONE)
+    clock.now_s += 1_000_000
+    assert floating(presence) == [TWO]
+    presence.saw(TWO)
+    assert floating(presence) == [ONE]
+    presence.forget(TWO)
+    assert floating(presence) == []
+
+
+def test_the_only_one_pins(clock):
+    """A single client is waited for without end, and so is one that is not known."""
+    presence = Presence(0, clock=clock)
+    presence.enter(ONE)
+    clock.now_s += 1_000_000
+    assert floating(presence) == []
+    assert presence.floats_in_s(()) is None
+    presence.came(THREE)
+    assert floating(presence) == []
+    presence.enter(THREE)
+    assert floating(presence) == [ONE]
+
+
+def test_for_ever(clock):
+    """With a negative time nobody ever floats, and nothing is kept."""
+    kept = Kept()
+    presence = Presence(-1, kept, clock=clock)
+    presence.start(Stop())
+    presence.enter(ONE)
+    presence.came(TWO)
+    presence.enter(TWO)
+    clock.now_s += 1_000_000
+    assert floating(presence) == []
+    presence.stop()
+    assert kept.away_s == {}
+
+
+def test_kept(clock):
+    """One that is away still is after a restart; one that was here is seen by it."""
+    kept = Kept()
+    presence = Presence(PIN_S, kept, what="shop", clock=clock)
+    presence.start(Stop())
+    for each in (ONE, TWO, THREE):
+        presence.enter(each)
+    presence.came(ONE)
+    presence.came(TWO)
+    clock.now_s += 250
+    presence.left(TWO)
+    clock.now_s += 100
+    presence.stop()
+    presence.stop()
+    assert kept.away_s == {TWO: 100, THREE: 350}
+    assert not kept.is_open
+
+    clock.now_s += 1_000_000  # when no server runs
+    presence = Presence(PIN_S, kept, what="shop", clock=clock)
+    presence.start(Stop())
+    for each in (ONE, TWO, THREE):
+        presence.enter(each)
+    assert floating(presence) == [THREE]
+    assert presence.floats_in_s((TWO,)) == 200
+    presence.stop()
+
+
+def test_places_that_fail(clock):
+    """What cannot be read stops the start; what cannot be written is told."""
+    kept = Kept()
+    kept.error = MetaStoreError("no rights")
+    presence = Presence(PIN_S, kept, what="shop", clock=clock)
+    with pytest.raises(MetaStoreError, match="no rights"):
+        presence.start(Stop())
+    assert not kept.is_open
+    presence.stop()  # nothing began
+    kept.error = None
+    presence.start(Stop())
+    presence.enter(ONE)
+    kept.error = MetaStoreError("no room")
+    with pytest.raises(MetaStoreError, match="no room"):
+        presence.stop()
+    assert not kept.is_open

@@ -1,0 +1,176 @@
+"""A full ring passes over clients that float, and tells whether others can join it."""
+
+from __future__ import annotations
+
+import pytest
+from fix_store import Absent, StoreUnderTest, eventually, in_thread
+
+from canal_server.errors import StoreError
+from canal_server.store.floating import NobodyFloats
+
+HERE, AWAY, GONE = 1001, 1002, 1003
+
+
+@pytest.fixture
+def absent():
+    """Give absences in which two clients float."""
+    return Absent(AWAY, GONE)
+
+
+@pytest.fixture
+def t(absent):
+    """Give a store of 64 entries with three clients."""
+    made = StoreUnderTest(absences=absent)
+    for client_id in (HERE, AWAY, GONE):
+        made.store.subscribe(client_id, None, None)
+    return made
+
+
+def drain(t, client_id=HERE):
+    """Ack all that a client can get."""
+    while (batch := t.store.get(client_id, 64, 0)) is not None:
+        t.store.ack(client_id, batch.last_sequence)
+
+
+def test_only_when_there_is_no_room(t, absent):
+    """As long as entries fit, those that float hold them like all others."""
+    t.entries.transaction(rows=62)
+    assert t.put()
+    drain(t)
+    assert absent.passed == []
+    t.entries.transaction(rows=1)
+    assert t.try_put()
+    assert absent.passed == [AWAY, GONE]
+    with pytest.raises(StoreError):
+        t.store.get(AWAY, 1, 0)
+    drain(t)
+
+
+def test_no_more_than_must(t, absent):
+    """One that floats nearer to the end keeps its cursor."""
+    t.entries.transaction(rows=30)
+    t.put()
+    drain(t, AWAY)
+    t.entries.transaction(rows=30)
+    t.put()
+    drain(t)
+    t.entries.transaction(rows=10)
+    assert t.try_put()
+    assert absent.passed == [GONE]
+    assert t.get(AWAY, 1).count == 1
+
+
+def test_one_that_pins_is_waited_for(t, absent):
+    """What also a client that pins has not acked stays."""
+    t.entries.transaction(rows=62)
+    t.put()
+    t.entries.transaction(rows=1)
+    assert not t.try_put()
+    assert absent.passed == []
+
+
+def test_looks_again_when_one_left(t, absent):
+    """A put that waits goes on when the last holder floats."""
+    absent.client_ids.clear()
+    t.entries.transaction(rows=62)
+    t.put()
+    drain(t)
+    t.entries.transaction(rows=1)
+    putting = in_thread(t.put)
+    eventually(lambda: t.store.holders() == (AWAY, GONE))
+    absent.client_ids.update((AWAY, GONE))
+    t.store.look_again()
+    assert putting.result(60)
+
+
+def test_looks_again_in_time(t, absent):
+    """A put that waits looks again when the last holder is to float."""
+    absent.client_ids.clear()
+    absent.waits_s = 0.05
+    t.entries.transaction(rows=62)
+    t.put()
+    drain(t)
+    t.entries.transaction(rows=1)
+    putting = in_thread(t.put)
+    eventually(lambda: t.store.holders() == (AWAY, GONE))
+    absent.client_ids.update((AWAY, GONE))
+    assert putting.result(60)
+
+
+def test_nobody_floats_by_itself():
+    """A store that was told of nobody waits for all."""
+    nobody = NobodyFloats()
+    assert not nobody.floats(HERE)
+    assert nobody.floats_in_s((HERE,)) is None
+    with pytest.raises(AssertionError):
+        nobody.passed_over(HERE, None)
+
+
+def test_join(t):
+    """A client joins behind a place only where nothing freed lies behind it."""
+    t.store.begin_run((1, 0))
+    run = t.store.run
+    for client_id in (AWAY, GONE):
+        t.store.unsubscribe(client_id)
+    t.entries.transaction(rows=3)  # at 0 to 400
+    t.entries.transaction(rows=3)  # at 500 to 900
+    t.put()
+    t.store.ack(HERE, t.get(HERE, 7).last_sequence)  # at 600
+    for place in ((1, 429), (1, 599), (0, 10_000)):
+        assert not t.store.covers(place, run)
+        assert not t.store.join(AWAY, None, place, run, needs=place)
+    assert t.store.join(AWAY, None, (1, 929), run, needs=(1, 929))
+    assert t.store.get(AWAY, 9, 0) is None
+    t.entries.transaction(rows=1)
+    t.put()
+    assert t.get(AWAY, 9).start.position == 1000
+
+
+def test_join_before_anything_was_freed(t):
+    """At first the ring holds what lies behind the place at which reading began."""
+    assert not t.store.covers((1, 10_000), t.store.run)  # before it began
+    t.store.begin_run((1, 99))
+    assert t.store.covers((1, 99), t.store.run)
+    assert not t.store.covers((1, 98), t.store.run)
+    assert not t.store.covers((1, 99), t.store.run - 1)
+
+
+def test_join_waits_for_entries_of_another_run(t):
+    """Nobody joins as long as entries are there that another run brought."""
+    t.store.begin_run((1, 0))
+    t.entries.transaction(rows=3)
+    t.put()
+    t.store.begin_run((1, 0))
+    assert not t.store.covers((1, 10_000), t.store.run)
+    for client_id in (HERE, AWAY, GONE):
+        drain(t, client_id)
+    assert t.store.covers((1, 0), t.store.run)
+
+
+def test_end(t):
+    """A store to which nothing more comes answers a get at once."""
+    getting = in_thread(t.store.get, HERE, 10, None)
+    t.store.end()
+    assert getting.result(60) is None
+    t.entries.transaction(rows=1)
+    t.put()
+    assert not t.store.is_drained(HERE, acked=False)
+    batch = t.store.get(HERE, 100, None)
+    assert batch is not None
+    assert t.store.is_drained(HERE, acked=False)
+    assert not t.store.is_drained(HERE, acked=True)
+    t.store.ack(HERE, batch.last_sequence)
+    assert t.store.is_drained(HERE, acked=True)
+    assert t.store.is_drained(99, acked=True)
+
+
+def test_oldest_position(t):
+    """It is the boundary behind which all entries lie, None before any was freed."""
+    t.entries.transaction(rows=1)
+    t.put()
+    assert t.store.oldest_position() is None
+    for client_id in (HERE, AWAY, GONE):
+        drain(t, client_id)
+    oldest = t.store.oldest_position()
+    assert oldest is not None
+    assert oldest.position == 200

@@ -22,7 +22,7 @@ from canal_server.errors import (
     CanalError,
     StoreError,
 )
-from canal_server.late import LateClients, presence_of
+from canal_server.late import LateClients
 from canal_server.lifecycle import Deadline, Stop
 from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.identity import ClientIdentity
@@ -97,7 +97,7 @@ class Instance:
         self._late = LateClients(
             config,
             self.meta,
-            presence_of(config, zookeepers),
+            zookeepers,
             lost=self._gone_for_one,
             refused=self._refuse_one,
         )
@@ -321,7 +321,7 @@ class Instance:
                         # What its filter rejected need not be read again.
                         moved = client.furthest()
                     else:
-                        self._late.presence.saw(client.identity.client_id)
+                        self._late.moved(client.identity.client_id)
                     if moved is not None:
                         self.meta.update_cursor(client.identity, moved)
                 self._begin_anew(position)
@@ -381,8 +381,8 @@ class Instance:
                 self._stores.subscribe(identity.client_id, wanted.accepts, after)
 
     def _serve_stored(self, identity: ClientIdentity) -> None:
-        """Give a client its cursor before reading begins, unless it floats."""
-        if self._late.floats(identity.client_id):
+        """Give a client its cursor before reading begins, unless it is late."""
+        if self._late.is_late(identity.client_id):
             wanted = self._filters.enter(identity)
             self._stores.set_apart(identity.client_id, wanted.accepts)
         else:

@@ -37,6 +37,9 @@ _log = logging.getLogger(__name__)
 class LateClients:
     """Implements `ports.Absences`; `attach` gives it the stages of the instance.
 
+    A client that is here but reads what the ring lacks counts as one that floats: after
+    a restart, or a move of others, nobody is to wait for it.
+
     `lost` is told of a client's cursor that the source no longer has, `refused` why
     nothing can be given to a client.
     """
@@ -45,12 +48,13 @@ class LateClients:
         self,
         config: InstanceConfig,
         meta: MetaManager,
-        presence: Presence,
+        zookeepers: ZooKeepers,
         *,
         lost: Callable[[ClientIdentity, GonePlace], None],
         refused: Callable[[int, str], None],
     ) -> None:
-        self.presence = presence
+        self.presence = presence_of(config, zookeepers, self._is_apart)
+        self._stay_apart: frozenset[int] = frozenset()  # when stages are replaced
         self._config = config
         self._meta = meta
         self._lost = lost
@@ -58,7 +62,7 @@ class LateClients:
         self._ring: MemoryEventStore
         self._pump: Pump
         self._meeting: Meeting
-        self.stores: ClientStores
+        self.stores: ClientStores | None = None
 
     def attach(
         self,
@@ -92,7 +96,9 @@ class LateClients:
             )
 
         self._ring, self._pump, self._meeting = ring, pump, meeting
-        self.stores = ClientStores(ring, rejoin, read)
+        if self.stores is not None:
+            self._stay_apart = frozenset(self.stores.apart())
+        self.stores = ClientStores(ring, rejoin, read, self.presence.look_again)
         return self.stores
 
     # --- the instance's side ----------------------------------------------------------
@@ -105,7 +111,21 @@ class LateClients:
 
     def pins(self, identity: ClientIdentity) -> bool:
         """Tell whether reading begins at a client's cursor or before it."""
-        return not self.floats(identity.client_id)
+        client_id = identity.client_id
+        return not (self._is_apart(client_id) or self.floats(client_id))
+
+    def is_late(self, client_id: int) -> bool:
+        """Tell whether a client is none of the ring's when reading begins."""
+        return client_id in self._stay_apart or self.floats(client_id)
+
+    def moved(self, client_id: int) -> None:
+        """Take note that a client's cursor is moved: it is waited for, for a while."""
+        self.presence.saw(client_id)
+        if self.stores is not None:
+            self.stores.unsubscribe(client_id)
+
+    def _is_apart(self, client_id: int) -> bool:
+        return self.stores is not None and self.stores.is_apart(client_id)
 
     def left(self, client_id: int) -> None:
         """Take note that a connection that served a client ended."""
@@ -118,6 +138,7 @@ class LateClients:
 
     def session_begins(self) -> None:
         """Let readers turn to the server that is read now."""
+        assert self.stores is not None
         for reader in self.stores.readers():
             if isinstance(reader, CatchUpReader):
                 reader.turn_to(self._pump.sources.current)
@@ -125,6 +146,7 @@ class LateClients:
     def status(self) -> dict[str, object]:
         """Return what is to be told of clients that float, as plain values."""
         found: dict[str, object] = {}
+        assert self.stores is not None
         apart = self.stores.apart()
         for identity in self._meta.subscriptions(self._config.destination):
             client_id = identity.client_id
@@ -162,6 +184,7 @@ class LateClients:
         )
         # They mean sequences of the cursor that is gone.
         self._meta.clear_batches(identity)
+        assert self.stores is not None
         self.stores.set_apart(client_id, accepts)
 
     def _identity(self, client_id: int) -> ClientIdentity:
@@ -171,7 +194,9 @@ class LateClients:
         return self._meta.cursor(self._identity(client_id))
 
 
-def presence_of(config: InstanceConfig, zookeepers: ZooKeepers) -> Presence:
+def presence_of(
+    config: InstanceConfig, zookeepers: ZooKeepers, is_late: Callable[[int], bool]
+) -> Presence:
     """Return what knows which clients of a destination are here."""
     position = config.position
     place: SeenPlace | None = None
@@ -185,5 +210,9 @@ def presence_of(config: InstanceConfig, zookeepers: ZooKeepers) -> Presence:
     elif position.wiring is Wiring.FILE:
         place = SeenFile(position.data_dir / config.destination / FILE_NAME)
     return Presence(
-        config.store.pin_seconds, place, what=config.destination, period_s=period_s
+        config.store.pin_seconds,
+        place,
+        what=config.destination,
+        period_s=period_s,
+        is_late=is_late,
     )

@@ -58,9 +58,14 @@ class Presence:
         *,
         what: str = "",
         period_s: float = 1.0,
+        is_late: Callable[[int], bool] = lambda _: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the place to keep it, None: nowhere; `what` names whose clients."""
+        """Take the place to keep it, None: nowhere; `what` names whose clients.
+
+        One that `is_late` floats after a restart, also when it is here now.
+        """
+        self._is_late = is_late
         self._pin_s = pin_s
         self._place = place if pin_s >= 0 else None
         self._clock = clock
@@ -140,6 +145,10 @@ class Presence:
                 self._seen_s[client_id] = self._clock()
             self._is_dirty = True
 
+    def look_again(self) -> None:
+        """Take note that another client is late, or one is not any more."""
+        self._is_dirty = True  # without the lock: the next write comes behind it
+
     # --- what is asked ----------------------------------------------------------------
 
     def floats(self, client_id: int) -> bool:
@@ -189,6 +198,8 @@ class Presence:
                 for client_id, seen_s in self._seen_s.items()
                 if client_id not in self._here
             }
+            for client_id in filter(self._is_late, self._seen_s):
+                away_s[client_id] = max(away_s.get(client_id, 0), self._pin_s)
         try:
             self._place.write(away_s)
         except BaseException:

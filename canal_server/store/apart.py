@@ -90,7 +90,8 @@ class ClientStores:
     """All stores of one instance as its clients see them; a `ports.EventStore`.
 
     `rejoin` gives a client its cursor in the ring if its place is there, `read` makes
-    a reader that does so when it meets the ring.
+    a reader that does so when it meets the ring. `changed` is told that another client
+    is apart, or one is not any more.
     """
 
     def __init__(
@@ -98,10 +99,12 @@ class ClientStores:
         ring: MemoryEventStore,
         rejoin: Callable[[int, Accepts | None], bool],
         read: Callable[[int, Accepts | None, bool], CatchUp],
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._ring = ring
         self._rejoin = rejoin
         self._read = read
+        self._changed = changed
         self._late: dict[int, _Late] = {}
         self._lock = threading.Lock()  # one change of readers at a time
         self._readers: list[CatchUp] = []  # that have begun, and were not joined
@@ -116,6 +119,7 @@ class ClientStores:
         """
         old = self._late.get(client_id)
         self._late[client_id] = _Late(accepts)
+        self._changed()
         if old is not None and old.reader is not None:
             old.reader.request_stop()
 
@@ -155,6 +159,7 @@ class ClientStores:
             if late.reader is None:
                 if not late.is_judged_anew and self._rejoin(client_id, late.accepts):
                     self._late.pop(client_id, None)
+                    self._changed()
                     return None
                 late.reader = self._read(client_id, late.accepts, late.is_judged_anew)
             if not self._closed and len(self._active()) < READERS_MAX:
@@ -178,6 +183,7 @@ class ClientStores:
             with self._lock:
                 if self._late.get(client_id) is late:
                     del self._late[client_id]
+            self._changed()
             reader.store.close()
 
     def request_stop_of_readers(self) -> None:

@@ -166,6 +166,46 @@ def test_restart(make_scene, source_server, database, gtid):
     assert scene.checkers[LIVE].repeated == scene.checkers[LATE].repeated == 0
 
 
+def test_restart_amid(make_scene, mysql_server, database):
+    """Nobody is sent back for one that was being read for when the server ended."""
+    scene = make_scene(mysql_server, database)
+    scene.begin()
+    scene.pass_over(200)
+    with scene.pipeline.client(LATE) as client:
+        scene.pipeline.receive_some(client, scene.checkers[LATE], 2, batch_size=5)
+        scene.pipeline.wait_for_status(
+            lambda told: told["late_clients"][str(LATE)]["reading"]
+        )
+        scene.stack.close()
+        scene.pipeline.stop()
+    scene.checkers[LATE].resume(0, scene.checkers[LATE].done)
+    scene.pipeline.start()
+    scene.pipeline.wait_for_status(lambda told: told.get("state") == "running")
+    assert list(scene.pipeline.status()["late_clients"]) == [str(LATE)]
+    scene.receive(LATE)
+
+
+def test_restart_with_cursors_in_zookeeper(
+    make_pipeline, mysql_server, database, zookeeper_root, rng
+):
+    """Also the server that takes over knows who floats: it stands in a node."""
+    pipeline = make_pipeline(mysql_server, database, SMALL)
+    wiring = "classpath:spring/default-instance.xml"
+    pipeline.configure({"canal.zkServers": zookeeper_root}, wiring=wiring)
+    pipeline.start()
+    pipeline.wait_for_status(lambda told: told["running"])
+    scene = Scene(pipeline, pipeline.writer(rng))
+    with scene.stack:
+        scene.begin()
+        scene.pass_over()
+    pipeline.stop()
+    pipeline.start()
+    pipeline.wait_for_status(lambda told: told.get("state") == "running")
+    assert list(pipeline.status()["late_clients"]) == [str(LATE)]
+    scene.receive(LATE)
+    pipeline.process.wait_for_log(SERVED)
+
+
 def test_in_ring(make_scene, mysql_server, database):
     """One whose entries are in the ring still needs no reader of its own."""
     scene = make_scene(mysql_server, database)

@@ -166,6 +166,22 @@ def test_kept(clock):
     presence.stop()
 
 
+def test_one_that_reads_by_itself(clock):
+    """One that is here, but reads what the ring lacks, floats after a restart."""
+    kept, late = Kept(), {TWO}
+    presence = Presence(
+        PIN_S, kept, what="shop", clock=clock, is_late=late.__contains__
+    )
+    presence.start(Stop())
+    presence.enter(ONE)
+    presence.enter(TWO)
+    presence.came(ONE)
+    presence.came(TWO)
+    presence.look_again()
+    presence.stop()
+    assert kept.away_s == {TWO: PIN_S}
+
+
 def test_places_that_fail(clock):
     """What cannot be read stops the start; what cannot be written is told."""
     kept = Kept()

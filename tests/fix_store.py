@@ -30,6 +30,7 @@ class Absent:
         self.client_ids = set(client_ids)
         self.waits_s: float | None = None
         self.passed: list[int] = []
+        self.tell: Callable[[int, Any], None] = lambda *_: None
 
     def floats(self, client_id):
         """Tell whether a client is in the list."""
@@ -41,8 +42,8 @@ class Absent:
 
     def passed_over(self, client_id, accepts):
         """Remember a client."""
-        del accepts
         self.passed.append(client_id)
+        self.tell(client_id, accepts)
 
 
 class StoreUnderTest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fix_store import StoreUnderTest
@@ -20,7 +21,7 @@ SERVER = "one"
 @pytest.fixture
 def scene():
     """Give a meeting with a ring that lacks nothing behind 1:99, and its pump."""
-    pump = SimpleNamespace(
+    pump: Any = SimpleNamespace(
         server=SERVER, exact_from=None, reads_behind=(1, 99), reads_behind_set=None
     )
     pump.begins_after = lambda acked: acked and acked.position

@@ -298,7 +298,7 @@ def test_old_columns(scene):
         f"INSERT INTO {table} VALUES (2, 3)",
     )
     scene.pass_over()
-    found = []
+    found: list = []
     with scene.pipeline.client(LATE) as client:
         while len(found) < 4:
             for entry in scene.pipeline.rows(client, 1):
@@ -419,7 +419,7 @@ def test_random(scene, rng):
     """Whatever the late one does between the stores, it gets no gap or double."""
     scene.begin()
     player = Player(scene, rng)
-    for _ in range(longer(2)):
+    for _ in range(longer(1)):
         scene.pass_over()
         draining = Draining(scene.pipeline, scene.live, scene.checkers[LIVE])
         with draining, Load(scene.writer, pause_s=0.02):

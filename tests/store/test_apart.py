@@ -102,7 +102,7 @@ class Apart:
         self.acked = -1
         self.reader = None
         self.stores = ClientStores(self.ring, self._rejoin, self._read)
-        self.absent.passed_over = self.stores.set_apart
+        self.absent.tell = self.stores.set_apart
         self.ring.begin_run((1, 0))
         for client_id in (LIVE, LATE):
             self.stores.subscribe(client_id, None, None)

@@ -10,7 +10,7 @@ from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove, memset
 
 from canal_server.core.wire cimport (
@@ -34,6 +34,7 @@ from canal_server.errors import DecodeError
 
 cdef enum:
     ENTRY_BYTES_MAX = 0x7FFFFFFF - 64
+    ROOM_MAX = 1 << 20  # bytes, to begin with
     FRONT_MAX = 64  # bytes of lengths and tags around an entry's header
 
 cdef enum Outcome:
@@ -127,9 +128,7 @@ cdef class Renderer:
     cdef object take(self):
         cdef Rendered rendered = Rendered.__new__(Rendered)
         cdef size_t used = self.out.p - self.out.start
-        cdef uint8_t* data = <uint8_t*>realloc(self.out.start, used + 1)
-        rendered.data = data if data != NULL else self.out.start
-        rendered.used = used
+        rendered.data, rendered.used = self.out.start, used
         self.out.start = self.out.p = self.out.end = NULL
         return memoryview(rendered)
 
@@ -163,6 +162,8 @@ cdef class Renderer:
                 return self.fail("an entry that is none", 0)
             if relayed.body.p == NULL:
                 continue
+            if not is_changed[0] and ensure(&self.out, min(bytes_max, <size_t>ROOM_MAX)):
+                return NO_MEMORY
             is_changed[0] = True
             if self.pass_on(kept, at) != DONE:
                 return NO_MEMORY

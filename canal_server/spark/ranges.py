@@ -6,7 +6,6 @@ Everything here may be done any number of times, in any process, with the same r
 from __future__ import annotations
 
 import logging
-import zlib
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -19,6 +18,7 @@ from canal_server.client.ranged import (
     RangePosition,
     Wire,
 )
+from canal_server.core.crc32 import checksum
 from canal_server.errors import ClientError, PositionError, ProtocolError
 from canal_server.spark.options import DESTINATION, KEYHASH
 from canal_server.spark.wire import rendered
@@ -220,14 +220,14 @@ class _Taken:
         for piece in reading:
             known = min(again, len(piece))
             if known:
-                again_sum = zlib.crc32(piece[:known], again_sum)
+                again_sum = checksum(piece[:known], again_sum)
                 again -= known
                 if not again and again_sum != self._sum:
                     break
             rest = piece[known:]
             if rest:
                 self.size += len(rest)
-                self._sum = zlib.crc32(rest, self._sum)
+                self._sum = checksum(rest, self._sum)
                 yield rest
         else:
             if not again:

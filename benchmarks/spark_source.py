@@ -1,6 +1,6 @@
 """Measures the Spark source: rows per second, and how soon a commit is in Spark.
 
-    python benchmarks/spark_source.py [--rows N] [--seconds S]
+    python benchmarks/spark_source.py [--rows N] [--seconds S] [--wire entry]
 
 A private MySQL, canal-server as a process and Spark as local[2] share the machine. The
 load is `inserts`, into the sink `noop`; a first, smaller read warms Spark up. Then
@@ -41,7 +41,9 @@ PATIENCE_S = 120.0
 class Reads:
     """Reads of one load by a Spark session."""
 
-    def __init__(self, spark: Any, load: Range, address: tuple[str, int]) -> None:
+    def __init__(
+        self, spark: Any, load: Range, address: tuple[str, int], wire: str
+    ) -> None:
         self.spark = spark
         self.load = load
         self.options = {
@@ -50,6 +52,7 @@ class Reads:
             "startingPosition": f"file:{load.file}:{load.position}",
             "endingPosition": f"file:{load.end_file}:{load.end}",
             "maxPartitions": "2",
+            "wire": wire,
         }
         self.kinds = {
             "typed": {"table": f"{SCHEMA}.{TABLE}"},
@@ -170,6 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=int, default=15)
+    parser.add_argument("--wire", choices=("binlog", "entry"), default="binlog")
     wanted = parser.parse_args(arguments)
     require_package()
 
@@ -182,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ServerProcess(server, load) as process:
             spark = make_session(Path(folder))
             try:
-                reads = Reads(spark, load, process.address)
+                reads = Reads(spark, load, process.address, wanted.wire)
                 report(reads, Path(folder))
                 options = reads.options | reads.kinds["typed"]
                 del options["endingPosition"]

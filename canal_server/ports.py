@@ -294,10 +294,13 @@ class RangeSource(Protocol):
         start: RangePlace,
         end: RangePlace,
         take: Callable[[Sequence[bytes | memoryview], int], None],
+        *,
+        relays: bool = False,
     ) -> None:
         """Give the entries of a range to `take`, piece by piece, with each one's bytes.
 
         Without a name the filter is `expression`. `take` may wait and may raise.
+        `relays`: rows may be given as the binlog has them, for others to render.
         """
 
     def columns(

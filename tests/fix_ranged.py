@@ -25,6 +25,7 @@ from canal_server.model.ranges import RangeEnds, RangeLimits, RangePart, RangePl
 from canal_server.protocol.entries import Entry, EntryType, EventType, decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
+from canal_server.spark.wire import rendered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +74,14 @@ class Lake:
         assert found == rows
         return at
 
-    def read(self, start: RangePlace, end: RangePlace, name: str = NAME) -> list[bytes]:
+    def read(
+        self,
+        start: RangePlace,
+        end: RangePlace,
+        name: str = NAME,
+        *,
+        relays: bool = False,
+    ) -> list[bytes]:
         """Return the serialized entries of a range."""
         pieces: list[bytes] = []
 
@@ -81,14 +89,16 @@ class Lake:
             pieces.append(b"".join(slices))
             assert len(pieces[-1]) == size
 
-        self.ranges.read(name, self.filter, start, end, take)
-        return list(decode(Messages, b"".join(pieces)).messages)
+        self.ranges.read(name, self.filter, start, end, take, relays=relays)
+        body = b"".join(rendered(map(memoryview, pieces)))
+        return list(decode(Messages, body).messages)
 
     def read_again(self, start: RangePlace, end: RangePlace) -> list[bytes]:
-        """Return the same, of the source's binlog."""
+        """Return the same, of the source's binlog: rendered there, and here."""
         before = self.looks()
         found = self.read(start, end, name="")
-        assert self.looks() == (before[0], before[1] + 1)
+        assert self.read(start, end, name="", relays=True) == found
+        assert self.looks() == (before[0], before[1] + 2)
         return found
 
     def read_memory(self, start: RangePlace, end: RangePlace) -> list[bytes]:

@@ -227,7 +227,7 @@ def make_reader(images, *, black="", **options):
     )
 
 
-def decode_fields(workload: Workload, folder: Path, images=None) -> bytes:
+def decode_fields(workload: Workload, folder: Path, images=None, **options) -> bytes:
     """Return what is delivered for a workload, as fields of Messages."""
     settings = workload.settings
     gtids = None
@@ -239,6 +239,7 @@ def decode_fields(workload: Workload, folder: Path, images=None) -> bytes:
         images or RecordedImages(list(workload.history)),
         black=settings.get("canal.instance.filter.black.regex", ""),
         gtids=gtids,
+        **options,
     )
     delivery = Delivery()
     for name, content in workload.binlogs.items():

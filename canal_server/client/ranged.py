@@ -49,6 +49,7 @@ from canal_server.protocol.ranged import (
     Wire,
     open_piece,
 )
+from canal_server.protocol.session import REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -60,6 +61,7 @@ __all__ = [
     "NOT_HERE",
     "OTHER_EPOCH",
     "PURGED",
+    "REFUSED",
     "UNKNOWN_SUBSCRIPTION",
     "RangeColumn",
     "RangeEnds",
@@ -68,6 +70,7 @@ __all__ = [
     "RangeSubscribed",
     "RangeTable",
     "RangedClient",
+    "Wire",
 ]
 
 T = TypeVar("T")
@@ -213,13 +216,15 @@ class RangedClient:
         end: RangePosition,
         *,
         filter: str = "",  # noqa: A002  # the protocol's word
+        wire: Wire = Wire.ENTRY,
     ) -> Generator[memoryview]:
         """Yield the entries of a range or a part of one, the same each time.
 
         Each piece is bytes of whole entries, as field 2 of Messages. `filter` is that
-        of a read without a subscription: `name` is empty then.
+        of a read without a subscription: `name` is empty then. With `wire` BINLOG rows
+        may come as the binlog has them (`canal_server.decoder.relayed_rows`).
         """
-        request = RangeRead(destination, name, start, end, Wire.ENTRY, filter)
+        request = RangeRead(destination, name, start, end, wire, filter)
         link = self._send(request)
         number = 0
         is_over = False

@@ -11,21 +11,22 @@ from libc.string cimport memcpy, memmove
 
 from canal_server.core.blocks cimport BlockPool
 from canal_server.core.blocks cimport KIND_BEGIN, KIND_END, KIND_OTHER, KIND_ROWS
-from canal_server.core.wire cimport Input, ensure, need, put_varint, take_le
-from canal_server.core.wire cimport take_packed, varint_size
+from canal_server.core.wire cimport Input, ensure, need, take_le
 from canal_server.decoder.charsets cimport valid_utf8
 from canal_server.decoder.events cimport *
 from canal_server.decoder.followed cimport FollowedSet
 from canal_server.decoder.gtid_headers cimport GtidHeaders
-from canal_server.decoder.image cimport Image, OP_JSON, TableImage
+from canal_server.decoder.image cimport Image, ShapeC, TableImage
 from canal_server.decoder.markers cimport (
     MARKER_BYTES_MAX, XA_STATEMENT_BYTES_MAX, put_begin_value, put_end_value,
     put_xa_value,
 )
-from canal_server.decoder.rows cimport (
-    ROLE_AFTER, ROLE_BEFORE, ROLE_INSERT, ROW_MEMORY, ROW_OK, ROW_SHORT,
-    RowContext, encode_image, free_context, init_context,
+from canal_server.decoder.relayed_rows cimport SHAPES_MAX, put_relayed, relayed_size
+from canal_server.decoder.row_events cimport (
+    CHANGE_FRONT_MAX, EVENT_MEMORY, EVENT_OK, RowEvent, count_rows, event_type_of,
+    put_change_front, put_rows, read_bitmaps, read_front,
 )
+from canal_server.decoder.rows cimport RowContext, free_context, init_context
 from canal_server.decoder.statements cimport (
     ST_BEGIN, ST_COMMIT, ST_NOTHING, ST_OTHER, ST_XA_COMMIT, ST_XA_END,
     ST_XA_START, statement_kind,
@@ -51,7 +52,6 @@ HALT_LIMIT = LIMIT
 
 cdef enum:
     IGNORABLE_FLAG = 0x80
-    STATEMENT_END_FLAG = 1  # of a row event: the last one of its statement
     ENTRY_BYTES_MAX = 0x7FFFFFFF - 64
     PAUSE_BYTES = 512 * 1024  # written between two returns to Python
     GTID_BYTES_KEPT = 256     # what is read of a GTID's event ends before
@@ -88,6 +88,9 @@ cdef class Decoder(EventStream):
     cdef readonly uint64_t heartbeats
     cdef readonly uint64_t unknown_events     # that were left out
     cdef bint skip_inserts, skip_updates, skip_deletes, skip_rows, skip_unknown
+    cdef bint relays                          # row events, as they are
+    cdef uint64_t relay_file, relay_offset    # from where on the reader is given them
+    cdef uint32_t shapes_told, shape_generation
     cdef TableSlot* slot                      # of the row event that failed
     cdef uint32_t row                         # and which of its rows, from 1
 
@@ -107,6 +110,7 @@ cdef class Decoder(EventStream):
         self.skip_deletes = skip_deletes
         self.skip_rows = skip_rows
         self.skip_unknown = skip_unknown
+        self.shape_generation = 1
         self.server_version = ""
         self.began_s = {}
 
@@ -144,6 +148,15 @@ cdef class Decoder(EventStream):
             raise DecodeError(f"event type {self.event.type}: {reason}",
                               file=self.file, position=self.event.offset)
         return halt
+
+    def relay(self, uint64_t file_number, uint64_t offset):
+        """Write rows of tables that have a shape as they are; call before decoding.
+
+        The shapes are told in front of the first event that uses them, of those that
+        begin in this file at this offset, or behind.
+        """
+        self.relays = True
+        self.relay_file, self.relay_offset = file_number, offset
 
     def set_gtids(self, gtids):
         """Go on with this executed set (GtidSet, MariaGtidSet; None: no GTID mode)."""
@@ -242,10 +255,8 @@ cdef class Decoder(EventStream):
             return self.fail("inside of a compressed event, where none can be", 0)
         if kind == EV_TABLE_MAP:
             halt = self.table_map()
-        elif EV_WRITE_ROWS <= kind <= EV_DELETE_ROWS or kind == EV_PARTIAL_UPDATE_ROWS:
-            halt = self.row_event(kind, True)
-        elif EV_WRITE_ROWS_V1 <= kind <= EV_DELETE_ROWS_V1:
-            halt = self.row_event(kind + 7, False)
+        elif is_row_event(kind):
+            halt = self.row_event()
         elif kind == EV_QUERY:
             halt = self.query()
         elif kind == EV_XID:
@@ -302,6 +313,7 @@ cdef class Decoder(EventStream):
         e.rows = 0
         e.subject = 0
         e.event_type = 0
+        e.store_tag = 0x1A
         e.names.n = 0
         e.names.p = NULL
         # Events count, not entries: which of them become entries is a matter of
@@ -446,107 +458,68 @@ cdef class Decoder(EventStream):
             return RUNNING
         return TABLE
 
-    cdef int row_event(self, uint8_t kind, bint second_version) noexcept nogil:
-        """Rows: 6 table id, 2 flags, [v2: 2 length of extra data, that], width of the
-        table, a bitmap of columns (updates: two), rows."""
-        cdef Input source
-        cdef uint64_t table_id
+    cdef int row_event(self) noexcept nogil:
+        """Write the entry of a row event, if its rows are wanted."""
+        cdef RowEvent rows
         cdef TableSlot* slot
-        cdef uint64_t extra
-        cdef const uint8_t* present
-        cdef const uint8_t* present_after
-        cdef uint64_t width
-        cdef bint update = kind == EV_UPDATE_ROWS or kind == EV_PARTIAL_UPDATE_ROWS
         if self.skip_rows:
             return RUNNING
-        source.p = self.event.body
-        source.end = source.p + self.event.body_n
-        source.short = False
-        table_id = take_le(&source, 6)
-        if take_le(&source, 2) & STATEMENT_END_FLAG:
+        if read_front(&rows, self.event.type, self.event.body,
+                      self.event.body_n) != EVENT_OK:
+            return self.fail(rows.reason, rows.value)
+        if rows.ends_statement:
             self.tables.end_rows()
-        if second_version:
-            extra = take_le(&source, 2)
-            if extra < 2:
-                return self.fail("extra data of %d bytes", extra)
-            need(&source, extra - 2)
-        if source.short:
-            return self.fail("a body of %d bytes ends early", self.event.body_n)
-        slot = self.tables.slot_of(table_id)
+        slot = self.tables.slot_of(rows.table_id)
         if not slot.used:
             # The last event of a statement whose tables were all let go of.
-            return RUNNING if table_id == 0xFFFFFF else NO_TABLE_MAP
-        if slot.image == NULL:
+            return RUNNING if rows.table_id == 0xFFFFFF else NO_TABLE_MAP
+        if slot.image == NULL or self.is_skipped(rows.kind):
             return RUNNING
-        if ((kind == EV_WRITE_ROWS and self.skip_inserts)
-                or (update and self.skip_updates)
-                or (kind == EV_DELETE_ROWS and self.skip_deletes)):
-            return RUNNING
-        width = take_packed(&source)
-        if width != slot.image.width:
-            return self.fail("rows of %d columns, unlike their table map", width)
-        present = need(&source, (width + 7) // 8)
-        present_after = need(&source, (width + 7) // 8) if update else present
-        if source.short:
-            return self.fail("a body of %d bytes ends early", self.event.body_n)
-        return self.put_rows(&source, slot, kind, present, present_after)
+        if read_bitmaps(&rows, slot.image.width) != EVENT_OK:
+            return self.fail(rows.reason, rows.value)
+        if self.relays and slot.image.shape != NULL:
+            return self.relay_rows(&rows, slot)
+        return self.put_rows(&rows, slot)
 
-    cdef int put_rows(self, Input* source, TableSlot* slot, uint8_t kind,
-                      const uint8_t* present,
-                      const uint8_t* present_after) noexcept nogil:
+    cdef bint is_skipped(self, uint8_t kind) noexcept nogil:
+        if kind == EV_WRITE_ROWS:
+            return self.skip_inserts
+        if kind == EV_DELETE_ROWS:
+            return self.skip_deletes
+        return self.skip_updates
+
+    cdef void row_envelope(self, Envelope* e, const RowEvent* rows,
+                           const Image* image) noexcept nogil:
+        self.envelope(e)
+        e.kind = KIND_ROWS
+        e.entry_type = 2
+        e.event_type = event_type_of(rows.kind)
+        e.names = image.names
+        e.subject = image.subject
+
+    cdef int put_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil:
         """Write the entry of a row event: the rows first, the front by a guess."""
         cdef Image* image = slot.image
         cdef Envelope e
-        cdef uint8_t[24] change     # RowChange in front of its rows
-        cdef uint64_t change_n
+        cdef uint8_t[CHANGE_FRONT_MAX] change
+        cdef uint64_t change_n = put_change_front(change, rows) - change
         cdef uint64_t front, guess, rows_n
-        cdef uint32_t rows = 0
         cdef int status
-        cdef uint8_t* p
-        cdef const uint8_t* row
-        self.envelope(&e)
-        e.kind = KIND_ROWS
-        e.entry_type = 2
-        e.event_type = 1 if kind == EV_WRITE_ROWS else 3 if kind == EV_DELETE_ROWS else 2
-        e.names = image.names
-        e.subject = image.subject
-        p = change
-        if slot.table_id:
-            p[0] = 0x08
-            p = put_varint(p + 1, slot.table_id)
-        p[0], p[1], p[2], p[3] = 0x10, e.event_type, 0x50, 0
-        change_n = p + 4 - change
-
+        self.row_envelope(&e, rows, image)
         e.rows = image.last_rows
         guess = self.writer.front_size(&e, change_n + image.last_bytes) + change_n
         if (self.writer.begin() != 0
                 or ensure(&self.writer.out, guess + 64) != 0):
             return NO_MEMORY
         self.writer.out.p += guess
-        while source.p < source.end:
-            row = source.p
-            status = self.put_row(source, image, kind, present, present_after)
-            if status == ROW_OK and source.p != row:
-                rows += 1
-                continue
-            if status == ROW_MEMORY:
-                return NO_MEMORY
-            self.slot, self.row = slot, rows + 1
-            if status == ROW_SHORT:
-                return self.fail("its rows end early, in column %d",
-                                 self.rows.column + 1)
-            if status == ROW_OK:
-                return self.fail("rows without a column, yet bytes behind them", 0)
-            return self.fail("a value of column %d contradicts its type",
-                             self.rows.column + 1)
+        status = put_rows(rows, &self.rows, image, &self.writer.out, &e.rows)
+        if status != EVENT_OK:
+            return self.fail_rows(status, rows, slot)
 
         rows_n = self.writer.out.p - self.writer.out.start - guess
-        e.rows = rows
         front = self.writer.front_size(&e, change_n + rows_n)
         if front + change_n + rows_n > ENTRY_BYTES_MAX:
-            self.slot, self.row = slot, rows
-            return self.fail("an entry of %d bytes is larger than a frame can be",
-                             front + change_n + rows_n)
+            return self.fail_large(front + change_n + rows_n, e.rows, slot)
         if front + change_n != guess:
             if ensure(&self.writer.out, front + change_n) != 0:
                 return NO_MEMORY
@@ -555,61 +528,62 @@ cdef class Decoder(EventStream):
             self.writer.out.p = self.writer.out.start + front + change_n + rows_n
         self.writer.put_front(&e, change_n + rows_n, self.writer.out.start)
         memcpy(self.writer.out.start + front, change, change_n)
-        image.last_rows = rows
+        image.last_rows = e.rows
         image.last_bytes = rows_n
         self.writer.finish(&e)
         return RUNNING
 
-    cdef int put_row(self, Input* source, const Image* image, uint8_t kind,
-                     const uint8_t* present,
-                     const uint8_t* present_after) noexcept nogil:
-        """Write one RowData; its length's width is guessed as two bytes."""
-        cdef size_t at, n
-        cdef int status = ROW_OK
-        cdef int width
+    cdef int relay_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil:
+        """Write the entry of a row event as it is, in front of it what is not told."""
+        cdef Image* image = slot.image
+        cdef Envelope e
+        cdef ShapeC* told = NULL
+        cdef uint64_t front, n
         cdef uint8_t* p
-        if ensure(&self.writer.out, 64) != 0:
-            return ROW_MEMORY
-        at = self.writer.out.p - self.writer.out.start
-        self.writer.out.p += 3
-        if kind == EV_WRITE_ROWS:
-            status = encode_image(&self.rows, source, image, present, image.width,
-                                  &self.writer.out, ROLE_INSERT, NULL, 0)
-        else:
-            status = encode_image(&self.rows, source, image, present, image.width,
-                                  &self.writer.out, ROLE_BEFORE, NULL, 0)
-            if status == ROW_OK and kind != EV_DELETE_ROWS and source.p < source.end:
-                status = self.put_after(source, image, kind, present_after)
-        if status != ROW_OK:
-            return status
-        n = self.writer.out.p - self.writer.out.start - at - 3
-        width = varint_size(n)
-        if width != 2:
-            if ensure(&self.writer.out, 16) != 0:
-                return ROW_MEMORY
-            p = self.writer.out.start + at
-            memmove(p + 1 + width, p + 3, n)
-            self.writer.out.p = p + 1 + width + n
-        p = self.writer.out.start + at
-        p[0] = 0x62
-        put_varint(p + 1, n)
-        return ROW_OK
+        cdef int status
+        self.row_envelope(&e, rows, image)
+        e.store_tag = 0x22
+        status = count_rows(rows, image, &e.rows)
+        if status != EVENT_OK:
+            return self.fail_rows(status, rows, slot)
+        if self.is_told_from() and image.shape.generation != self.shape_generation:
+            told = image.shape
+            self.number_shape(told)
+        n = relayed_size(self.event.type, image.shape, told, self.event.body_n)
+        front = self.writer.front_size(&e, n)
+        if front + n > ENTRY_BYTES_MAX:
+            return self.fail_large(front + n, e.rows, slot)
+        if (self.writer.begin() != 0
+                or ensure(&self.writer.out, front + n) != 0):
+            return NO_MEMORY
+        p = self.writer.out.start
+        self.writer.put_front(&e, n, p)
+        self.writer.out.p = put_relayed(p + front, self.event.type, image.shape, told,
+                                        self.event.body, self.event.body_n)
+        self.writer.finish(&e)
+        return RUNNING
 
-    cdef int put_after(self, Input* source, const Image* image, uint8_t kind,
-                       const uint8_t* present) noexcept nogil:
-        """Write the after image of an update, with its bitmap of JSON diffs if any."""
-        cdef const uint8_t* partial = NULL
-        cdef uint32_t partial_n = 0
-        cdef uint32_t i, json = 0
-        cdef uint64_t options
-        if kind == EV_PARTIAL_UPDATE_ROWS:
-            options = take_packed(source)
-            if options & 1:
-                for i in range(image.width):
-                    json += image.columns[i].op == OP_JSON
-                partial_n = (json + 7) // 8
-                partial = need(source, partial_n)
-                if partial == NULL:
-                    return ROW_SHORT
-        return encode_image(&self.rows, source, image, present, image.width,
-                            &self.writer.out, ROLE_AFTER, partial, partial_n)
+    cdef bint is_told_from(self) noexcept nogil:
+        """Tell whether the current event is one that the reader is given."""
+        return self.writer.file_number > self.relay_file or (
+            self.writer.file_number == self.relay_file
+            and self.event.offset >= self.relay_offset)
+
+    cdef void number_shape(self, ShapeC* shape) noexcept nogil:
+        """Give a shape the next number; behind the last one they begin anew."""
+        if self.shapes_told == SHAPES_MAX:
+            self.shapes_told = 0
+            self.shape_generation += 1
+        self.shapes_told += 1
+        shape.number, shape.generation = self.shapes_told, self.shape_generation
+
+    cdef int fail_rows(self, int status, const RowEvent* rows,
+                       TableSlot* slot) noexcept nogil:
+        if status == EVENT_MEMORY:
+            return NO_MEMORY
+        self.slot, self.row = slot, rows.row
+        return self.fail(rows.reason, rows.value)
+
+    cdef int fail_large(self, uint64_t n, uint32_t row, TableSlot* slot) noexcept nogil:
+        self.slot, self.row = slot, row
+        return self.fail("an entry of %d bytes is larger than a frame can be", n)

@@ -86,3 +86,9 @@ cdef inline uint64_t read48(const uint8_t* p) noexcept nogil:
 
 cdef inline uint64_t read64(const uint8_t* p) noexcept nogil:
     return read32(p) | <uint64_t>read32(p + 4) << 32
+
+
+cdef inline bint is_row_event(uint8_t code) noexcept nogil:
+    """Tell whether an event has rows that can be read, uncompressed ones."""
+    return (EV_WRITE_ROWS <= code <= EV_DELETE_ROWS or code == EV_PARTIAL_UPDATE_ROWS
+            or EV_WRITE_ROWS_V1 <= code <= EV_DELETE_ROWS_V1)

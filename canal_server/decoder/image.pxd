@@ -4,6 +4,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from canal_server.decoder.charsets cimport CharsetC
+from canal_server.decoder.zone cimport ZoneC
 
 cdef enum Op:
     # How a column's bytes become text; `a` and `b` are its parameters.
@@ -50,6 +51,7 @@ cdef struct ColumnPlan:
     uint8_t emitted      # false: the column filter takes it out
     uint16_t a
     uint16_t b
+    uint16_t raw_n       # bytes of a value; 0: a length of `a` bytes is in front
     Piece head           # field tag and fields 1-6, and the tag of field 8
     Piece head_updated   # the same with `updated`
     Piece head_promoted  # unsigned value that does not fit the signed SQL type
@@ -59,6 +61,18 @@ cdef struct ColumnPlan:
     Piece tail           # field 10, mysqlType
     Piece name           # for expressions of partial JSON
     const CharsetC* charset
+    const ZoneC* zone    # in which TIMESTAMPs are told
+
+cdef struct ShapeC:
+    # What a reader elsewhere needs to read rows of a table; see shapes.py.
+    const uint8_t* p
+    size_t n
+    uint32_t number      # under which it was told
+    uint32_t generation  # of the numbers; 0: it was not told
+
+cdef class Shape:
+    cdef ShapeC c
+    cdef bytes data
 
 cdef struct Image:
     ColumnPlan* columns
@@ -67,9 +81,10 @@ cdef struct Image:
     Piece names          # header fields 8 and 9
     uint32_t last_rows   # of the event before: they guess the size of the
     uint64_t last_bytes  # next event's envelope
+    ShapeC* shape        # NULL: its rows are not relayed
 
 cdef class TableImage:
     cdef Image image
     cdef uint8_t* arena
-    cdef list charsets   # keeps what the plans point to
+    cdef list kept       # what the plans point to
     cdef readonly object meta

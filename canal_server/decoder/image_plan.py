@@ -15,6 +15,8 @@ from canal_server.decoder.charsets import charset as charset_of
 from canal_server.decoder.image import OPS, TableImage
 
 if TYPE_CHECKING:
+    from canal_server.decoder.image import Shape
+    from canal_server.decoder.zone import Zone
     from canal_server.model.table import ColumnMeta, TableMeta
 
 # java.sql.Types, as the clients know them.
@@ -169,10 +171,13 @@ def compile_image(
     *,
     subject: int,
     emitted: tuple[bool, ...] | None = None,
+    shape: Shape | None = None,
+    zone: Zone | None = None,
 ) -> TableImage:
     """Build the image for the row loop; `mismatch` has said nothing before.
 
-    `emitted` tells per column whether it is delivered; None: all are.
+    `emitted` tells per column whether it is delivered; None: all are. `shape`: with
+    which rows are relayed. `zone`: of TIMESTAMPs, None: this process's.
     """
     plans = []
     for index, (mapped, column) in enumerate(
@@ -181,7 +186,8 @@ def compile_image(
         reading = _reading(mapped, column)
         shown = emitted is None or emitted[index]
         plans.append(_plan(index, mapped, column, reading, emitted=shown))
-    return TableImage(meta, _header_names(table_map), subject, plans)
+    names = _header_names(table_map)
+    return TableImage(meta, names, subject, plans, shape, zone)
 
 
 def _reading(  # noqa: PLR0911  # a table of types, one line each

@@ -36,6 +36,7 @@ cdef struct RowContext:
     Output scratch
     uint32_t column       # where an error happened
 
+cdef int grow_rows(Output* out, size_t room) noexcept nogil
 cdef int init_context(RowContext* context) except -1
 cdef void free_context(RowContext* context) noexcept nogil
 cdef int encode_image(RowContext* context, Input* source, const Image* image,

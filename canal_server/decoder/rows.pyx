@@ -43,8 +43,8 @@ cdef int[7] HIRES_SECOND_BYTES = [0, 1, 1, 2, 2, 3, 3]
 
 # --- memory -----------------------------------------------------------------------
 
-cdef int grow_scratch(Output* out, size_t room) noexcept nogil:
-    """Output.grow for memory from malloc."""
+cdef int grow_rows(Output* out, size_t room) noexcept nogil:
+    """Output.grow for memory from malloc, with SLACK behind its end."""
     cdef size_t used = out.p - out.start
     cdef size_t size = (out.end - out.start) * 2
     cdef uint8_t* data
@@ -64,7 +64,7 @@ cdef int init_context(RowContext* context) except -1:
         raise MemoryError("no memory for a decoder")
     context.scratch.p = context.scratch.start
     context.scratch.end = context.scratch.start + 4096
-    context.scratch.grow = grow_scratch
+    context.scratch.grow = grow_rows
     return 0
 
 
@@ -302,7 +302,7 @@ cdef inline uint8_t* put_number_or_moment(uint8_t* text, Input* source,
     if column.op == OP_TIMESTAMP2:
         v = take_be(source, 4)
         n = take_be(source, (column.a + 1) // 2)
-        text = put_timestamp(text, <uint32_t>v)
+        text = put_timestamp(text, <uint32_t>v, column.zone)
         return put_fraction(text, n, (column.a + 1) // 2 * 2, column.a)
     if column.op == OP_DECIMAL:
         raw = need(source, decimal_size(column.a, column.b))
@@ -333,7 +333,7 @@ cdef uint8_t* put_rarer(uint8_t* text, Input* source,
     if op == OP_ENUM or op == OP_SET:
         return put_u64(text, take_le(source, column.a))
     if op == OP_TIMESTAMP:
-        return put_timestamp(text, <uint32_t>take_le(source, 4))
+        return put_timestamp(text, <uint32_t>take_le(source, 4), column.zone)
     if op == OP_DATETIME:
         return put_old_datetime(text, take_le(source, 8))
     if op == OP_TIME:
@@ -341,7 +341,7 @@ cdef uint8_t* put_rarer(uint8_t* text, Input* source,
     if op == OP_TIMESTAMP_HIRES:
         v = take_be(source, 4)
         n = take_be(source, HIRES_SECOND_BYTES[column.a])
-        text = put_timestamp(text, <uint32_t>v)
+        text = put_timestamp(text, <uint32_t>v, column.zone)
         return put_fraction(text, n, column.a, column.a)
     if op == OP_DATETIME_HIRES:
         v = take_be(source, HIRES_DATETIME_BYTES[column.a])

@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 
 from canal_server.core.digits cimport put_pair
 from canal_server.core.wire cimport Input, take_be
-from canal_server.decoder.zone cimport zone_offset
+from canal_server.decoder.zone cimport ZoneC, zone_offset
 
 cdef uint64_t[7] POWERS = [1, 10, 100, 1000, 10000, 100000, 1000000]
 cdef int64_t TIME_SECONDS_MAX = 838 * 3600 + 59 * 60 + 59
@@ -58,13 +58,14 @@ cdef uint8_t* put_zero_datetime(uint8_t* p) noexcept nogil:
     return p + 19
 
 
-cdef uint8_t* put_timestamp(uint8_t* p, uint32_t when) noexcept nogil:
-    """Write seconds since 1970 as date and time of this process's zone."""
+cdef uint8_t* put_timestamp(uint8_t* p, uint32_t when,
+                            const ZoneC* zone) noexcept nogil:
+    """Write seconds since 1970 as date and time of a zone."""
     cdef int64_t t = when
     cdef int64_t days, seconds, era, doe, yoe, doy, mp, year
     if when == 0:
         return put_zero_datetime(p)
-    t += zone_offset(t)
+    t += zone_offset(zone, t)
     days = t // 86400
     seconds = t - days * 86400
     if seconds < 0:  # C division truncates; west of Greenwich on 1970-01-01

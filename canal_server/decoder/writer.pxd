@@ -19,6 +19,7 @@ cdef struct Envelope:
     uint8_t event_type   # 0: the header has none
     uint8_t kind         # Kind of core.blocks
     uint8_t entry_type   # EntryType
+    uint8_t store_tag    # of what the entry holds: storeValue or relayedRows
     bint open            # inside of a transaction
     Piece names          # header fields 8 and 9
     Piece gtid_props     # header field 12, curtGtid and its companions

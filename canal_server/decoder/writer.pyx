@@ -3,6 +3,7 @@
 
     record:  0x12 length Entry                       field 2 of Messages
     Entry:   0x0a length Header, 0x10 entryType, 0x1a length storeValue
+             (relayed rows: 0x22 length relayedRows in place of storeValue)
     Header:  0x08 version, 0x12 logfileName, 0x18 logfileOffset, 0x20 serverId,
              0x2a serverenCode, 0x30 executeTime, 0x38 sourceType, 0x42 schemaName,
              0x4a tableName, 0x50 eventLength, 0x58 eventType, 0x62 props, 0x6a gtid
@@ -184,7 +185,7 @@ cdef class RecordWriter:
         p[1] = e.entry_type
         p += 2
         if store:
-            p[0] = 0x1A
+            p[0] = e.store_tag
             put_varint(p + 1, store)
 
     cdef int finish(self, const Envelope* e) noexcept nogil:

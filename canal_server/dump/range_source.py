@@ -234,11 +234,13 @@ class RangeDump:
         limits: RangeLimits | None = None,
         take: Callable[[RangeWalk], bool] | None = None,
         picks: bool = False,
+        relays: bool = False,
     ) -> RangeWalk:
         """Walk from `start` to `end`, a limit, the binlog's end, or until `take`.
 
-        `take` is told of each chunk. Raises ClientError for a place that is purged or
-        of no use, else SourceError, DecodeError, TableMetaError.
+        `take` is told of each chunk. `relays`: rows are not rendered. Raises
+        ClientError for a place that is purged or of no use, else SourceError,
+        DecodeError, TableMetaError.
         """
         begin = start.begin or start.position
         for last in (False, True):
@@ -254,7 +256,9 @@ class RangeDump:
                 cut_rows=CUT_ROWS,
                 picks=picks,
             )
-            reader = self._reader(wanted, subjects, start.journal, begin)
+            reader = self._reader(
+                wanted, subjects, start.journal, begin, start if relays else None
+            )
             try:
                 self._run(reader, FileStart(start.journal, begin), walk, take)
             except InsideTransaction:
@@ -288,7 +292,12 @@ class RangeDump:
             raise ClientError(str(error), code=PURGED) from error
 
     def _reader(
-        self, wanted: TableFilter, subjects: Subjects, file: str, offset: int
+        self,
+        wanted: TableFilter,
+        subjects: Subjects,
+        file: str,
+        offset: int,
+        relay_from: RangePlace | None,
     ) -> Reader:
         config = self._config
         asked, address = f"{file}:{offset}", str(self._access.address)
@@ -308,6 +317,11 @@ class RangeDump:
             gtids=self._executed_at(file, offset),
             error_of_packet=lambda body: error_of_packet(
                 body, address=address, place=asked
+            ),
+            relay_from=(
+                order_of(relay_from.journal, relay_from.position)
+                if relay_from
+                else None
             ),
         )
         reader.decoder.refuses_inside = True

@@ -247,8 +247,13 @@ class RangedReads:
         start: RangePlace,
         end: RangePlace,
         take: Take,
+        *,
+        relays: bool = False,
     ) -> None:
-        """Give the entries of a range to `take`, piece by piece."""
+        """Give the entries of a range to `take`, piece by piece.
+
+        `relays`: rows need not be rendered.
+        """
         _check_order(start, end)
         held = None
         if name:
@@ -265,7 +270,7 @@ class RangedReads:
                 return True
 
             wanted = self._access.filter_of(expression)
-            dump.walk(wanted, start, end, take=taken, picks=True)
+            dump.walk(wanted, start, end, take=taken, picks=True, relays=relays)
 
     def _read_memory(
         self,

@@ -17,6 +17,7 @@ from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.decoder import engine
 from canal_server.decoder.image_plan import compile_image, mismatch
 from canal_server.decoder.map_meta import meta_of, tells_names
+from canal_server.decoder.shapes import Shapes
 from canal_server.decoder.tablemap import TableMap, parse_table_map
 from canal_server.dump import query
 from canal_server.errors import (
@@ -112,10 +113,13 @@ class Reader:
         error_of_packet: Callable[[bytes], Exception] | None = None,
         until: int | None = None,
         source: LogIdentity | None = None,
+        relay_from: tuple[int, int] | None = None,
     ) -> None:
         """Take what to read with; `until`: an offset of the first file to end at.
 
-        `source` is the server that the records' positions will name.
+        `source` is the server that the records' positions will name. `relay_from`:
+        rows are not rendered, unless columns of them are left out; whoever is given
+        the records is given those behind this file's number and offset.
         """
         self.decoder = engine.Decoder(
             pool,
@@ -130,6 +134,10 @@ class Reader:
         )
         if until is not None:
             self.decoder.set_limit(until)
+        self._relays = relay_from is not None and not columns
+        if relay_from is not None and self._relays:
+            self.decoder.relay(*relay_from)
+        self._shapes = Shapes()
         self.gtids = gtids  # the executed set as of the last event, in GTID mode
         self._tracks = False
         self._tracked: GtidSet | MariaGtidSet | None = None  # as of the file's begin
@@ -311,7 +319,15 @@ class Reader:
                 tuple(mapped.name or column.name for mapped, column in pairs),
             )
         return compile_image(
-            table_map, meta, subject=self._number_of(names), emitted=emitted
+            table_map,
+            meta,
+            subject=self._number_of(names),
+            emitted=emitted,
+            shape=self._shapes.shape_of(
+                self.decoder.body, table_map, meta, mariadb=self._from_mariadb
+            )
+            if self._relays
+            else None,
         )
 
     def _number_of(self, names: Names) -> int:

@@ -346,7 +346,7 @@ def _check_read(request: RangeRead) -> None:
         check_name(request.name)
     _check_ends(request)
     _check_length(request.filter, FILTER_MAX, "filter")
-    if request.wire not in (0, Wire.ENTRY):
+    if request.wire not in (0, *Wire):
         raise ClientError(f"wire {request.wire!r} is not served; ask for entries (1)")
 
 

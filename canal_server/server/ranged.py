@@ -203,7 +203,8 @@ def _read(source: RangeSource, request: ranged.RangeRead, send: Send) -> None:
         send((ranged.piece_header(number, size), *slices))
 
     ends = _place(request.start), _place(request.end)
-    source.read(request.name, request.filter, *ends, take)
+    relays = request.wire == ranged.Wire.BINLOG
+    source.read(request.name, request.filter, *ends, take, relays=relays)
     send((ranged.LAST_FRAME,))
 
 

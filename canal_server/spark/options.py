@@ -81,6 +81,7 @@ class SourceOptions:
     ending_position: str = ""
     fail_on_data_loss: bool = True
     ack_on: str = "latestOffset"
+    wire: str = "binlog"
     # How much at a time
     max_rows_per_trigger: int = 1_000_000
     max_bytes_per_trigger: int = 0
@@ -348,6 +349,7 @@ OPTIONS: Final = (
     Option("endingPosition", "ending_position", _position),
     Option("failOnDataLoss", "fail_on_data_loss", _truth),
     Option("ackOn", "ack_on", _one_of("latestOffset", "commit", "never")),
+    Option("wire", "wire", _one_of("binlog", "entry")),
     Option("maxRowsPerTrigger", "max_rows_per_trigger", _whole(0)),
     Option("maxBytesPerTrigger", "max_bytes_per_trigger", _whole(0)),
     Option("partitionBy", "partition_by", _one_of(RANGE, DESTINATION, KEYHASH)),

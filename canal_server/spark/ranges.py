@@ -6,14 +6,22 @@ Everything here may be done any number of times, in any process, with the same r
 from __future__ import annotations
 
 import logging
-import zlib
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from canal_server.client.ranged import NOT_HERE, OTHER_EPOCH, PURGED, RangePosition
+from canal_server.client.ranged import (
+    NOT_HERE,
+    OTHER_EPOCH,
+    PURGED,
+    REFUSED,
+    RangePosition,
+    Wire,
+)
+from canal_server.core.crc32 import checksum
 from canal_server.errors import ClientError, PositionError, ProtocolError
 from canal_server.spark.options import DESTINATION, KEYHASH
+from canal_server.spark.wire import rendered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -143,26 +151,35 @@ def pieces(
     """Yield the entries of a range, whole ones in each piece.
 
     A connection that breaks is opened anew, on another server if need be, and what
-    came already is stepped over, after a look whether it is the same.
+    came already is stepped over, after a look whether it is the same: it is, in
+    whichever form it comes. Raises DecodeError for rows that cannot be read.
     """
     taken = _Taken()
     patience = channel.patience()
+    wire = Wire.BINLOG if options.wire == "binlog" else Wire.ENTRY
     while True:
         before = taken.size
         # Connects, and fails when no server can be had.
         client = channel.call(lambda client: client)
+        asked = wire if channel.relays else Wire.ENTRY
         reading = client.read(
             part.destination,
             options.subscription,
             part.start,
             part.end,
             filter=options.wire_filter,
+            wire=asked,
         )
+        answer = _Answer(reading)
         try:
             with closing(reading):
-                yield from taken.new_of(reading)
+                yield from taken.new_of(rendered(answer))
         except (OSError, ClientError) as error:
             if isinstance(error, ClientError) and error.code != NOT_HERE:
+                if (error.code, asked) == (REFUSED, Wire.BINLOG) and answer.is_empty:
+                    # A server of before that form, or another reason, told again then.
+                    channel.relays = False
+                    continue
                 raise
             if taken.size > before:
                 patience.renew()
@@ -172,6 +189,19 @@ def pieces(
             log.info("reading %s on behind %d bytes", part, taken.size)
         else:
             return
+
+
+class _Answer:
+    """The pieces of one answer, and whether any of them came."""
+
+    def __init__(self, reading: Iterator[memoryview]) -> None:
+        self._reading = reading
+        self.is_empty = True
+
+    def __iter__(self) -> Iterator[memoryview]:
+        for piece in self._reading:
+            self.is_empty = False
+            yield piece
 
 
 class _Taken:
@@ -190,14 +220,14 @@ class _Taken:
         for piece in reading:
             known = min(again, len(piece))
             if known:
-                again_sum = zlib.crc32(piece[:known], again_sum)
+                again_sum = checksum(piece[:known], again_sum)
                 again -= known
                 if not again and again_sum != self._sum:
                     break
             rest = piece[known:]
             if rest:
                 self.size += len(rest)
-                self._sum = zlib.crc32(rest, self._sum)
+                self._sum = checksum(rest, self._sum)
                 yield rest
         else:
             if not again:

@@ -75,6 +75,7 @@ class Channel:
         self._options = options
         self._greet = greet
         self._turn = 0  # of which server
+        self.relays = True  # the server; false when it refused the form `binlog`
         self._client: RangedClient | None = None
 
     @property
@@ -113,6 +114,7 @@ class Channel:
         log.info("%s: server %s: %s", self.destination, self.server, problem)
         self.close()
         self._turn += 1
+        self.relays = True
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""

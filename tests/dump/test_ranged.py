@@ -7,9 +7,11 @@ import socket
 import time
 
 import pytest
+from fix_random import longer
 from fix_ranged import NAME, rows_of
 from fix_source_access import PATIENCE_S
 from fix_store import in_thread
+from random_schema import RandomLoad
 
 from canal_server.dump.range_source import CUT_ROWS
 from canal_server.errors import ClientError
@@ -427,3 +429,15 @@ def test_random_changes(make_lake, source_server, table, database, rng):
     parts = lake.plan(start, places[-1], 5)
     assert joined(lake.read_again(part.start, part.end) for part in parts) == whole
     assert joined(lake.read_memory(part.start, part.end) for part in parts) == whole
+
+
+def test_random_tables(make_lake, source_server, database, rng):
+    """Rows of all types and images are the same, rendered by either side."""
+    lake = make_lake(source_server)
+    start = lake.subscribe()
+    RandomLoad(source_server, database, rng).run(tables=6, steps=longer(40))
+    end = lake.ranges.locate(NAME, "latest")
+    assert len(rows_of(lake.read_again(start, end))) > 20
+    whole = lake.read(start, end, name="", relays=True)
+    parts = lake.plan(start, end, 3)
+    assert joined(lake.read_again(each.start, each.end) for each in parts) == whole

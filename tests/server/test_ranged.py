@@ -33,6 +33,7 @@ class FakeRanges:
     def __init__(self) -> None:
         self.acked: list[RangePlace] = []
         self.fails: Exception | None = None  # after the first piece
+        self.relayed: list[bool] = []
 
     def subscribe(self, name, expression, start):
         """Tell the cursor."""
@@ -64,8 +65,9 @@ class FakeRanges:
         assert (name, text) == ("lake", "acked")
         return PLACE
 
-    def read(self, name, expression, start, end, take):
+    def read(self, name, expression, start, end, take, *, relays):
         """Give two pieces."""
+        self.relayed.append(relays)
         take((b"\x12\x01a", memoryview(b"\x12\x01b")), 6)
         if self.fails:
             raise self.fails
@@ -173,6 +175,8 @@ def test_a_range_comes_in_pieces(ask, source):
         b"\x08\x02\x12\x01c",
         b"\x08\x00",
     ]
+    ask(ranged.RangeRead("example", "lake", AT, THEN, ranged.Wire.BINLOG))
+    assert source.relayed == [False, True]
     source.fails = SourceError("the source went away")
     packets = ask(request)
     assert len(packets) == 2

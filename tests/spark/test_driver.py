@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from fix_pipeline import DESTINATION, UNIT_S
 
-from canal_server.client.ranged import RangedClient
+from canal_server.client.ranged import RangedClient, Wire
 from canal_server.errors import ClientError, PositionError
 from canal_server.protocol.entries import RowData, decode_entry
 from canal_server.protocol.packets import Messages
@@ -21,6 +21,7 @@ from canal_server.spark.servers import Channel
 
 pytestmark = pytest.mark.slow
 NAME = "lake"
+MEMORY = "canal.instance.ranged.memory.bytes"
 
 
 def options_of(pipeline, **more):
@@ -233,6 +234,67 @@ def test_a_reading_goes_on_where_the_connection_broke(
         found += decode(Messages, bytes(piece)).messages
         if number == 0:
             proxy.end_all()
+    channel.close()
+    assert found == whole
+
+
+@pytest.fixture
+def forgetful(make_pipeline, mysql_server, database):
+    """Give a running pipeline that reads every range of the binlog again."""
+    made = make_pipeline(mysql_server, database, {MEMORY: "0"})
+    made.start()
+    return made
+
+
+def sizes(pipeline, part):
+    """Return how many bytes a range has in either form."""
+    with RangedClient("127.0.0.1", pipeline.server_port) as client:
+        return {
+            wire: sum(map(len, client.read(DESTINATION, "lake", *part, wire=wire)))
+            for wire in Wire
+        }
+
+
+def test_either_form_is_the_same(forgetful, rng) -> None:
+    """Rows that come as the binlog has them are rendered to the same entries."""
+    driver = StreamDriver(options_of(forgetful))
+    at = driver.initial()
+    forgetful.writer(rng).write(40, rows=40)
+    end = driver.latest(at)
+    driver.close()
+    whole = [whole_of(at, end)]
+    as_entries = entries_of(forgetful, whole, wire="entry")
+    assert len(rows_of(as_entries)) > 40
+    assert entries_of(forgetful, whole, wire="binlog") == as_entries
+    found = sizes(forgetful, (whole[0].start, whole[0].end))
+    assert found[Wire.BINLOG] < found[Wire.ENTRY]
+
+
+def test_a_reading_goes_on_in_the_other_form(
+    make_pipeline, mysql_server, database, make_proxy, rng
+) -> None:
+    """A server that was killed had the range in memory, the next one has not."""
+    pipeline = make_pipeline(mysql_server, database)
+    pipeline.start()
+    pipeline.keep_port()
+    driver = StreamDriver(options_of(pipeline))
+    at = driver.initial()
+    pipeline.writer(rng).write(60, rows=100)
+    end = driver.latest(at)
+    driver.close()
+    part = whole_of(at, end)
+    whole = entries_of(pipeline, [part])
+    proxy = make_proxy(SimpleNamespace(host="127.0.0.1", port=pipeline.server_port))
+    options = options_of(pipeline, servers=f"127.0.0.1:{proxy.port}")
+    channel = Channel(options, DESTINATION)
+    found: list[bytes] = []
+    for number, piece in enumerate(pieces(channel, options, part)):
+        found += decode(Messages, bytes(piece)).messages
+        if number == 0:
+            assert len(found) < len(whole)
+            pipeline.kill()
+            proxy.end_all()
+            pipeline.start()
     channel.close()
     assert found == whole
 

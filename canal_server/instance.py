@@ -470,7 +470,7 @@ class Instance:
         self._buffer.reset()
         if not goes_on:
             self._sink.reset()
-            self._tail.reset(self._pump.reads_behind)
+            self._tail.reset(self._pump.reads_behind, self._pump.server)
 
     def _idle(self) -> None:
         """Take note that the source has nothing more at hand."""

@@ -131,7 +131,7 @@ class RangedReads:
             return found, False
         with self._access.dump() as dump:
             if found is None:
-                cursor = dump.place_of(start)
+                cursor = dump.with_set(dump.place_of(start))
                 subscription = Subscription(name, expression, cursor)
             else:
                 subscription = replace(found, filter=expression)
@@ -178,7 +178,9 @@ class RangedReads:
         if text == ACKED:
             return self._find(name).cursor
         with self._access.dump() as dump:
-            return dump.place_of(text)
+            found = dump.place_of(text)
+            # Of a stream's place, which it may come to on another server.
+            return dump.with_set(found) if name else found
 
     # --- ends, parts and entries ------------------------------------------------------
 
@@ -211,12 +213,13 @@ class RangedReads:
         walk: RangeWalk | None = None
         if subscription is not None:
             expression = subscription.filter
-            known = self._heads.known(subscription, start, end)
-            if known is not None:
-                return parts_of(start, end, *known, parts)
-            walk = self._cuts_in_memory(subscription, start, end)
+            if start.epoch == end.epoch:
+                known = self._heads.known(subscription, start, end)
+                if known is not None and self._access.is_now(end):
+                    return parts_of(start, end, *known, parts)
+                walk = self._cuts_in_memory(subscription, start, end)
         if walk is None:
-            walk = self._cuts_in_binlog(expression, start, end)
+            return self._parts_in_binlog(expression, start, end, parts)
         totals = walk.rows, walk.bytes
         return parts_of(start, end, totals, walk.found_cuts(), parts)
 
@@ -233,12 +236,23 @@ class RangedReads:
             return None
         return walk
 
-    def _cuts_in_binlog(
-        self, expression: str, start: RangePlace, end: RangePlace
-    ) -> RangeWalk:
+    def _parts_in_binlog(
+        self, expression: str, start: RangePlace, end: RangePlace, parts: int
+    ) -> list[RangePart]:
+        """Return the parts of a range of any epoch; they end in that of now."""
         with self._access.dump() as dump:
-            dump.check(start, end)
-            return dump.walk(self._access.filter_of(expression), start, end)
+            start, end = dump.range_of(start, end)
+            first = self._access.mapped(dump, start)
+            dump.check(end)
+            if first.place.order() > end.order():
+                return []
+            wanted = self._access.filter_of(expression)
+            walk = dump.walk(wanted, first.place, end, skips=first.skips)
+        totals = walk.rows, walk.bytes
+        if first.skips is not None:
+            return parts_of(start, end, totals, (), 1)
+        begin = replace(first.place, gtids=start.gtids)
+        return parts_of(begin, end, totals, walk.found_cuts(), parts)
 
     def read(
         self,
@@ -254,18 +268,24 @@ class RangedReads:
         if name:
             subscription = self._find(name)
             expression = subscription.filter
+        if name and start.epoch == end.epoch:
             held = self._access.held(subscription, start, end)
         if held is not None and self._read_memory(held, expression, start, end, take):
             return
         with self._access.dump() as dump:
-            dump.check(start, end)
+            first = self._access.mapped(dump, start)
+            dump.check(end)
+            if first.place.order() > end.order():
+                return
 
             def taken(walk: RangeWalk) -> bool:
                 _hand_out(walk, take)
                 return True
 
             wanted = self._access.filter_of(expression)
-            dump.walk(wanted, start, end, take=taken, picks=True)
+            dump.walk(
+                wanted, first.place, end, take=taken, picks=True, skips=first.skips
+            )
 
     def _read_memory(
         self,
@@ -324,7 +344,7 @@ def _hand_out(walk: RangeWalk, take: Take) -> None:
 
 
 def _check_order(start: RangePlace, end: RangePlace) -> None:
-    if start.epoch != end.epoch or end.order() < start.order():
+    if end.order() < start.order():
         raise ClientError(f"a range from {start} to {end} is none")
 
 

@@ -226,12 +226,18 @@ def _schema(source: RangeSource, request: ranged.RangeSchema) -> bytes:
 
 def _place(position: RangePosition) -> RangePlace:
     return RangePlace(
-        position.epoch, position.journal, position.position, position.begin
+        position.epoch,
+        position.journal,
+        position.position,
+        position.begin,
+        position.gtids,
     )
 
 
 def _position(place: RangePlace) -> RangePosition:
-    return RangePosition(place.epoch, place.journal, place.position, place.begin)
+    return RangePosition(
+        place.epoch, place.journal, place.position, place.begin, place.gtids
+    )
 
 
 def _not_here(destination: str) -> ClientError:

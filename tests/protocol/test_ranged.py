@@ -62,7 +62,7 @@ BAD: list[tuple[RangeRequest, str]] = [
     (RangeHead("example", "lake", RangePosition(-1, "a.1", 4)), "start"),
     (RangePlan("example", "lake", AT, BEHIND, 0), "parts"),
     (RangePlan("example", "lake", AT, BEHIND, 1025), "parts"),
-    (RangePlan("example", "lake", AT, RangePosition(3, "a.1", 4), 1), "epoch"),
+    (RangePlan("example", "lake", AT, RangePosition(1, "a.1", 4), 1), "epoch"),
     (RangeRead("example", "lake", AT, BEHIND, Wire.BINLOG), "wire"),
     (RangeRead("example", "lake", AT, BEHIND, 77), "wire"),
     (RangeRead("example", "lake", AT), "end"),

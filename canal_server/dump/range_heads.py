@@ -123,7 +123,8 @@ class RangeHeads:
     def _memo(self, subscription: Subscription, start: RangePlace) -> _Memo:
         """Return what is known of the batch from a place on, without its end."""
         memo = self._memos.get(subscription.name)
-        if memo is None or (memo.start, memo.filter) != (start, subscription.filter):
+        wanted = start, start.gtids, subscription.filter
+        if memo is None or (memo.start, memo.start.gtids, memo.filter) != wanted:
             memo = _Memo(start, subscription.filter, start, time.monotonic())
         else:
             memo = replace(memo, end=None)

@@ -193,6 +193,7 @@ class RangedReads:
         peer_fd: int | None = None,
     ) -> RangeEnds:
         """Return how far a range behind `start` may go; waits for its first change."""
+        start = _with_known_set(start, self._find(name))
         return self._heads.head(
             lambda: self._find(name), start, limits, wait_s, peer_fd
         )
@@ -213,6 +214,7 @@ class RangedReads:
         walk: RangeWalk | None = None
         if subscription is not None:
             expression = subscription.filter
+            start = _with_known_set(start, subscription)
             if start.epoch == end.epoch:
                 known = self._heads.known(subscription, start, end)
                 if known is not None and self._access.is_now(end):
@@ -268,6 +270,7 @@ class RangedReads:
         if name:
             subscription = self._find(name)
             expression = subscription.filter
+            start = _with_known_set(start, subscription)
         if name and start.epoch == end.epoch:
             held = self._access.held(subscription, start, end)
         if held is not None and self._read_memory(held, expression, start, end, take):
@@ -341,6 +344,13 @@ def _hand_out(walk: RangeWalk, take: Take) -> None:
     slices, size = walk.take()
     if size:
         take(slices, size)
+
+
+def _with_known_set(place: RangePlace, subscription: Subscription) -> RangePlace:
+    """Return a place with the set that its subscription's cursor has there, if any."""
+    if place.gtids or place != subscription.cursor:
+        return place
+    return replace(place, gtids=subscription.cursor.gtids)
 
 
 def _check_order(start: RangePlace, end: RangePlace) -> None:

@@ -107,6 +107,17 @@ def _most(options: SourceOptions, rows: int | None) -> int:
     return min(options.max_partitions, max(1, rows // options.min_partition_rows))
 
 
+def parts_of_now(channel: Channel, options: SourceOptions, part: Range) -> list[Range]:
+    """Return a range whose source was replaced as what it is in the binlog of now.
+
+    Raises ClientError where that cannot be told.
+    """
+    return [
+        Range(part.destination, each.start, each.end, keys=part.keys)
+        for each in _planned(channel, options, part, 1)
+    ]
+
+
 def _planned(
     channel: Channel, options: SourceOptions, whole: Range, most: int
 ) -> Sequence[RangePart]:
@@ -126,7 +137,8 @@ def _planned(
 def _merged(whole: Range, parts: Sequence[RangePart], least: int) -> list[Range]:
     """Return parts of so many rows at least, the last one excepted."""
     ranges: list[Range] = []
-    start, rows = whole.start, 0
+    # Of an older epoch it may begin elsewhere now.
+    start, rows = parts[0].start if parts else whole.start, 0
     for part in parts:
         rows += part.rows
         if rows >= least or part is parts[-1]:

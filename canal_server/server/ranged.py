@@ -11,7 +11,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
-from canal_server.errors import CanalError, ClientError
+from canal_server.errors import CanalError, ClientError, MetaStoreError
 from canal_server.model.ranges import RangeLimits, RangePlace
 from canal_server.protocol import ranged
 from canal_server.protocol.packets import PacketType
@@ -68,6 +68,10 @@ class RangedService:
         except ClientError as error:
             log.info("refused %s: %s", _told(request), error)
             reply = error_frame(error.code, str(error))
+        except MetaStoreError as error:
+            # Where cursors are kept cannot be had now; soon it may, or another server.
+            log.warning("could not answer %s: %s", _told(request), error)
+            reply = error_frame(NOT_HERE, str(error))
         except CanalError as error:
             log.warning("could not answer %s: %s", _told(request), error)
             reply = error_frame(REFUSED, str(error))

@@ -32,8 +32,9 @@ class Range:
     """What one task reads of one destination.
 
     `commit` is where a transaction ends that the range ends inside of, and
-    `commit_ms` when it did. Where rows are dealt out by key, several tasks have the
-    same range, and `keys` is which of them this is, and how many they are.
+    `commit_ms` when it did. `is_cut`: other tasks read the rest of a batch. Where rows
+    are dealt out by key, several tasks have the same range, and `keys` is which of them
+    this is, and how many they are.
     """
 
     destination: str
@@ -42,6 +43,7 @@ class Range:
     commit: RangePosition = _NOWHERE
     commit_ms: int = 0
     keys: tuple[int, int] = (0, 1)
+    is_cut: bool = False
 
     def __str__(self) -> str:
         number, count = self.keys
@@ -146,6 +148,8 @@ def _merged(whole: Range, parts: Sequence[RangePart], least: int) -> list[Range]
                 Range(whole.destination, start, part.end, part.commit, part.commit_ms)
             )
             start, rows = part.end, 0
+    if len(ranges) > 1:
+        return [replace(each, is_cut=True) for each in ranges]
     return ranges
 
 

@@ -80,6 +80,12 @@ def _rows_of_now(
     except ClientError as error:
         if error.code != OTHER_EPOCH:
             raise
+        if part.is_cut:
+            # Others may have read theirs of the source of before, in its order.
+            raise PositionError(
+                f"the source was replaced while a batch was read, with {part} in it:"
+                " restart the query, which reads all of the batch of the other server"
+            ) from error
         if has_begun:
             raise PositionError(
                 f"the source was replaced while {part} was read: the task has to be"

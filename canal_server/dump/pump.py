@@ -230,6 +230,11 @@ class Pump:
         return self._server
 
     @property
+    def sets(self) -> SetFollower:
+        """Return what follows sets outside of GTID mode."""
+        return self._sets
+
+    @property
     def exact_from(self) -> int | None:
         """Return the number of the file from which on sets in entries are exact.
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from canal_server.core.subjects import Subjects
     from canal_server.dump.pump import Pump
     from canal_server.dump.range_mapping import Mapped
-    from canal_server.model.ranges import Epoch, RangePlace, Subscription
+    from canal_server.model.ranges import Epoch, RangePart, RangePlace, Subscription
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.ports import Span
     from canal_server.position.subscriptions import Subscriptions
@@ -77,6 +77,8 @@ class RangeAccess:
         self._exact: tuple[Tail, int, tuple[int, int]] | None = None
         self._checked: tuple[Tail, int] | None = None  # whose epoch is `_epoch`
         self._epoch: Epoch | None = None
+        # Whose sets, outside of GTID mode, were found to be exact.
+        self._followed: tuple[Tail, int] | None = None
         self._info: ServerInfo | None = None  # of the server that was looked at last
         # Of places of older epochs that stay where they are: by the epoch of now.
         self._mapped: dict[tuple[int, RangePlace, str], Mapped] = {}
@@ -309,15 +311,46 @@ class RangeAccess:
         live = self.stages()
         tail, resets = live.tail, live.tail.resets
         epoch = self._epoch
-        where = order_of(place.journal, place.position)
-        if self._config.source.gtid_on and self._checked == (tail, resets):
-            gtids = tail.gtids_at(where)
-            if gtids and tail.resets == resets and epoch is self._epoch:
-                return replace(place, gtids=gtids)
+        known = ""
+        if self._checked == (tail, resets):
+            known = self._known_set(live, place)
+            is_exact = (tail, resets) == self._followed or self._config.source.gtid_on
+            if known and is_exact and tail.resets == resets and epoch is self._epoch:
+                return replace(place, gtids=known)
         with self.dump() as dump:
             if dump.epoch.number != place.epoch:
                 raise ClientError(SWITCHING, code=NOT_HERE)
-            return dump.with_set(place, since)
+            found = dump.with_set(place, since)
+        if known and self._checked == (tail, resets):
+            # What follows on a set that is right is right as well.
+            self._followed = (tail, resets) if known == found.gtids else None
+        return found
+
+    def with_sets(self, parts: list[RangePart]) -> list[RangePart]:
+        """Return parts with the sets at their ends, where memory tells them."""
+        live = self.stages()
+        tail, resets = live.tail, live.tail.resets
+        if not self._config.source.gtid_on or self._checked != (tail, resets):
+            return parts
+        found: list[RangePart] = []
+        for part in parts:
+            end = part.end
+            if not (end.gtids or end.begin):
+                end = replace(end, gtids=self._known_set(live, end))
+            start = found[-1].end if found else part.start
+            found.append(replace(part, start=start, end=end))
+        return found if tail.resets == resets else parts
+
+    def _known_set(self, live: Live, place: RangePlace) -> str:
+        """Return the set at a place as the pump has it, empty if it has none there."""
+        if self._config.source.gtid_on:
+            where = order_of(place.journal, place.position)
+            return live.tail.gtids_at(where) or ""
+        sets = live.pump.sets
+        sets.tells = True
+        wanted = place.journal, place.position
+        # A copy: the pump's thread adds to it.
+        return next((text for *at, text in tuple(sets.told) if tuple(at) == wanted), "")
 
     @contextlib.contextmanager
     def slot(self) -> Iterator[int]:

@@ -218,12 +218,14 @@ class RangedReads:
             if start.epoch == end.epoch:
                 known = self._heads.known(subscription, start, end)
                 if known is not None and self._access.is_now(end):
-                    return parts_of(start, end, *known, parts)
+                    found = parts_of(start, end, *known, parts)
+                    return self._access.with_sets(found)
                 walk = self._cuts_in_memory(subscription, start, end)
         if walk is None:
             return self._parts_in_binlog(expression, start, end, parts)
         totals = walk.rows, walk.bytes
-        return parts_of(start, end, totals, walk.found_cuts(), parts)
+        found = parts_of(start, end, totals, walk.found_cuts(), parts)
+        return self._access.with_sets(found)
 
     def _cuts_in_memory(
         self, subscription: Subscription, start: RangePlace, end: RangePlace

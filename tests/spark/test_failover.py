@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(900)
 REPLICA_OPTIONS = ("--log-bin=second",)
 PATIENCE_S = 20 * UNIT_S
 POLL_S = 0.05
-PAUSE_S = 0.02  # between two writes of the load
+PAUSE_S = 0.2  # between two writes of the load
 
 
 class Query:
@@ -39,7 +39,7 @@ class Query:
         self._options = {
             "destination": DESTINATION,
             "subscription": "lake",
-            "maxRowsPerTrigger": "200",
+            "maxRowsPerTrigger": "500",
             "pollTimeoutMs": "100",
             "retryTimeoutMs": str(round(1000 * PATIENCE_S)),
             **options,
@@ -70,7 +70,7 @@ class Query:
             assert time.monotonic() < give_up_at, told
             time.sleep(POLL_S)
 
-    def wait_for_more(self, rows: int = 200) -> None:
+    def wait_for_more(self, rows: int = 100) -> None:
         """Wait until some more rows have come."""
         self.wait_for(self.sink.count() + rows)
 

@@ -165,6 +165,8 @@ class RangeHeads:
 
         wanted = self._access.filter_of(subscription.filter)
         with self._access.dump() as dump:
+            if memo.examined.epoch != dump.epoch.number:
+                memo.examined = memo.start  # that one has a set
             first = self._access.mapped(dump, memo.examined)
             if memo.start.epoch == dump.epoch.number:
                 dump.check(memo.start)

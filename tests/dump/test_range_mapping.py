@@ -7,12 +7,15 @@ from dataclasses import replace
 
 import pytest
 from fix_ranged import NAME, rows_of
+from fix_store import eventually
 
+from canal_server.config.schema import HostConfig, HostPort
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.dump.range_source import CUT_ROWS
 from canal_server.errors import ClientError
 from canal_server.model.ranges import RangeLimits
+from canal_server.protocol.ranged import NOT_HERE
 
 # So that a place tells which server it is of.
 REPLICA_OPTIONS = ("--log-bin=second",)
@@ -203,6 +206,36 @@ def test_sets_without_a_look(make_lake, replicas, table):
         executed = replicas.executed(source)
         assert kind.parse(place.gtids) == kind.parse(executed)
     assert lake.looks()[1] == before[1]
+
+
+def test_idle_over_two_changes(make_lake, replicas, table, gtid_on):
+    """A reader that has nothing to read is not lost when the source changes twice."""
+    source, replica = replicas.source, replicas.replica
+    standby = HostConfig(address=HostPort(replica.host, replica.port))
+    lake = make_lake(source, gtid_on=gtid_on, standby=standby)
+    start = lake.subscribe()
+    insert(source, table, 1)
+    place, _ = next_rows(lake, start, 1)
+    replicas.catch_up()
+    pump = lake.instance._pump
+    for epoch in (1, 2):
+        pump.switch_to(pump.sources.other)
+        eventually(lambda epoch=epoch: is_read(lake, place, epoch))
+    insert(source, table, 2)
+    end, rows = next_rows(lake, place, 1)
+    assert (rows, end.epoch) == ([2], place.epoch + 2)
+
+
+def is_read(lake, place, epoch):
+    """Tell whether heads behind a place of before look at the source of an epoch."""
+    try:
+        found = lake.head(place, wait_s=0).end
+    except ClientError as error:
+        if error.code != NOT_HERE:
+            raise
+        return False
+    assert found == place
+    return lake.ranges._subscriptions.epoch().number == epoch
 
 
 def test_parts_have_sets(make_lake, replicas, table):

@@ -86,6 +86,18 @@ class Query:
                         found += decode(Messages, bytes(piece)).messages
         return [decode_entry(each) for each in found]
 
+    def rows(self, parts: list[Range]) -> list[object]:
+        """Return the images of the rows that tasks make."""
+        pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
+        from canal_server.spark.rows import read_rows  # noqa: PLC0415
+
+        return [
+            (row["op"], row["before"], row["after"])
+            for part in parts
+            for batch in read_rows(self.options, None, part)  # type: ignore[arg-type]
+            for row in batch.to_pylist()
+        ]
+
     def of_now(self, channel: Channel, part: Range) -> list[Range]:
         """Return a part, or what it is now that the source was replaced."""
         now: RangePosition = channel.call(lambda c: c.locate(DESTINATION, "latest"))
@@ -126,8 +138,12 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
             scene.writer.write(20)
             end = query.planned()
             assert end is not None
+            planned = query.driver.plan(*map(offset_from_json, (query.log, end)))
+            before = query.rows(planned)
             scene.die()
             scene.writer.write(5)
+            # A task of before, and one that a new process plans.
+            assert query.rows(planned) == before
             if role == "master":
                 scene.pipeline.kill()
                 scene.pipeline.start()

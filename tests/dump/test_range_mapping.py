@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from fix_ranged import NAME, rows_of
@@ -220,7 +221,7 @@ def test_idle_over_two_changes(make_lake, replicas, table, gtid_on):
     pump = lake.instance._pump
     for epoch in (1, 2):
         pump.switch_to(pump.sources.other)
-        eventually(lambda epoch=epoch: is_read(lake, place, epoch))
+        eventually(partial(is_read, lake, place, epoch))
     insert(source, table, 2)
     end, rows = next_rows(lake, place, 1)
     assert (rows, end.epoch) == ([2], place.epoch + 2)

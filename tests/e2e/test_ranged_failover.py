@@ -94,7 +94,7 @@ class Query:
         return [
             (row["op"], row["before"], row["after"])
             for part in parts
-            for batch in read_rows(self.options, None, part)  # type: ignore[arg-type]
+            for batch in read_rows(self.options, None, part)
             for row in batch.to_pylist()
         ]
 

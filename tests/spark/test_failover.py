@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fix_cluster import WIRING
 from fix_failover import BY_SET, GTID_MODE
 from fix_pipeline import DESTINATION, UNIT_S
 from fix_random import longer
@@ -155,6 +156,7 @@ def test_another_server_takes_over(make_cluster, make_query, rng) -> None:
     cluster = make_cluster(3.0)
     one, two = cluster.servers
     one.keep_port()
+    one.configure({}, wiring=WIRING)
     writer = one.writer(rng)
     query = make_query(one, two)
     with Load(writer, PAUSE_S):

@@ -13,7 +13,7 @@ import pytest
 from fix_cluster import WIRING
 from fix_failover import BY_SET, GTID_MODE
 from fix_pipeline import DESTINATION, UNIT_S
-from fix_random import longer
+from fix_random import LONGER, longer
 from load import Load
 from spark_sink import Sink, wanted_rows
 
@@ -107,12 +107,14 @@ def make_query(spark: Any, tmp_path: Path) -> Iterator[Callable[..., Query]]:
             each.query.stop()
 
 
-@pytest.mark.parametrize("by", ["gtid", "set"])
-def test_the_source_is_replaced(make_scene, make_query, by) -> None:
+@pytest.mark.parametrize("by", ["gtid", "set"] if LONGER > 1 else ["gtid"])
+def test_the_source_is_replaced(replicas, make_scene, make_query, by) -> None:
     """The source dies under load and its replica takes over; then the other way."""
+    if LONGER == 1 and replicas.flavour == "mariadb":
+        pytest.skip("longer runs try it, everyday ones without Spark around it")
     scene = make_scene({"gtid": GTID_MODE, "set": BY_SET}[by])
     query = make_query(scene.pipeline)
-    for role in ("standby", "master"):
+    for role in ("standby", "master") if LONGER > 1 else ("standby",):
         with Load(scene.writer, PAUSE_S):
             query.wait_for_more()
         scene.writer.write(50)
@@ -142,7 +144,7 @@ def test_the_source_is_killed(make_pipeline, own_server, make_query, rng) -> Non
     pipeline.start()
     writer = pipeline.writer(rng)
     query = make_query(pipeline, minPartitionRows="20")
-    for _ in range(longer(3)):
+    for _ in range(longer(2)):
         with Load(writer, PAUSE_S):
             query.wait_for_more()
         writer.write(100)  # read while it dies
@@ -177,7 +179,7 @@ def test_zookeeper_goes_and_comes(make_cluster, own_zookeeper, make_query, rng) 
     writer = cluster.one.writer(rng)
     query = make_query(*cluster.servers)
     with Load(writer, PAUSE_S):
-        for _ in range(longer(2)):
+        for _ in range(longer(1)):
             query.wait_for_more()
             own_zookeeper.kill()
             own_zookeeper.restart()

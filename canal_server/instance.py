@@ -545,7 +545,7 @@ class Instance:
         if not goes_on:
             self._sink.reset()
             self._late.begin_run()
-            self._tail.reset(self._pump.reads_behind)
+            self._tail.reset(self._pump.reads_behind, self._pump.server)
 
     def _idle(self) -> None:
         """Take note that the source has nothing more at hand."""

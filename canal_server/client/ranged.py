@@ -95,9 +95,9 @@ class RangedClient:
 
     Raises:
         ClientError: the server refused a request; `code` and text are the server's:
-            404 no such subscription, 409 a position of another epoch, 410 what lies
-            behind it is purged, 423 another query reads the subscription, 503 another
-            server may run the destination
+            404 no such subscription, 409 a position of another epoch (a plan may tell
+            what a range is now), 410 what lies behind it is purged, 423 another query
+            reads the subscription, 503 try again, or another server
         ProtocolError: the other side speaks something else
         OSError: the network failed or took too long (ConnectionError, TimeoutError)
 

@@ -38,7 +38,7 @@ def epoch_of(
     Raises SourceError, MetaStoreError. One thread at a time.
     """
     source, last = source_of(info), subscriptions.epoch()
-    if last is not None and last.source == source and _is_same(last, files, scanner):
+    if last is not None and last.source == source and is_same(last, files, scanner):
         return last
     file = current_end(control, info).file
     began_s = scanner.first_event_ms(file) // 1000
@@ -53,8 +53,8 @@ def epoch_of(
     return epoch
 
 
-def _is_same(epoch: Epoch, files: SourceFiles, scanner: Scanner) -> bool:
-    """Tell whether a server's files are those of an epoch, younger ones or older."""
+def is_same(epoch: Epoch, files: SourceFiles, scanner: Scanner) -> bool:
+    """Tell whether a server's files are those of an epoch of it, younger or older."""
     names = [each.name for each in files.files]
     if epoch.file in names or not names:
         try:

@@ -233,6 +233,16 @@ class Pump:
         return self.sources.current.identity
 
     @property
+    def server(self) -> str:
+        """Return what tells the server of this session, or of the last one."""
+        return self._server
+
+    @property
+    def sets(self) -> SetFollower:
+        """Return what follows sets outside of GTID mode."""
+        return self._sets
+
+    @property
     def exact_from(self) -> int | None:
         """Return the number of the file from which on sets in entries are exact.
 

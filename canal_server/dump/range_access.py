@@ -8,15 +8,16 @@ batch goes (`range_heads`).
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.dump.range_source import (
     CUT_ROWS,
     RangeDump,
-    check_epoch,
     order_of,
+    tells_sets,
 )
 from canal_server.errors import CanalError, ClientError, ConnectionLost
 from canal_server.lifecycle import Stop
@@ -30,16 +31,22 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.subjects import Subjects
     from canal_server.dump.pump import Pump
-    from canal_server.model.ranges import Epoch, RangePlace, Subscription
+    from canal_server.dump.range_mapping import Mapped
+    from canal_server.model.ranges import Epoch, RangePart, RangePlace, Subscription
+    from canal_server.mysql.flavour import ServerInfo
     from canal_server.ports import Span
     from canal_server.position.subscriptions import Subscriptions
     from canal_server.store.tail import Tail
+
+_log = logging.getLogger(__name__)
 
 DUMPS_MAX: Final = 8  # ranges that are read at a time
 DUMP_WAIT_S: Final = 30.0  # how long a request waits for its turn
 BEGIN_S: Final = 30.0  # how long a request waits until the source is being read
 FILTERS_MAX: Final = 1000  # that are kept ready
 NOWHERE: Final = 1 << 62  # number of a file that there is not
+MAPPED_MAX: Final = 256  # places of older epochs that are kept
+SWITCHING: Final = "another server is about to be read; try again"
 STOPPING: Final = "a range cannot be read while the destination stops"
 
 
@@ -70,6 +77,11 @@ class RangeAccess:
         self._exact: tuple[Tail, int, tuple[int, int]] | None = None
         self._checked: tuple[Tail, int] | None = None  # whose epoch is `_epoch`
         self._epoch: Epoch | None = None
+        # Whose sets, outside of GTID mode, were found to be exact.
+        self._followed: tuple[Tail, int] | None = None
+        self._info: ServerInfo | None = None  # of the server that was looked at last
+        # Of places of older epochs that stay where they are: by the epoch of now.
+        self._mapped: dict[tuple[int, RangePlace, str], Mapped] = {}
         self._slots = list(range(DUMPS_MAX))
         self._slot_free = threading.Condition()
         # Heads, plans and reads that memory answered, and looks at the binlog.
@@ -136,13 +148,14 @@ class RangeAccess:
     ) -> tuple[list[Span], Subjects] | None:
         """Return the tail's spans of a range; None unless it holds all that is wanted.
 
-        Raises ClientError for a range of another epoch.
+        So it is for a range of an older epoch.
         """
         live = self.stages()
         tail, resets = live.tail, live.tail.resets
         if self._checked != (tail, resets) or self._epoch is None:
             return None
-        check_epoch(start, self._epoch)
+        if start.epoch != self._epoch.number:
+            return None
         begin = order_of(start.journal, start.begin or start.position)
         admitted = self._admitted.get(subscription.name)
         if admitted is not None:
@@ -222,7 +235,8 @@ class RangeAccess:
                 # The first session learns what the tables are.
                 live.tail.wait(0, BEGIN_S, None)
             tail, resets = live.tail, live.tail.resets
-            access = live.pump.sources.current.access
+            source = live.pump.sources.current
+            access = source.access
             dump = RangeDump(
                 self._config,
                 access,
@@ -234,15 +248,109 @@ class RangeAccess:
             try:
                 with dump:
                     with self._lock:
-                        self._epoch = dump.look()
-                        self._checked = tail, resets
-                        self.answered["binlog"] += 1
+                        if live.pump.sources.current is not source:
+                            raise ClientError(SWITCHING, code=NOT_HERE)
+                        self._note_epoch(dump, tail, resets)
                     yield dump
                     self._compare_sets(dump, tail, resets)
             except ConnectionLost as error:
                 if self.stop.requested():
                     raise ClientError(STOPPING, code=NOT_HERE) from error
-                raise
+                raise ClientError(
+                    f"the source cannot be read now: {error}; try again", code=NOT_HERE
+                ) from error
+
+    def _note_epoch(self, dump: RangeDump, tail: Tail, resets: int) -> None:
+        """Find out the epoch, and whether it is that of what the tail holds."""
+        assert self._lock.locked()
+        epoch = dump.look()
+        is_of_tail = tail.server == epoch.source
+        if (tail, resets) == self._checked and epoch != self._epoch:
+            is_of_tail = False  # that was begun anew in front of the session's end
+        self._epoch, self._info = epoch, dump.info
+        self._checked = (tail, resets) if is_of_tail else None
+        self.answered["binlog"] += 1
+
+    def is_now(self, place: RangePlace) -> bool:
+        """Tell whether a place is of the epoch that was found last."""
+        return self._epoch is not None and place.epoch == self._epoch.number
+
+    def mapped(self, dump: RangeDump, place: RangePlace) -> Mapped:
+        """Return a place as one of the binlog that a dump looks at.
+
+        What an older one is, is found once. Raises as `RangeDump.mapped`.
+        """
+        if place.epoch == dump.epoch.number:
+            return dump.mapped(place)
+        key = dump.epoch.number, place, place.gtids
+        found = self._mapped.get(key)
+        if found is None:
+            found = dump.mapped(place)
+            if len(self._mapped) >= MAPPED_MAX:
+                self._mapped.clear()
+            self._mapped[key] = found
+            _log.info(
+                "destination %s: %s is %s now",
+                self._config.destination,
+                place,
+                found.place,
+            )
+        return found
+
+    # --- sets -------------------------------------------------------------------------
+
+    def with_set(self, place: RangePlace, since: RangePlace) -> RangePlace:
+        """Return the end of a batch from `since` on with the set executed there.
+
+        It is what tells it from others once the source is another server. Raises
+        ClientError, when it cannot be read now.
+        """
+        info = self._info
+        if place.gtids or info is None or not tells_sets(self._config, info):
+            return place
+        live = self.stages()
+        tail, resets = live.tail, live.tail.resets
+        epoch = self._epoch
+        known = ""
+        if self._checked == (tail, resets):
+            known = self._known_set(live, place)
+            is_exact = (tail, resets) == self._followed or self._config.source.gtid_on
+            if known and is_exact and tail.resets == resets and epoch is self._epoch:
+                return replace(place, gtids=known)
+        with self.dump() as dump:
+            if dump.epoch.number != place.epoch:
+                raise ClientError(SWITCHING, code=NOT_HERE)
+            found = dump.with_set(place, since)
+        if known and self._checked == (tail, resets):
+            # What follows on a set that is right is right as well.
+            self._followed = (tail, resets) if known == found.gtids else None
+        return found
+
+    def with_sets(self, parts: list[RangePart]) -> list[RangePart]:
+        """Return parts with the sets at their ends, where memory tells them."""
+        live = self.stages()
+        tail, resets = live.tail, live.tail.resets
+        if not self._config.source.gtid_on or self._checked != (tail, resets):
+            return parts
+        found: list[RangePart] = []
+        for part in parts:
+            end = part.end
+            if not (end.gtids or end.begin):
+                end = replace(end, gtids=self._known_set(live, end))
+            start = found[-1].end if found else part.start
+            found.append(replace(part, start=start, end=end))
+        return found if tail.resets == resets else parts
+
+    def _known_set(self, live: Live, place: RangePlace) -> str:
+        """Return the set at a place as the pump has it, empty if it has none there."""
+        if self._config.source.gtid_on:
+            where = order_of(place.journal, place.position)
+            return live.tail.gtids_at(where) or ""
+        sets = live.pump.sets
+        sets.tells = True
+        wanted = place.journal, place.position
+        # A copy: the pump's thread adds to it.
+        return next((text for *at, text in tuple(sets.told) if tuple(at) == wanted), "")
 
     @contextlib.contextmanager
     def slot(self) -> Iterator[int]:

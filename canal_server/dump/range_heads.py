@@ -94,11 +94,13 @@ class RangeHeads:
             if not is_hot:
                 self._look_in_binlog(subscription, memo, limits)
             if memo.end is not None:
+                memo.end = self._access.with_set(memo.end, start)
                 return self._ends(memo.end, memo.totals, memo.examined)
             if (
                 time.monotonic() - memo.since_s >= self.moves_on_s
                 and memo.examined != start
             ):
+                memo.examined = self._access.with_set(memo.examined, start)
                 return self._ends(memo.examined, (0, 0), memo.examined)
             left_s = deadline.remaining_s() or 0.0
             if not left_s or not self._sleep(tail, seen, left_s, peer_fd, is_hot):
@@ -121,7 +123,8 @@ class RangeHeads:
     def _memo(self, subscription: Subscription, start: RangePlace) -> _Memo:
         """Return what is known of the batch from a place on, without its end."""
         memo = self._memos.get(subscription.name)
-        if memo is None or (memo.start, memo.filter) != (start, subscription.filter):
+        wanted = start, start.gtids, subscription.filter
+        if memo is None or (memo.start, memo.start.gtids, memo.filter) != wanted:
             memo = _Memo(start, subscription.filter, start, time.monotonic())
         else:
             memo = replace(memo, end=None)
@@ -149,7 +152,7 @@ class RangeHeads:
             walk.walk(spans)
         except StoreError:
             return False
-        self._note(memo, walk)
+        self._note(memo, walk, memo.examined.epoch)
         return True
 
     def _look_in_binlog(
@@ -160,26 +163,44 @@ class RangeHeads:
         def goes_on(walk: RangeWalk) -> bool:
             return not (walk.has_found and enough.passed())
 
+        wanted = self._access.filter_of(subscription.filter)
         with self._access.dump() as dump:
-            dump.check(memo.start)
+            if memo.examined.epoch != dump.epoch.number:
+                memo.examined = memo.start  # that one has a set
+            first = self._access.mapped(dump, memo.examined)
+            if memo.start.epoch == dump.epoch.number:
+                dump.check(memo.start)
             walk = dump.walk(
-                self._access.filter_of(subscription.filter),
-                memo.examined,
-                limits=limits,
-                take=goes_on,
+                wanted, first.place, limits=limits, take=goes_on, skips=first.skips
             )
-        self._note(memo, walk)
+            settled = order_of(first.settled.journal, first.settled.position)
+            is_settled = first.skips is None or (
+                bool(walk.file) and order_of(walk.file, walk.offset) >= settled
+            )
+            if not is_settled:
+                # Behind what ends here, what was left out would come again.
+                end = first.settled
+                walk = dump.walk(wanted, first.place, end, skips=first.skips)
+            if first.skips is None:
+                memo.examined = first.place
+            elif not walk.has_found:
+                memo.examined = first.settled
+            self._note(memo, walk, dump.epoch.number)
+            if not is_settled and memo.end is not None:
+                memo.end = first.settled
+            if memo.end is not None:
+                memo.end = dump.with_set(dump.seen_set(memo.end), memo.start)
 
-    def _note(self, memo: _Memo, walk: RangeWalk) -> None:
+    def _note(self, memo: _Memo, walk: RangeWalk, epoch: int) -> None:
         """Take over what a walk from `memo.examined` on has found."""
         if not walk.file:
             return
-        reached = RangePlace(memo.start.epoch, walk.file, walk.offset)
+        reached = RangePlace(epoch, walk.file, walk.offset)
         if walk.has_found:
             memo.end = reached
             memo.totals = walk.rows, walk.bytes
             memo.cuts = walk.found_cuts()
-        else:
+        elif reached.order() > memo.examined.order():
             memo.examined = reached
 
     def _ends(

@@ -9,42 +9,44 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.core.blocks import BlockPool
-from canal_server.core.gtid import GtidSet
-from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.core.subjects import Subjects
 from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.epochs import epoch_of
+from canal_server.dump.gtid_sets import parse
 from canal_server.dump.places import SourceFiles
 from canal_server.dump.range_images import images_at
+from canal_server.dump.range_mapping import Mapped, RangeMapper, other_epoch
 from canal_server.dump.reader import Reader
 from canal_server.dump.scan import Scanner
 from canal_server.dump.search import BinlogSearch
 from canal_server.dump.side_dump import SideDump
 from canal_server.dump.source_traits import source_of
+from canal_server.dump.start import Place
 from canal_server.errors import (
     BinlogPurged,
     ClientError,
     InsideTransaction,
     SourceRefused,
 )
-from canal_server.model.positions import EntryPosition, binlog_file_number
+from canal_server.model.positions import (
+    EntryPosition,
+    Executed,
+    binlog_file_number,
+)
 from canal_server.model.ranges import RangePlace
 from canal_server.mysql.binlogs import binary_logs, current_end
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.failures import error_of_packet
 from canal_server.mysql.flavour import read_server_info
-from canal_server.mysql.replication import (
-    FIRST_EVENT,
-    FileStart,
-    GtidStart,
-    MariaGtidStart,
-)
-from canal_server.protocol.ranged import OTHER_EPOCH, PURGED
+from canal_server.mysql.replication import FIRST_EVENT
+from canal_server.protocol.ranged import PURGED
 from canal_server.sink.columns import ColumnFilter
 from canal_server.store.selection import RangeWalk
+from canal_server.store.tail import gtids_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,9 +55,11 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.dump.index import BoundaryIndex
+    from canal_server.dump.start import Gtids
     from canal_server.lifecycle import Stop
     from canal_server.model.ranges import Epoch, RangeLimits
     from canal_server.model.table import TableMeta
+    from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.replication import DumpStart
     from canal_server.mysql.settings import Access
     from canal_server.ports import Span
@@ -100,6 +104,7 @@ class RangeDump:
         self.epoch: Epoch
         # In GTID mode a boundary that was read from, and the set executed there.
         self.executed: tuple[tuple[int, int], str] | None = None
+        self._seen: list[Span] = []  # the last ones of the last walk
 
     def __enter__(self) -> Self:
         """Connect and look. Raises SourceError, MetaStoreError."""
@@ -127,6 +132,11 @@ class RangeDump:
             self._subscriptions, self._control, self._info, self._files, self._scanner
         )
         return self.epoch
+
+    @property
+    def info(self) -> ServerInfo:
+        """Return what the server is."""
+        return self._info
 
     # --- where a cursor begins --------------------------------------------------------
 
@@ -177,14 +187,11 @@ class RangeDump:
         return found.file, found.offset
 
     def _at_set(self, text: str) -> tuple[str, int]:
-        place = _set_start(text, mariadb=self._info.is_mariadb)
-        scanner = self._ddl_scanner()
-        first = scanner.first_position(place)
-        if first is None:
-            return self._latest("")
-        file, offset = first.journal_name or "", first.position or FIRST_EVENT
-        found = self._search().transaction_start(file, offset)
-        return found.file, found.offset
+        try:
+            wanted = parse(text, self._info)
+        except ValueError as error:
+            raise ClientError(f"gtid set {text[:200]!r}: {error}") from error
+        return self._mapper().place_of_set(wanted)
 
     def _ddl_scanner(self) -> DdlScanner:
         return DdlScanner(
@@ -197,6 +204,69 @@ class RangeDump:
             mariadb=self._info.is_mariadb,
             source=source_of(self._info),
             index=self._index,
+        )
+
+    # --- sets, and places of older epochs ---------------------------------------------
+
+    def with_set(
+        self, place: RangePlace, since: RangePlace | None = None
+    ) -> RangePlace:
+        """Return a place of this binlog with the set executed there, if it has one.
+
+        `since`: a place before it, of which the set may be known.
+        """
+        if place.gtids or not tells_sets(self._config, self._info):
+            return place
+        known = None
+        if since is not None and since.gtids and _is_in_front(since, place):
+            at = since.position
+            known = Executed(since.journal, at, at, since.gtids)
+        gtids = self._search().executed_at(place.journal, place.position, known)[1]
+        return replace(place, gtids=str(gtids))
+
+    def seen_set(self, place: RangePlace) -> RangePlace:
+        """Return a place with its set, if what was walked over last tells it."""
+        if self._config.source.gtid_on:
+            where = order_of(place.journal, place.position)
+            for span in reversed(self._seen):
+                gtids = gtids_in(span, where)
+                if gtids:
+                    return replace(place, gtids=gtids)
+        return place
+
+    def mapped(self, place: RangePlace) -> Mapped:
+        """Return a place as one of this binlog, where it may be read from.
+
+        Raises ClientError, also for one that was purged, and SourceError.
+        """
+        if place.epoch != self.epoch.number:
+            found = self._mapper().start(place)
+        else:
+            found = Mapped(place, place)
+        at = found.place
+        self._check_there(at.journal, at.begin or at.position)
+        return found
+
+    def range_of(
+        self, start: RangePlace, end: RangePlace
+    ) -> tuple[RangePlace, RangePlace]:
+        """Return a range as one that ends in this binlog, with the same transactions.
+
+        Its start may still be of an older epoch. Raises as `mapped`.
+        """
+        if end.epoch != self.epoch.number:
+            return self._mapper().range(start, end)
+        return start, end
+
+    def _mapper(self) -> RangeMapper:
+        return RangeMapper(
+            self._control,
+            self._info,
+            self._subscriptions.epochs(),
+            self._files,
+            self._search(),
+            self._scanner,
+            self._ddl_scanner(),
         )
 
     # --- checks -----------------------------------------------------------------------
@@ -235,12 +305,13 @@ class RangeDump:
         take: Callable[[RangeWalk], bool] | None = None,
         picks: bool = False,
         relays: bool = False,
+        skips: Gtids | None = None,
     ) -> RangeWalk:
         """Walk from `start` to `end`, a limit, the binlog's end, or until `take`.
 
-        `take` is told of each chunk. `relays`: rows are not rendered. Raises
-        ClientError for a place that is purged or of no use, else SourceError,
-        DecodeError, TableMetaError.
+        `take` is told of each chunk. `relays`: rows are not rendered. What is in
+        `skips` is left out. Raises ClientError for a place that is purged or of no
+        use, else SourceError, DecodeError, TableMetaError.
         """
         begin = start.begin or start.position
         for last in (False, True):
@@ -256,11 +327,10 @@ class RangeDump:
                 cut_rows=CUT_ROWS,
                 picks=picks,
             )
-            reader = self._reader(
-                wanted, subjects, start.journal, begin, start if relays else None
-            )
+            place = Place(start.journal, begin, skips, by_gtid=skips is not None)
+            reader = self._reader(wanted, subjects, place, start if relays else None)
             try:
-                self._run(reader, FileStart(start.journal, begin), walk, take)
+                self._run(reader, place.dump_start(), walk, take)
             except InsideTransaction:
                 # Told before anything of it was read: its beginning was not sent back.
                 found = self._search().transaction_start(start.journal, begin)
@@ -269,20 +339,22 @@ class RangeDump:
                 begin = found.offset
                 continue
             break
-        if end is not None and not walk.is_over:
+        # What is left out last is not told of.
+        if end is not None and not walk.is_over and skips is None:
             self._check_reached(reader, end)
         return walk
 
     def _run(
         self,
         reader: Reader,
-        place: FileStart,
+        place: DumpStart,
         walk: RangeWalk,
         take: Callable[[RangeWalk], bool] | None,
     ) -> None:
         dump = SideDump(self._config, self._access, self._stop, replica=self._replica)
 
         def taken(spans: list[Span]) -> bool:
+            self._seen = spans
             goes_on = walk.walk(spans)
             return (take is None or take(walk)) and goes_on
 
@@ -295,12 +367,12 @@ class RangeDump:
         self,
         wanted: TableFilter,
         subjects: Subjects,
-        file: str,
-        offset: int,
+        place: Place,
         relay_from: RangePlace | None,
     ) -> Reader:
         config = self._config
-        asked, address = f"{file}:{offset}", str(self._access.address)
+        file, offset = place.file, place.position
+        asked, address = str(place), str(self._access.address)
         reader = Reader(
             BlockPool(),
             subjects,
@@ -314,7 +386,7 @@ class RangeDump:
             wants=wanted.accepts,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
             filters=config.filter,
-            gtids=self._executed_at(file, offset),
+            gtids=self._executed_at(file, offset, place.gtids),
             error_of_packet=lambda body: error_of_packet(
                 body, address=address, place=asked
             ),
@@ -324,14 +396,19 @@ class RangeDump:
                 else None
             ),
         )
-        reader.decoder.refuses_inside = True
+        reader.decoder.refuses_inside = not place.by_gtid
         return reader
 
-    def _executed_at(self, file: str, offset: int) -> GtidSet | MariaGtidSet | None:
-        """Return the set executed before a boundary, None outside of GTID mode."""
+    def _executed_at(self, file: str, offset: int, skips: Gtids | None) -> Gtids | None:
+        """Return the set executed before a boundary, None outside of GTID mode.
+
+        With what is left out behind it.
+        """
         if not self._config.source.gtid_on:
             return None
         gtids = self._search().executed_at(file, offset)[1]
+        if skips is not None:
+            return gtids.union(skips)  # type: ignore[arg-type]  # both of one kind
         self.executed = order_of(file, offset), str(gtids)
         return gtids
 
@@ -352,7 +429,7 @@ class RangeDump:
         """Return what a table is at a place, None: now; None when there is none."""
         if at is None:
             at = RangePlace(self.epoch.number, *self._latest(""))
-        self.check(at)
+        at = self.mapped(at).place
         place = EntryPosition(at.journal, at.begin or at.position)
         scanner = self._ddl_scanner()
         images = images_at(self._config, self._control, self._info, place, scanner)
@@ -362,20 +439,16 @@ class RangeDump:
 def check_epoch(place: RangePlace, epoch: Epoch) -> None:
     """Raise ClientError unless a place is of an epoch."""
     if place.epoch != epoch.number:
-        raise ClientError(
-            f"{place} is a place of another binlog: the source is server"
-            f" {epoch.source} in epoch {epoch.number} now, because it was replaced or"
-            " its binlog was begun anew; begin a subscription anew, at a time or a GTID"
-            " set before the change",
-            code=OTHER_EPOCH,
-        )
+        raise other_epoch(place, epoch, "only a plan tells what a range of it is now")
 
 
-def _set_start(text: str, *, mariadb: bool) -> DumpStart:
-    """Return the start behind a GTID set. Raises ClientError."""
-    try:
-        if mariadb:
-            return MariaGtidStart(str(MariaGtidSet.parse(text)))
-        return GtidStart(GtidSet.parse(text).encode())
-    except ValueError as error:
-        raise ClientError(f"gtid set {text[:200]!r}: {error}") from error
+def _is_in_front(since: RangePlace, place: RangePlace) -> bool:
+    """Tell whether a place is a boundary of the same file in front of another one."""
+    same = (since.epoch, since.journal) == (place.epoch, place.journal)
+    return same and not since.begin and since.position <= place.position
+
+
+def tells_sets(config: InstanceConfig, info: ServerInfo) -> bool:
+    """Tell whether places are given the sets executed there."""
+    source = config.source
+    return info.has_gtids and (source.gtid_on or source.gtid_sets)

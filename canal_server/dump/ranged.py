@@ -131,7 +131,7 @@ class RangedReads:
             return found, False
         with self._access.dump() as dump:
             if found is None:
-                cursor = dump.place_of(start)
+                cursor = dump.with_set(dump.place_of(start))
                 subscription = Subscription(name, expression, cursor)
             else:
                 subscription = replace(found, filter=expression)
@@ -178,7 +178,9 @@ class RangedReads:
         if text == ACKED:
             return self._find(name).cursor
         with self._access.dump() as dump:
-            return dump.place_of(text)
+            found = dump.place_of(text)
+            # Of a stream's place, which it may come to on another server.
+            return dump.with_set(found) if name else found
 
     # --- ends, parts and entries ------------------------------------------------------
 
@@ -191,6 +193,7 @@ class RangedReads:
         peer_fd: int | None = None,
     ) -> RangeEnds:
         """Return how far a range behind `start` may go; waits for its first change."""
+        start = _with_known_set(start, self._find(name))
         return self._heads.head(
             lambda: self._find(name), start, limits, wait_s, peer_fd
         )
@@ -211,14 +214,18 @@ class RangedReads:
         walk: RangeWalk | None = None
         if subscription is not None:
             expression = subscription.filter
-            known = self._heads.known(subscription, start, end)
-            if known is not None:
-                return parts_of(start, end, *known, parts)
-            walk = self._cuts_in_memory(subscription, start, end)
+            start = _with_known_set(start, subscription)
+            if start.epoch == end.epoch:
+                known = self._heads.known(subscription, start, end)
+                if known is not None and self._access.is_now(end):
+                    found = parts_of(start, end, *known, parts)
+                    return self._access.with_sets(found)
+                walk = self._cuts_in_memory(subscription, start, end)
         if walk is None:
-            walk = self._cuts_in_binlog(expression, start, end)
+            return self._parts_in_binlog(expression, start, end, parts)
         totals = walk.rows, walk.bytes
-        return parts_of(start, end, totals, walk.found_cuts(), parts)
+        found = parts_of(start, end, totals, walk.found_cuts(), parts)
+        return self._access.with_sets(found)
 
     def _cuts_in_memory(
         self, subscription: Subscription, start: RangePlace, end: RangePlace
@@ -233,12 +240,23 @@ class RangedReads:
             return None
         return walk
 
-    def _cuts_in_binlog(
-        self, expression: str, start: RangePlace, end: RangePlace
-    ) -> RangeWalk:
+    def _parts_in_binlog(
+        self, expression: str, start: RangePlace, end: RangePlace, parts: int
+    ) -> list[RangePart]:
+        """Return the parts of a range of any epoch; they end in that of now."""
         with self._access.dump() as dump:
-            dump.check(start, end)
-            return dump.walk(self._access.filter_of(expression), start, end)
+            start, end = dump.range_of(start, end)
+            first = self._access.mapped(dump, start)
+            dump.check(end)
+            if first.place.order() > end.order():
+                return []
+            wanted = self._access.filter_of(expression)
+            walk = dump.walk(wanted, first.place, end, skips=first.skips)
+        totals = walk.rows, walk.bytes
+        if first.skips is not None:
+            return parts_of(start, end, totals, (), 1)
+        begin = replace(first.place, gtids=start.gtids)
+        return parts_of(begin, end, totals, walk.found_cuts(), parts)
 
     def read(
         self,
@@ -259,18 +277,31 @@ class RangedReads:
         if name:
             subscription = self._find(name)
             expression = subscription.filter
+            start = _with_known_set(start, subscription)
+        if name and start.epoch == end.epoch:
             held = self._access.held(subscription, start, end)
         if held is not None and self._read_memory(held, expression, start, end, take):
             return
         with self._access.dump() as dump:
-            dump.check(start, end)
+            first = self._access.mapped(dump, start)
+            dump.check(end)
+            if first.place.order() > end.order():
+                return
 
             def taken(walk: RangeWalk) -> bool:
                 _hand_out(walk, take)
                 return True
 
             wanted = self._access.filter_of(expression)
-            dump.walk(wanted, start, end, take=taken, picks=True, relays=relays)
+            dump.walk(
+                wanted,
+                first.place,
+                end,
+                take=taken,
+                picks=True,
+                relays=relays,
+                skips=first.skips,
+            )
 
     def _read_memory(
         self,
@@ -328,8 +359,15 @@ def _hand_out(walk: RangeWalk, take: Take) -> None:
         take(slices, size)
 
 
+def _with_known_set(place: RangePlace, subscription: Subscription) -> RangePlace:
+    """Return a place with the set that its subscription's cursor has there, if any."""
+    if place.gtids or place != subscription.cursor:
+        return place
+    return replace(place, gtids=subscription.cursor.gtids)
+
+
 def _check_order(start: RangePlace, end: RangePlace) -> None:
-    if start.epoch != end.epoch or end.order() < start.order():
+    if end.order() < start.order():
         raise ClientError(f"a range from {start} to {end} is none")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
+from canal_server.dump.gtid_sets import contains
 from canal_server.dump.reader import Reader
 from canal_server.dump.side_dump import SideDump, StatementCollector
 from canal_server.errors import DecodeError, SourceError
@@ -260,6 +261,36 @@ class Scanner:
         if is_inside:
             return found, kind.parse(text)
         return offset, kind.parse(str(reader.gtids))
+
+    def boundary_of_set(
+        self, file: str, offset: int, executed: Gtids, wanted: Gtids
+    ) -> tuple[str, int] | None:
+        """Return the first boundary behind another one at which a set was executed.
+
+        `executed` is the set of that other one. None when the binlog ends before.
+        """
+        kind = type(executed)
+        found: tuple[str, int] | None = None
+
+        def has_all(block: Block, index: int) -> bool:
+            return contains(kind.parse(block.position(index)[4]), wanted)
+
+        def take(spans: list[Span]) -> bool:
+            nonlocal found
+            for block, first, stop in spans:
+                last = block.last_boundary(first, stop)
+                if last < 0 or not has_all(block, last):
+                    continue
+                index = block.first_boundary(first, stop)
+                while not has_all(block, index):
+                    index = block.first_boundary(index + 1, stop)
+                found = block.file, end_of(block, index)
+                return False
+            return True
+
+        reader = self._dump.reader(StatementCollector(), gtids=executed, whole=True)
+        self._dump.run(reader, FileStart(file, offset), take)
+        return found
 
     def _ends_at(self, file: str, offset: int) -> bool:
         """Tell whether the event at an offset ends a transaction, or is one."""

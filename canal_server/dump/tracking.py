@@ -7,6 +7,7 @@ has nothing more at hand. Leaves out who is given it (`position.executed`).
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 APART_BYTES: Final = 256 * 1024  # of binlog between two sets, while there is more
 FIRST_EVENT: Final = 4
+TOLD_MAX: Final = 64  # sets at the ends of chunks
 # Read of a file to learn its set, once; further behind it is known with the next file.
 READ_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -50,6 +52,9 @@ class SetFollower:
         self._stop = 0
         # Boundary at the end of all: the file, who was given this event is there, end.
         self._last: tuple[str, int, int] | None = None
+        self.tells = False  # the sets at the ends of chunks, for who reads ranges
+        # Those of this session: file, offset, set. Any may read it.
+        self.told: deque[tuple[str, int, str]] = deque(maxlen=TOLD_MAX)
 
     def completed(self, position: LogPosition) -> LogPosition:
         """Return a position with the set executed there, as far as it is known."""
@@ -69,6 +74,7 @@ class SetFollower:
     ) -> None:
         """Begin a session at a place; all its positions carry the identity's object."""
         self._decoder, self._last, self._file = None, None, ""
+        self.told = deque(maxlen=TOLD_MAX)
         if self._sets is None or not info.has_gtids:
             return
         self._identity, self._decoder = identity, reader.decoder
@@ -96,6 +102,19 @@ class SetFollower:
         if at and (decoder.file != self._file or at >= self._stop + APART_BYTES):
             text = decoder.followed.executed(whole=False)
             self._note(Executed(decoder.file, at, at, text))
+        if self.tells and at:
+            self._tell(decoder, at)
+
+    def _tell(self, decoder: Decoder, at: int) -> None:
+        """Keep the set of the last boundary of a chunk, which is its end or `at`."""
+        is_whole = False
+        if self._last is not None:
+            file, _, end = self._last
+            is_whole = file == decoder.file and end == decoder.position > at
+        place = decoder.position if is_whole else at
+        text = decoder.followed.executed(whole=is_whole)
+        if text:
+            self.told.append((decoder.file, place, text))
 
     def idle(self) -> None:
         """Take note that the source has nothing more at hand."""

@@ -16,13 +16,15 @@ class RangePlace:
     """A boundary in the binlog that an epoch names, or a place in a transaction.
 
     `position` is an offset behind an event; `begin`, where it is not 0, says that this
-    lies inside of the transaction that begins there.
+    lies inside of the transaction that begins there. `gtids` is the set executed there,
+    empty where it is not known; it is no part of what the place is.
     """
 
     epoch: int
     journal: str
     position: int
     begin: int = 0
+    gtids: str = field(default="", compare=False)
 
     def order(self) -> tuple[int, int, int]:
         """Return a key that sorts places of one destination."""

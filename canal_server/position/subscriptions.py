@@ -56,6 +56,7 @@ FORM: Final = FileForm(
             ) WITHOUT ROWID""",
         ),
         ("ALTER TABLE subscription ADD COLUMN acked_ms INTEGER NOT NULL DEFAULT 0",),
+        ("ALTER TABLE subscription ADD COLUMN gtids TEXT NOT NULL DEFAULT ''",),
     ),
     without="ranged subscriptions begin where their readers say",
     error=MetaStoreError,
@@ -179,6 +180,11 @@ class Subscriptions:
         with self._lock:
             return self._epochs[-1] if self._epochs else None
 
+    def epochs(self) -> list[Epoch]:
+        """Return all epochs, the last one last."""
+        with self._lock:
+            return list(self._epochs)
+
     def begin_epoch(self, source: str, file: str, began_s: int) -> Epoch:
         """Begin an epoch; returns it once it is durable."""
         with self._lock:
@@ -216,11 +222,17 @@ class SubscriptionFile:
             return [], []
         epochs = self._database.query("SELECT number, source, file, began_s FROM epoch")
         rows = self._database.query(
-            "SELECT name, filter, acked_ms, epoch, journal, position FROM subscription"
+            "SELECT name, filter, acked_ms, epoch, journal, position, gtids"
+            " FROM subscription"
         )
         found = [
-            Subscription(str(name), str(text), RangePlace(*place), int(acked_ms))
-            for name, text, acked_ms, *place in rows
+            Subscription(
+                str(name),
+                str(text),
+                RangePlace(epoch, journal, position, gtids=str(gtids)),
+                int(acked_ms),
+            )
+            for name, text, acked_ms, epoch, journal, position, gtids in rows
         ]
         return [Epoch(*each) for each in epochs], found
 
@@ -244,8 +256,8 @@ class SubscriptionFile:
         with self._opened().transaction():
             self._database.execute(
                 "INSERT OR REPLACE INTO subscription"
-                " (name, filter, epoch, journal, position, acked_ms)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
+                " (name, filter, epoch, journal, position, acked_ms, gtids)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (
                     subscription.name,
                     subscription.filter,
@@ -253,6 +265,7 @@ class SubscriptionFile:
                     cursor.journal,
                     cursor.position,
                     subscription.acked_ms,
+                    cursor.gtids,
                 ),
             )
 
@@ -334,14 +347,14 @@ class SubscriptionNodes:
     def put(self, subscription: Subscription) -> None:
         """Write a subscription's node."""
         cursor = subscription.cursor
-        content: dict[str, object] = {
-            "cursor": {
-                "epoch": cursor.epoch,
-                "journal": cursor.journal,
-                "position": cursor.position,
-            },
-            "filter": subscription.filter,
+        told: dict[str, object] = {
+            "epoch": cursor.epoch,
+            "journal": cursor.journal,
+            "position": cursor.position,
         }
+        if cursor.gtids:
+            told["gtids"] = cursor.gtids
+        content: dict[str, object] = {"cursor": told, "filter": subscription.filter}
         if subscription.acked_ms:
             content["acked_ms"] = subscription.acked_ms
         self._put(f"{self._path}/{subscription.name}", content)
@@ -367,7 +380,10 @@ def _subscription(name: str, data: bytes) -> Subscription:
     content: dict[str, Any] = json.loads(data)
     cursor = content["cursor"]
     place = RangePlace(
-        int(cursor["epoch"]), str(cursor["journal"]), int(cursor["position"])
+        int(cursor["epoch"]),
+        str(cursor["journal"]),
+        int(cursor["position"]),
+        gtids=str(cursor.get("gtids", "")),
     )
     acked_ms = int(content.get("acked_ms", 0))
     return Subscription(name, str(content["filter"]), place, acked_ms)

@@ -44,10 +44,10 @@ class _Field:
     kind: type | None = None  # of a message within the message
 
 
-def _declare(default: object, spec: _Field) -> Any:
+def _declare(default: object, spec: _Field, *, compare: bool = True) -> Any:
     if spec.explicit:
         default = None
-    return dataclasses.field(default=default, metadata={"wire": spec})
+    return dataclasses.field(default=default, compare=compare, metadata={"wire": spec})
 
 
 def int32(number: int, *, explicit: bool = False) -> Any:
@@ -75,9 +75,10 @@ def enum(number: int, members: type[IntEnum], *, explicit: bool = False) -> Any:
     return _declare(0, _Field(number, VARINT, None, from_wire, explicit))
 
 
-def string(number: int) -> Any:
-    """Declare a text."""
-    return _declare("", _Field(number, LENGTH_DELIMITED, str.encode, bytes.decode))
+def string(number: int, *, compare: bool = True) -> Any:
+    """Declare a text; messages may be equal whatever it is."""
+    spec = _Field(number, LENGTH_DELIMITED, str.encode, bytes.decode)
+    return _declare("", spec, compare=compare)
 
 
 def octets(number: int) -> Any:

@@ -63,12 +63,15 @@ class RangePosition:
     `epoch` tells whose binlog it is, and which one. `position` is the offset behind a
     transaction or at a file's first event; in a part of a range it may lie behind a
     row event inside of a transaction, and `begin` is then where that one begins.
+    `gtids` is the set that was executed there, empty if it is not known: by it the
+    position means something on another server, too. Whoever has it sends it back.
     """
 
     epoch: int = int32(1)
     journal: str = string(2)
     position: int = int64(3)
     begin: int = int64(4)
+    gtids: str = string(5, compare=False)
 
     def __str__(self) -> str:
         return f"{self.journal}:{self.position} of epoch {self.epoch}"
@@ -310,6 +313,7 @@ def _check_position(position: RangePosition, what: str) -> None:
         raise ClientError(f"the {what} of the range is missing")
     if position.position < 4 or position.epoch < 0 or position.begin < 0:  # noqa: PLR2004
         raise ClientError(f"{what} {position} is no position of a binlog")
+    _check_length(position.gtids, START_MAX, f"GTID set of the {what}")
 
 
 def _check_subscribe(request: RangeSubscribe) -> None:
@@ -353,9 +357,10 @@ def _check_read(request: RangeRead) -> None:
 def _check_ends(request: RangePlan | RangeRead) -> None:
     _check_position(request.start, "start")
     _check_position(request.end, "end")
-    if request.start.epoch != request.end.epoch:
+    if request.start.epoch > request.end.epoch:
         raise ClientError(
-            f"a range from {request.start} to {request.end} is none: two epochs"
+            f"a range from {request.start} to {request.end} is none: it ends in an"
+            " earlier epoch"
         )
 
 

@@ -11,7 +11,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
-from canal_server.errors import CanalError, ClientError
+from canal_server.errors import CanalError, ClientError, MetaStoreError
 from canal_server.model.ranges import RangeLimits, RangePlace
 from canal_server.protocol import ranged
 from canal_server.protocol.packets import PacketType
@@ -68,6 +68,10 @@ class RangedService:
         except ClientError as error:
             log.info("refused %s: %s", _told(request), error)
             reply = error_frame(error.code, str(error))
+        except MetaStoreError as error:
+            # Where cursors are kept cannot be had now; soon it may, or another server.
+            log.warning("could not answer %s: %s", _told(request), error)
+            reply = error_frame(NOT_HERE, str(error))
         except CanalError as error:
             log.warning("could not answer %s: %s", _told(request), error)
             reply = error_frame(REFUSED, str(error))
@@ -227,12 +231,18 @@ def _schema(source: RangeSource, request: ranged.RangeSchema) -> bytes:
 
 def _place(position: RangePosition) -> RangePlace:
     return RangePlace(
-        position.epoch, position.journal, position.position, position.begin
+        position.epoch,
+        position.journal,
+        position.position,
+        position.begin,
+        position.gtids,
     )
 
 
 def _position(place: RangePlace) -> RangePosition:
-    return RangePosition(place.epoch, place.journal, place.position, place.begin)
+    return RangePosition(
+        place.epoch, place.journal, place.position, place.begin, place.gtids
+    )
 
 
 def _not_here(destination: str) -> ClientError:

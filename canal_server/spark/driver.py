@@ -15,7 +15,7 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from canal_server.client.ranged import OTHER_EPOCH, UNKNOWN_SUBSCRIPTION
+from canal_server.client.ranged import UNKNOWN_SUBSCRIPTION
 from canal_server.errors import CanalError, ClientError, PositionError
 from canal_server.lifecycle import Deadline
 from canal_server.spark.offsets import version_of
@@ -96,7 +96,7 @@ class StreamDriver:
     def take_targets(self) -> None:
         """Have the query end where the sources end now."""
         self._targets = {
-            name: channel.call(partial(_locate_end, name))
+            name: channel.call(partial(self._locate_end, name))
             for name, channel in self._channels.items()
         }
 
@@ -277,7 +277,6 @@ class StreamDriver:
         channel = self._channels[name]
         rows = self._rows.get((name, start, end))
         try:
-            _check_epochs(start, end)
             return cut(channel, self._options, Range(name, start, end), rows)
         except ClientError as error:
             if not is_lost(error):
@@ -292,20 +291,8 @@ class StreamDriver:
     ) -> Callable[[RangedClient], None]:
         return lambda c: c.ack(name, self._options.subscription, position)
 
-
-def _locate_end(destination: str, client: RangedClient) -> RangePosition:
-    return client.locate(destination, "latest")
-
-
-def _check_epochs(start: RangePosition, end: RangePosition) -> None:
-    """Refuse a range over two binlogs, as a server would.
-
-    It is there where a loss was allowed when its end was chosen.
-    """
-    if start.epoch != end.epoch:
-        raise ClientError(
-            f"the source has another binlog since epoch {end.epoch}", code=OTHER_EPOCH
-        )
+    def _locate_end(self, name: str, client: RangedClient) -> RangePosition:
+        return client.locate(name, "latest", self._options.subscription)
 
 
 class Waits:

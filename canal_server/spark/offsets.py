@@ -26,19 +26,20 @@ def version_of(position: RangePosition) -> int:
 def offset_to_json(places: Mapping[str, RangePosition]) -> dict[str, Any]:
     """Return the object that Spark stores; equal places give equal texts.
 
-    `e` is the epoch, `j` the binlog file, `p` the offset in it, `s` their version.
+    `e` is the epoch, `j` the binlog file, `p` the offset in it, `s` their version, and
+    `g` the GTID set that was executed there, if the server told it.
     """
-    return {
-        "d": {
-            name: {
-                "e": places[name].epoch,
-                "j": places[name].journal,
-                "p": places[name].position,
-                "s": version_of(places[name]),
-            }
-            for name in sorted(places)
-        },
-        "v": FORM,
+    return {"d": {name: _told(places[name]) for name in sorted(places)}, "v": FORM}
+
+
+def _told(place: RangePosition) -> dict[str, Any]:
+    told: dict[str, Any] = {"e": place.epoch}
+    if place.gtids:
+        told["g"] = place.gtids
+    return told | {
+        "j": place.journal,
+        "p": place.position,
+        "s": version_of(place),
     }
 
 
@@ -52,7 +53,12 @@ def offset_from_json(value: Mapping[str, Any]) -> dict[str, RangePosition]:
         )
     try:
         return {
-            str(name): RangePosition(int(place["e"]), str(place["j"]), int(place["p"]))
+            str(name): RangePosition(
+                int(place["e"]),
+                str(place["j"]),
+                int(place["p"]),
+                gtids=str(place.get("g", "")),
+            )
             for name, place in value["d"].items()
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:

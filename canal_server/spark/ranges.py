@@ -40,8 +40,9 @@ class Range:
     """What one task reads of one destination.
 
     `commit` is where a transaction ends that the range ends inside of, and
-    `commit_ms` when it did. Where rows are dealt out by key, several tasks have the
-    same range, and `keys` is which of them this is, and how many they are.
+    `commit_ms` when it did. `is_cut`: other tasks read the rest of a batch. Where rows
+    are dealt out by key, several tasks have the same range, and `keys` is which of them
+    this is, and how many they are.
     """
 
     destination: str
@@ -50,6 +51,7 @@ class Range:
     commit: RangePosition = _NOWHERE
     commit_ms: int = 0
     keys: tuple[int, int] = (0, 1)
+    is_cut: bool = False
 
     def __str__(self) -> str:
         number, count = self.keys
@@ -115,6 +117,17 @@ def _most(options: SourceOptions, rows: int | None) -> int:
     return min(options.max_partitions, max(1, rows // options.min_partition_rows))
 
 
+def parts_of_now(channel: Channel, options: SourceOptions, part: Range) -> list[Range]:
+    """Return a range whose source was replaced as what it is in the binlog of now.
+
+    Raises ClientError where that cannot be told.
+    """
+    return [
+        Range(part.destination, each.start, each.end, keys=part.keys)
+        for each in _planned(channel, options, part, 1)
+    ]
+
+
 def _planned(
     channel: Channel, options: SourceOptions, whole: Range, most: int
 ) -> Sequence[RangePart]:
@@ -134,7 +147,8 @@ def _planned(
 def _merged(whole: Range, parts: Sequence[RangePart], least: int) -> list[Range]:
     """Return parts of so many rows at least, the last one excepted."""
     ranges: list[Range] = []
-    start, rows = whole.start, 0
+    # Of an older epoch it may begin elsewhere now.
+    start, rows = parts[0].start if parts else whole.start, 0
     for part in parts:
         rows += part.rows
         if rows >= least or part is parts[-1]:
@@ -142,6 +156,8 @@ def _merged(whole: Range, parts: Sequence[RangePart], least: int) -> list[Range]
                 Range(whole.destination, start, part.end, part.commit, part.commit_ms)
             )
             start, rows = part.end, 0
+    if len(ranges) > 1:
+        return [replace(each, is_cut=True) for each in ranges]
     return ranges
 
 

@@ -10,11 +10,18 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from canal_server.errors import ClientError, TableMetaError
+from canal_server.client.ranged import OTHER_EPOCH
+from canal_server.errors import ClientError, PositionError, TableMetaError
 from canal_server.model.entry import EventType
 from canal_server.spark.batches import generic_batches, typed_batches
 from canal_server.spark.offsets import version_of
-from canal_server.spark.ranges import earliest_of, is_lost, loss, pieces
+from canal_server.spark.ranges import (
+    earliest_of,
+    is_lost,
+    loss,
+    parts_of_now,
+    pieces,
+)
 from canal_server.spark.schema import typed_columns, wanted, zone_of
 from canal_server.spark.servers import Channel, kept_channel
 
@@ -45,7 +52,7 @@ def read_rows(
     channel = kept_channel(options, part.destination)
     has_begun = False
     try:
-        for batch in _rows(options, schema, part, channel):
+        for batch in _rows_of_now(options, schema, part, channel):
             has_begun = True
             yield batch
     except ClientError as error:
@@ -59,6 +66,33 @@ def read_rows(
         log.warning("%s", problem)
         if version_of(earliest) < version_of(part.end):
             yield from _rows(options, schema, replace(part, start=earliest), channel)
+
+
+def _rows_of_now(
+    options: SourceOptions, schema: StructType, part: Range, channel: Channel
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows, also where the source was replaced since they were planned."""
+    has_begun = False
+    try:
+        for batch in _rows(options, schema, part, channel):
+            has_begun = True
+            yield batch
+    except ClientError as error:
+        if error.code != OTHER_EPOCH:
+            raise
+        if part.is_cut and not (part.start.gtids and part.end.gtids):
+            # Others may have read theirs of the source of before.
+            raise PositionError(
+                f"the source was replaced while a batch was read, with {part} in it:"
+                " restart the query, which reads all of the batch of the other server"
+            ) from error
+        if has_begun:
+            raise PositionError(
+                f"the source was replaced while {part} was read: the task has to be"
+                " done anew"
+            ) from error
+        for each in parts_of_now(channel, options, part):
+            yield from _rows(options, schema, each, channel)
 
 
 def _rows(
@@ -83,7 +117,7 @@ def _batches(
         return generic_batches(
             part.destination,
             payload=options.payload,
-            epoch=part.start.epoch,
+            epoch=part.end.epoch,
             part=part.keys,
         )
     table = Table(options, schema, part)
@@ -97,7 +131,7 @@ def _batches(
         zone=zone_of(schema) or "UTC",
         missing=table.missing_at(part.start, channel),
         on_statement=table.receive_statement,
-        epoch=part.start.epoch,
+        epoch=part.end.epoch,
         part=part.keys,
     )
     table.batches = batches

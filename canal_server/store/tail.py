@@ -42,6 +42,7 @@ class Tail:
         self._end_file = ""
         self._end_s = 0  # its time
         self._is_idle = False  # the source had nothing more at hand
+        self.server = ""  # whose binlog it is
         self.changes = 0  # counts what waiters wait for
         self.resets = 0
         self._waiters: list[WakeUp] = []
@@ -76,10 +77,14 @@ class Tail:
                 self._is_idle = True
                 self._tell()
 
-    def reset(self, begin: Place | None) -> None:
-        """Forget everything: what comes begins behind a place, if that is known."""
+    def reset(self, begin: Place | None, server: str = "") -> None:
+        """Forget everything: what comes begins behind a place, if that is known.
+
+        It is of the binlog of `server`.
+        """
         with self._lock:
             self.resets += 1
+            self.server = server
             self._clear(begin)
             self._tell()
 
@@ -162,17 +167,8 @@ class Tail:
             at = bisect_right(self._places, place) - 1
             if at < 0:
                 return None
-            block, first, stop = self._spans[at]
-        if block.file_number != place[0]:
-            return None
-        before = block.first_behind(first, stop, place[1] - 1, ORDINAL_MAX)
-        index = block.last_boundary(first, before)
-        if index < 0:
-            return None
-        record = block.record(index)
-        if record["offset"] + record["event_length"] != place[1]:
-            return None
-        return block.position(index)[4]
+            span = self._spans[at]
+        return gtids_in(span, place)
 
     def held_bytes(self) -> int:
         """Return the bytes of what is kept."""
@@ -211,3 +207,18 @@ class Tail:
         self.changes += 1
         for waiter in self._waiters:
             waiter.wake()
+
+
+def gtids_in(span: Span, place: Place) -> str | None:
+    """Return the set that the entry of a boundary tells; None if it is not in there."""
+    block, first, stop = span
+    if block.file_number != place[0]:
+        return None
+    before = block.first_behind(first, stop, place[1] - 1, ORDINAL_MAX)
+    index = block.last_boundary(first, before)
+    if index < 0:
+        return None
+    record = block.record(index)
+    if record["offset"] + record["event_length"] != place[1]:
+        return None
+    return block.position(index)[4]

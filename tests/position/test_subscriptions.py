@@ -67,6 +67,14 @@ def test_what_was_put_is_there_again(opened):
     assert opened().find("lake") == changed
 
 
+def test_the_set_of_a_cursor(opened):
+    """The GTID set of a place is kept with the cursor that stands there."""
+    first = opened()
+    first.put(LAKE)
+    assert first.ack("lake", RangePlace(1, "bin.000001", 4, gtids="0-1-7"))
+    assert opened().find("lake").cursor.gtids == "0-1-7"
+
+
 def test_acks_only_move_on(opened):
     """An ack behind the cursor changes nothing; files count by their numbers."""
     found = opened()

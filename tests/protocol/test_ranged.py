@@ -32,10 +32,13 @@ AT = RangePosition(2, "mysql-bin.000007", 4711)
 BEHIND = RangePosition(2, "mysql-bin.000008", 4, 0)
 INSIDE = RangePosition(2, "mysql-bin.000007", 5000, 4711)
 
+LONG = RangePosition(2, "mysql-bin.000007", 4711, gtids="x" * (256 * 1024 + 1))
+
 GOOD: list[RangeRequest] = [
     RangeSubscribe("example", "lake-1", r"shop\..*", "time:1700000000000"),
     RangeHead("example", "lake", AT, 10, 20, 30, ack=True, query="q"),
     RangePlan("example", "lake", AT, BEHIND, 4),
+    RangePlan("example", "lake", AT, RangePosition(3, "other.000001", 4), 4),
     RangeRead("example", "lake", INSIDE, BEHIND, Wire.ENTRY),
     RangeRead("example", "lake", INSIDE, BEHIND, Wire.BINLOG),
     RangeRead("example", "", AT, BEHIND, Wire.ENTRY, r"shop\..*"),
@@ -57,13 +60,14 @@ BAD: list[tuple[RangeRequest, str]] = [
     (RangeSubscribe("example", "läke"), "name"),
     (RangeSubscribe("example", "lake", "x" * (64 * 1024 + 1)), "filter"),
     (RangeHead("example", "lake"), "start"),
+    (RangeHead("example", "lake", LONG), "GTID set of the start"),
     (RangeHead("example", "lake", AT, max_rows=-1), "max_rows"),
     (RangeHead("example", "lake", AT, wait_ms=-1), "wait_ms"),
     (RangeHead("example", "lake", RangePosition(0, "a.1", 3)), "start"),
     (RangeHead("example", "lake", RangePosition(-1, "a.1", 4)), "start"),
     (RangePlan("example", "lake", AT, BEHIND, 0), "parts"),
     (RangePlan("example", "lake", AT, BEHIND, 1025), "parts"),
-    (RangePlan("example", "lake", AT, RangePosition(3, "a.1", 4), 1), "epoch"),
+    (RangePlan("example", "lake", AT, RangePosition(1, "a.1", 4), 1), "epoch"),
     (RangeRead("example", "lake", AT, BEHIND, 77), "wire"),
     (RangeRead("example", "lake", AT), "end"),
     (RangeAck("example", "lake"), "position"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fix_server import FakeInstance, FakeInstances
 
-from canal_server.errors import ClientError, SourceError
+from canal_server.errors import ClientError, MetaStoreError, SourceError
 from canal_server.model.ranges import (
     RangeEnds,
     RangePart,
@@ -121,6 +121,23 @@ def refusal(packets):
     assert packets[-1].type == PacketType.ACK
     ack = decode(Ack, packets[-1].body)
     return ack.error_code, ack.error_message
+
+
+def test_a_set_comes_back_with_its_place(ask, source):
+    """What is told of a place's GTIDs goes both ways."""
+    told = ranged.RangePosition(0, "bin.000001", 400, gtids="0-1-7")
+    ask(ranged.RangeAck("example", "lake", told))
+    assert source.acked[0].gtids == "0-1-7"
+    (packet,) = ask(ranged.RangePlan("example", "lake", told, THEN, 2))
+    parts = decode(ranged.RangeParts, packet.body).parts
+    assert [part.start.gtids for part in parts] == ["0-1-7", ""]
+
+
+def test_cursors_that_cannot_be_had_now(ask, source):
+    """While nothing can be written another try, or another server, may help."""
+    source.fails = MetaStoreError("cannot write /otter: no session")
+    code, text = refusal(ask(ranged.RangeRead("example", "lake", AT, THEN)))
+    assert (code, "cannot write" in text) == (503, True)
 
 
 def test_each_request_has_its_answer(ask, source):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -21,6 +22,15 @@ def test_the_text_is_this_one() -> None:
     """What a checkpoint holds stays readable: the form does not change."""
     assert json.dumps(offset_to_json({"example": AT})) == TEXT
     assert offset_from_json(json.loads(TEXT)) == {"example": AT}
+
+
+def test_a_set_is_kept_beside_the_place() -> None:
+    """The GTID set comes back as it was told, and is no part of the place."""
+    with_set = replace(AT, gtids="0-1-7")
+    told = offset_to_json({"example": with_set})
+    assert told["d"]["example"]["g"] == "0-1-7"
+    found = offset_from_json(told)
+    assert (found, found["example"].gtids) == ({"example": AT}, "0-1-7")
 
 
 def test_the_order_of_destinations_makes_no_difference() -> None:

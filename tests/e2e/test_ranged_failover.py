@@ -1,0 +1,174 @@
+"""The source of a stream of ranges is replaced: each change comes once all the same.
+
+What reads is what a Spark query has in its driver and in its tasks, without Spark.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_failover import BY_SET, BY_TIME, GTID_MODE
+from fix_pipeline import DESTINATION, UNIT_S
+from load import Load
+
+from canal_server.client.ranged import OTHER_EPOCH
+from canal_server.errors import PositionError
+from canal_server.protocol.entries import Entry, decode_entry
+from canal_server.protocol.packets import Messages
+from canal_server.protocol.protobuf import decode
+from canal_server.spark.driver import StreamDriver
+from canal_server.spark.offsets import offset_from_json, offset_to_json
+from canal_server.spark.options import read_options
+from canal_server.spark.ranges import Range, parts_of_now, pieces
+from canal_server.spark.servers import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fix_failover import Scene
+
+    from canal_server.client.ranged import RangePosition
+
+REPLICA_OPTIONS = ("--log-bin=second",)
+
+
+class Query:
+    """A query on a scene, whose log of offsets survives."""
+
+    def __init__(self, scene: Scene) -> None:
+        file, offset = scene.pipeline.source.binlog_position()
+        self.options = read_options(
+            {
+                "servers": f"127.0.0.1:{scene.pipeline.server_port}",
+                "destination": DESTINATION,
+                "subscription": "lake",
+                "startingPosition": f"file:{file}:{offset}",
+                "pollTimeoutMs": "200",
+                "retryTimeoutMs": str(round(9000 * UNIT_S)),
+            },
+            streaming=True,
+        )
+        self.scene = scene
+        self.driver = StreamDriver(self.options)
+        # As Spark keeps it: the last offset, and that of a batch that is not done.
+        self.log = offset_to_json(self.driver.initial())
+
+    def batch(self, rows_max: int = 40) -> bool:
+        """Take one batch; false when there was none."""
+        end = self.planned(rows_max)
+        if end is None:
+            return False
+        self.finish(end)
+        return True
+
+    def planned(self, rows_max: int = 40) -> dict[str, object] | None:
+        """Return the end of the next batch, None when there is none."""
+        start = offset_from_json(self.log)
+        end: dict[str, RangePosition] = self.driver.latest(start, rows_max)
+        return None if end == start else offset_to_json(end)
+
+    def finish(self, end: dict[str, object]) -> None:
+        """Take a batch up to its end."""
+        places = offset_from_json(self.log), offset_from_json(end)
+        self.scene.follower.take(self.entries(self.driver.plan(*places)))
+        self.driver.committed(places[1])
+        self.log = end
+
+    def entries(self, parts: list[Range]) -> list[Entry]:
+        """Return what tasks read."""
+        found: list[bytes] = []
+        with closing(Channel(self.options, DESTINATION)) as channel:
+            for part in parts:
+                for each in self.of_now(channel, part):
+                    for piece in pieces(channel, self.options, each):
+                        found += decode(Messages, bytes(piece)).messages
+        return [decode_entry(each) for each in found]
+
+    def rows(self, parts: list[Range]) -> list[object]:
+        """Return the images of the rows that tasks make."""
+        pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
+        from canal_server.spark.rows import read_rows  # noqa: PLC0415
+
+        return [
+            (row["op"], row["before"], row["after"])
+            for part in parts
+            for batch in read_rows(self.options, None, part)
+            for row in batch.to_pylist()
+        ]
+
+    def of_now(self, channel: Channel, part: Range) -> list[Range]:
+        """Return a part, or what it is now that the source was replaced."""
+        now: RangePosition = channel.call(lambda c: c.locate(DESTINATION, "latest"))
+        if part.end.epoch == now.epoch:
+            return [part]
+        return parts_of_now(channel, self.options, part)
+
+    def restart(self) -> None:
+        """Go on as another process does."""
+        self.close()
+        self.driver = StreamDriver(self.options)
+
+    def close(self) -> None:
+        """Let go of the servers."""
+        self.driver.close()
+
+    def catch_up(self) -> None:
+        """Take batches until all that was written has come."""
+        wanted = len(self.scene.writer.transactions)
+        while not self.scene.follower.checker.has(wanted):
+            self.batch()
+
+
+@pytest.mark.parametrize("by", ["gtid", "set"])
+def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
+    """The source dies under load, before and behind a batch that is planned; twice.
+
+    The second time the server dies as well, and both give way to what is left.
+    """
+    scene = make_scene({"gtid": GTID_MODE, "set": BY_SET}[by], exact=True)
+    scene.pipeline.keep_port()
+    query = Query(scene)
+    with closing(query):
+        for role in ("standby", "master"):
+            with Load(scene.writer, 0.01):
+                for _ in range(5):
+                    query.batch()
+            scene.writer.write(20)
+            end = query.planned()
+            assert end is not None
+            planned = query.driver.plan(*map(offset_from_json, (query.log, end)))
+            before = query.rows(planned)
+            scene.die()
+            scene.writer.write(5)
+            # A task of before, and one that a new process plans.
+            assert query.rows(planned) == before
+            if role == "master":
+                scene.pipeline.kill()
+                scene.pipeline.start()
+                query.restart()
+            query.finish(end)
+            with Load(scene.writer, 0.01):
+                for _ in range(5):
+                    query.batch()
+            query.catch_up()
+            scene.wait_until_reads(role)
+            scene.replicas.rejoin()
+            scene.replicas.catch_up()
+        epochs = {each["e"] for each in query.log["d"].values()}
+        assert (epochs, scene.follower.checker.repeated) == ({2}, 0)
+
+
+def test_without_sets(make_scene: Callable[..., Scene]) -> None:
+    """Where no set tells the place on another server, the query is told so."""
+    scene = make_scene(BY_TIME)
+    query = Query(scene)
+    with closing(query):
+        scene.writer.write(5)
+        query.catch_up()
+        scene.die()
+        scene.writer.write(5)
+        with pytest.raises(PositionError, match="no GTID set is known") as told:
+            query.catch_up()
+        assert getattr(told.value.__cause__, "code", None) == OTHER_EPOCH

@@ -198,8 +198,15 @@ class Presence:
                 for client_id, seen_s in self._seen_s.items()
                 if client_id not in self._here
             }
-            for client_id in filter(self._is_late, self._seen_s):
-                away_s[client_id] = max(away_s.get(client_id, 0), self._pin_s)
+            late = list(filter(self._is_late, self._seen_s))
+            # Not as the one that was seen last: that one would pin.
+            longest_s = max(
+                (away_s[each] for each in away_s if each not in late), default=0
+            )
+            for client_id in late:
+                away_s[client_id] = max(
+                    away_s.get(client_id, 0), self._pin_s, longest_s + 1
+                )
         try:
             self._place.write(away_s)
         except BaseException:

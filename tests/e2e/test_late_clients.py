@@ -298,7 +298,7 @@ def test_old_columns(scene):
         f"INSERT INTO {table} VALUES (2, 3)",
     )
     scene.pass_over()
-    found: list = []
+    found: list[object] = []
     with scene.pipeline.client(LATE) as client:
         while len(found) < 4:
             for entry in scene.pipeline.rows(client, 1):

@@ -182,6 +182,23 @@ def test_one_that_reads_by_itself(clock):
     assert kept.away_s == {TWO: PIN_S}
 
 
+def test_one_that_reads_by_itself_and_left_last(clock):
+    """It floats after a restart also when all others had left before."""
+    kept, late = Kept(), {TWO}
+    presence = Presence(0, kept, what="shop", clock=clock, is_late=late.__contains__)
+    presence.start(Stop())
+    presence.enter(ONE)
+    clock.now_s += 5
+    presence.enter(TWO)
+    presence.stop()
+    presence = Presence(0, kept, what="shop", clock=clock)
+    presence.start(Stop())
+    presence.enter(ONE)
+    presence.enter(TWO)
+    assert floating(presence) == [TWO]
+    presence.stop()
+
+
 def test_places_that_fail(clock):
     """What cannot be read stops the start; what cannot be written is told."""
     kept = Kept()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from fix_server import (
@@ -634,7 +635,7 @@ def test_an_ack_waits_for_a_move(service, instance, pool):
 
 def test_visits(service, instance, instances):
     """The instance learns who is here before the first request counts, and who left."""
-    visits: dict = {}
+    visits: dict[ClientIdentity, Any] = {}
     service.answer(session.Subscribe(WHO), None, 0.0, visits)
     service.answer(session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
     assert instance.visits == [("came", WHO.client_id)]

@@ -23,6 +23,7 @@ from canal_server.lifecycle import Stop
 from canal_server.protocol.ranged import NOT_HERE
 from canal_server.sink.filters import TableFilter, for_client
 from canal_server.store.selection import RangeWalk
+from canal_server.tablemeta.replays import KeptReplays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +71,7 @@ class RangeAccess:
         self._exact: tuple[Tail, int, tuple[int, int]] | None = None
         self._checked: tuple[Tail, int] | None = None  # whose epoch is `_epoch`
         self._epoch: Epoch | None = None
+        self.replays = KeptReplays()
         self._slots = list(range(DUMPS_MAX))
         self._slot_free = threading.Condition()
         # Heads, plans and reads that memory answered, and looks at the binlog.
@@ -230,6 +232,7 @@ class RangeAccess:
                 live.pump.index,
                 self.stop,
                 slot,
+                self.replays,
             )
             try:
                 with dump:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.ports import TableImages
     from canal_server.tablemeta.replay import Replay
+    from canal_server.tablemeta.replays import KeptReplays
     from canal_server.tablemeta.storage import DdlRecord, Stretch
 
 _log = logging.getLogger(__name__)
@@ -96,8 +97,10 @@ def images_at(
     info: ServerInfo,
     place: EntryPosition,
     scanner: DdlScanner,
+    *,
+    kept: KeptReplays,
 ) -> TableImages:
-    """Return the images for reading from a boundary on.
+    """Return the images for reading from a boundary on; `kept` are those of before.
 
     Raises ClientError when the history cannot tell what the tables were there, or
     knows nothing of the server yet.
@@ -109,7 +112,7 @@ def images_at(
         history.init(config.destination)
         stretch = _stretch_for(history.stretches(), info, place)
         if place.order() >= stretch.first.order():
-            found = history.replay_at(place, stretch)
+            found = history.replay_at(place, stretch, kept)
         else:
             _log.info(
                 "destination %s: a range begins at %s, before the table history:"

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from canal_server.ports import Span
     from canal_server.position.subscriptions import Subscriptions
     from canal_server.sink.filters import TableFilter
+    from canal_server.tablemeta.replays import KeptReplays
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +88,9 @@ class RangeDump:
         index: BoundaryIndex | None,
         stop: Stop,
         slot: int,
+        replays: KeptReplays,
     ) -> None:
+        self._replays = replays
         self._config = config
         self._access = access
         self._subscriptions = subscriptions
@@ -310,6 +313,7 @@ class RangeDump:
                 self._info,
                 EntryPosition(file, offset),
                 self._ddl_scanner(),
+                kept=self._replays,
             ),
             wants=wanted.accepts,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
@@ -354,8 +358,14 @@ class RangeDump:
             at = RangePlace(self.epoch.number, *self._latest(""))
         self.check(at)
         place = EntryPosition(at.journal, at.begin or at.position)
-        scanner = self._ddl_scanner()
-        images = images_at(self._config, self._control, self._info, place, scanner)
+        images = images_at(
+            self._config,
+            self._control,
+            self._info,
+            place,
+            self._ddl_scanner(),
+            kept=self._replays,
+        )
         return images.find(schema, table, place)
 
 

@@ -144,6 +144,9 @@ class Pump:
         self._history_open = False
         self._images: TableImages | None = None
         self._passed: EntryPosition | None = None  # in this session
+        # The boundary up to which all was handed on, in this session. Threads that read
+        # ranges look at it: what comes before it is in the history.
+        self.reached: EntryPosition | None = None
         # Where the first session began; nothing before it was ever delivered.
         self.began_at: EntryPosition | None = None
         self._begins_at: Place | None = None  # this session, once it may read
@@ -416,7 +419,7 @@ class Pump:
         return position
 
     def _find_place(self, control: ControlConnection, info: ServerInfo) -> Place:
-        self._passed = self._begins_at = None
+        self._passed = self._begins_at = self.reached = None
         stored = self._beginning.stored(
             control, info, self.identity, self._positions, self._gone
         )
@@ -649,6 +652,9 @@ class Pump:
         if boundary is not None:
             block, index = boundary
             self._persist(block.position(index))
+            record = block.record(index)
+            end = record["offset"] + record["event_length"]
+            self.reached = EntryPosition(block.file, end)
 
     def _persist(
         self, position: tuple[str, int, int, int, str, LogIdentity | None]

@@ -12,12 +12,14 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from canal_server.dump.range_images import RangeTables
 from canal_server.dump.range_source import (
     CUT_ROWS,
     RangeDump,
     check_epoch,
     order_of,
 )
+from canal_server.dump.range_unread import UnreadStatements
 from canal_server.errors import CanalError, ClientError, ConnectionLost
 from canal_server.lifecycle import Stop
 from canal_server.protocol.ranged import NOT_HERE
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.subjects import Subjects
     from canal_server.dump.pump import Pump
+    from canal_server.model.positions import EntryPosition
     from canal_server.model.ranges import Epoch, RangePlace, Subscription
     from canal_server.ports import Span
     from canal_server.position.subscriptions import Subscriptions
@@ -72,6 +75,7 @@ class RangeAccess:
         self._checked: tuple[Tail, int] | None = None  # whose epoch is `_epoch`
         self._epoch: Epoch | None = None
         self.replays = KeptReplays()
+        self._unread = UnreadStatements()
         self._slots = list(range(DUMPS_MAX))
         self._slot_free = threading.Condition()
         # Heads, plans and reads that memory answered, and looks at the binlog.
@@ -225,6 +229,12 @@ class RangeAccess:
                 live.tail.wait(0, BEGIN_S, None)
             tail, resets = live.tail, live.tail.resets
             access = live.pump.sources.current.access
+
+            def reached() -> EntryPosition | None:
+                # Of another session it may be a place of another server.
+                place = live.pump.reached
+                return place if tail.resets == resets else None
+
             dump = RangeDump(
                 self._config,
                 access,
@@ -232,7 +242,7 @@ class RangeAccess:
                 live.pump.index,
                 self.stop,
                 slot,
-                self.replays,
+                RangeTables(self.replays, self._unread, reached),
             )
             try:
                 with dump:

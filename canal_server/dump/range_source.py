@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.dump.index import BoundaryIndex
+    from canal_server.dump.range_images import RangeTables
     from canal_server.lifecycle import Stop
     from canal_server.model.ranges import Epoch, RangeLimits
     from canal_server.model.table import TableMeta
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from canal_server.ports import Span
     from canal_server.position.subscriptions import Subscriptions
     from canal_server.sink.filters import TableFilter
-    from canal_server.tablemeta.replays import KeptReplays
 
 _log = logging.getLogger(__name__)
 
@@ -88,9 +88,9 @@ class RangeDump:
         index: BoundaryIndex | None,
         stop: Stop,
         slot: int,
-        replays: KeptReplays,
+        tables: RangeTables,
     ) -> None:
-        self._replays = replays
+        self._tables = tables
         self._config = config
         self._access = access
         self._subscriptions = subscriptions
@@ -313,7 +313,7 @@ class RangeDump:
                 self._info,
                 EntryPosition(file, offset),
                 self._ddl_scanner(),
-                kept=self._replays,
+                tables=self._tables,
             ),
             wants=wanted.accepts,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
@@ -364,7 +364,7 @@ class RangeDump:
             self._info,
             place,
             self._ddl_scanner(),
-            kept=self._replays,
+            tables=self._tables,
         )
         return images.find(schema, table, place)
 

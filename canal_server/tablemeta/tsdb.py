@@ -216,10 +216,10 @@ class TableMetaTsdb:
     def replay_at(
         self, position: EntryPosition, stretch: Stretch, kept: KeptReplays
     ) -> tuple[Replay, list[DdlRecord]]:
-        """Return an image of its own at a place, and the records from there on.
+        """Return an image of its own at a place, and records before and behind it.
 
-        For who reads behind the place beside the live image: the records are told to
-        the image as reading passes them. `kept` are images of earlier calls.
+        For who reads behind the place beside the live image: the records from there on
+        are told to it as reading passes them. `kept` are images of earlier calls.
         """
         replayed: Replay | None = None
         snapshot = kept.snapshot_before(stretch, position)
@@ -229,8 +229,7 @@ class TableMetaTsdb:
         if replayed is None:
             replayed, behind, snapshot = self._replay(stretch, position)
             kept.keep(stretch, snapshot, behind, position, replayed)
-        order = position.order()
-        return replayed, [each for each in behind if each.position.order() >= order]
+        return replayed, behind
 
     def replay_before(
         self, stretch: Stretch, gap: Iterable[DdlRecord]

@@ -84,8 +84,9 @@ def look(
     tsdb: TableMetaTsdb, kept: KeptReplays, place: EntryPosition
 ) -> tuple[list[tuple[str, object]], list[DdlRecord]]:
     """Return what an image with the kept ones' help says, and what comes behind."""
-    replay, behind = tsdb.replay_at(place, newest(tsdb), kept)
+    replay, records = tsdb.replay_at(place, newest(tsdb), kept)
     said = told(replay)
+    behind = [each for each in records if each.position.order() >= place.order()]
     for record in behind:  # as its reader would; nobody else may notice
         replay.apply(record)
     return said, behind

@@ -29,7 +29,7 @@ from process_times import Stopwatch, seconds_below, seconds_of
 from results import Verdict
 from server_process import DESTINATION, ServerProcess, require_package
 
-from canal_server.client.ranged import RangedClient
+from canal_server.client.ranged import RangedClient, Wire
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
@@ -215,7 +215,7 @@ def wait_for(done: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def bytes_a_row(load: Range, address: tuple[str, int]) -> float:
+def bytes_a_row(load: Range, address: tuple[str, int], wire: Wire) -> float:
     """Return what a task is sent for a row, without Spark."""
     with RangedClient(*address) as client:
         start, end = (
@@ -226,7 +226,7 @@ def bytes_a_row(load: Range, address: tuple[str, int]) -> float:
             )
         )
         wanted = KINDS["generic"]["filter"]
-        pieces = client.read(DESTINATION, "", start, end, filter=wanted)
+        pieces = client.read(DESTINATION, "", start, end, filter=wanted, wire=wire)
         return sum(map(len, pieces)) / load.rows
 
 
@@ -255,8 +255,9 @@ def measure_rates(
 ) -> Iterator[Runs]:
     """Write the loads and read each of them in its way, typed and generic."""
     load = writer.write(replace(LOADS[0], rows=wanted.rows))
-    size = bytes_a_row(load, reads.address)
-    tell(f"{load.rows:,} rows; {size:,.0f} bytes of entries a row")
+    for wire in Wire:
+        size = bytes_a_row(load, reads.address, wire)
+        tell(f"{size:,.0f} bytes a row, wire = {wire.name.lower()}")
     for kind, target in RATES.items():
         runs = Runs(f"{kind}, read at once", target)
         for number in range(WARM_UPS + wanted.runs):

@@ -241,7 +241,8 @@ class RangeDump:
     ) -> RangeWalk:
         """Walk from `start` to `end`, a limit, the binlog's end, or until `take`.
 
-        `take` is told of each chunk. `relays`: rows are not rendered. Raises
+        `take` is told of each chunk. `relays`: rows are not rendered; unless it
+        `picks` what is wanted, they are counted only. Raises
         ClientError for a place that is purged or of no use, else SourceError,
         DecodeError, TableMetaError.
         """
@@ -260,7 +261,11 @@ class RangeDump:
                 picks=picks,
             )
             reader = self._reader(
-                wanted, subjects, start.journal, begin, start if relays else None
+                wanted,
+                subjects,
+                (start.journal, begin),
+                start if relays else None,
+                counts=not picks,
             )
             try:
                 self._run(reader, FileStart(start.journal, begin), walk, take)
@@ -298,11 +303,13 @@ class RangeDump:
         self,
         wanted: TableFilter,
         subjects: Subjects,
-        file: str,
-        offset: int,
+        place: tuple[str, int],
         relay_from: RangePlace | None,
+        *,
+        counts: bool,
     ) -> Reader:
         config = self._config
+        file, offset = place
         asked, address = f"{file}:{offset}", str(self._access.address)
         reader = Reader(
             BlockPool(),
@@ -327,6 +334,7 @@ class RangeDump:
                 if relay_from
                 else None
             ),
+            counts=counts,
         )
         reader.decoder.refuses_inside = True
         return reader

@@ -1,10 +1,13 @@
 """Measures the Spark source: rows per second, and how soon a commit is in Spark.
 
-    python benchmarks/spark_source.py [--rows N] [--seconds S] [--wire entry]
+    python benchmarks/spark_source.py [--quick] [--runs N] [--parallel-gc]
+                                      [--option NAME=VALUE …]
 
 A private MySQL, canal-server as a process and Spark as local[2] share the machine. The
-load is `inserts`, into the sink `noop`; a first, smaller read warms Spark up. Then
-single rows are written at a steady pace, and `foreachBatch` tells when each came.
+load is `inserts`, into the sink `noop`: read at once, and four times as much as a
+stream of batches as large as that. Spark is warmed up by two reads, or a whole stream,
+of each kind; then the median of the runs counts. Single rows at a steady pace tell how
+soon `foreachBatch` has them.
 """
 
 from __future__ import annotations
@@ -16,89 +19,159 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from latency import Quantiles
 from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer, insert_row
+from process_times import Stopwatch, seconds_below, seconds_of
+from results import Verdict
 from server_process import DESTINATION, ServerProcess, require_package
+
+from canal_server.client.ranged import RangedClient, Wire
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
 from servers import PrivateServer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from loads import Range
     from servers import Server
 
-TARGETS = {"typed": 300_000, "generic": 150_000}  # rows/s
+RATES = {"typed": 300_000, "generic": 150_000}  # rows/s
+SMALLEST_BATCH_MS_MAX = 350
+MEDIAN_MS_MAX = 600
+WARM_UPS = 2
+STREAM_LOADS = 4  # the load of a stream is so many times that of a read at once
 PER_SECOND = 200
+FIRST_SINGLE_ID = 100_000_001  # of the rows that are written one by one
 PATIENCE_S = 120.0
+KINDS = {
+    "typed": {"table": f"{SCHEMA}.{TABLE}"},
+    "generic": {"filter": rf"{SCHEMA}\.{TABLE}"},
+}
 
 
-class Reads:
-    """Reads of one load by a Spark session."""
+@dataclass(slots=True)
+class Runs:
+    """Runs of one kind, in one way: rows per second, and processor time a row."""
+
+    title: str
+    target: int
+    rates: list[float] = field(default_factory=list)
+    times: list[dict[str, float]] = field(default_factory=list)  # s per million rows
+
+    def add(self, rows: int, seconds: float, times: dict[str, float]) -> None:
+        """Take note of a run."""
+        self.rates.append(rows / seconds)
+        self.times.append({name: 1e6 * s / rows for name, s in times.items()})
+        tell(f"  {self.title}: {self.rates[-1]:,.0f} rows/s")
+
+    def verdict(self) -> Verdict:
+        """Compare the median with the target."""
+        rate = statistics.median(self.rates)
+        measured = f"{rate:,.0f} rows/s, median of {len(self.rates)}"
+        return Verdict(
+            self.title, f"{self.target:,} rows/s", measured, rate >= self.target
+        )
+
+    def row(self) -> str:
+        """Return a line of the table."""
+        names = self.times[0]
+        times = [statistics.median(each[name] for each in self.times) for name in names]
+        cells = [f"{statistics.median(self.rates):,.0f}", *(f"{t:.2f}" for t in times)]
+        return " | ".join(["", self.title, *cells, ""]).strip()
+
+
+class SparkReads:
+    """Reads of a load by one Spark session, and what they cost whom."""
 
     def __init__(
-        self, spark: Any, load: Range, address: tuple[str, int], wire: str
+        self,
+        spark: Any,
+        process: ServerProcess,
+        server: Server,
+        options: dict[str, str],
     ) -> None:
         self.spark = spark
-        self.load = load
-        self.options = {
-            "servers": "{}:{}".format(*address),
+        self.address = process.address
+        self._options = options | {
+            "servers": "{}:{}".format(*process.address),
             "destination": DESTINATION,
-            "startingPosition": f"file:{load.file}:{load.position}",
+        }
+        jvm = int(spark.sparkContext._gateway.proc.pid)  # noqa: SLF001  # not told else
+        self._groups: dict[str, Callable[[], float]] = {
+            "JVM": lambda: seconds_of(jvm),
+            "Python": lambda: seconds_below(jvm),
+            "canal-server": lambda: seconds_of(process.pid),
+        }
+        if isinstance(server, PrivateServer) and server.pid:
+            mysql = server.pid
+            self._groups["MySQL"] = lambda: seconds_of(mysql)
+        self._queries = 0
+
+    def options(self, kind: str, start: str) -> dict[str, str]:
+        """Return the options of a read that begins at a place."""
+        return self._options | KINDS[kind] | {"startingPosition": start}
+
+    def at_once(self, kind: str, load: Range, runs: Runs | None) -> None:
+        """Read a load as one batch."""
+        options = self.options(kind, f"file:{load.file}:{load.position}")
+        options |= {
             "endingPosition": f"file:{load.end_file}:{load.end}",
             "maxPartitions": "2",
-            "wire": wire,
         }
-        self.kinds = {
-            "typed": {"table": f"{SCHEMA}.{TABLE}"},
-            "generic": {"filter": rf"{SCHEMA}\.{TABLE}"},
-        }
-
-    def rate(self, kind: str) -> float:
-        """Return rows per second of a batch read into nothing."""
-        options = self.options | self.kinds[kind]
         frame = self.spark.read.format("canal").options(**options).load()
-        begun = time.monotonic()
+        watch, begun = Stopwatch(self._groups), time.monotonic()
         frame.write.format("noop").mode("overwrite").save()
-        return self.load.rows / (time.monotonic() - begun)
+        if runs is not None:
+            runs.add(load.rows, time.monotonic() - begun, watch.seconds())
 
-    def stream_rate(self, kind: str, folder: Path) -> float:
-        """Return rows per second of a stream's batches, the first one left out."""
-        options = self.options | self.kinds[kind]
-        del options["endingPosition"]
-        options |= {"subscription": kind, "maxRowsPerTrigger": str(self.load.rows // 4)}
+    def streamed(
+        self, kind: str, load: Range, folder: Path, runs: Sequence[Runs]
+    ) -> None:
+        """Read a load as a stream; each batch is a run, but those that warm up."""
+        self._queries += 1
+        options = self.options(kind, f"file:{load.file}:{load.position}")
+        name = f"{kind}-{self._queries}"
         query = (
             self.spark.readStream.format("canal")
-            .options(**options)
+            .options(**options, subscription=name, maxPartitions="2")
+            .option("maxRowsPerTrigger", str(load.rows // STREAM_LOADS))
             .load()
             .writeStream.format("noop")
-            .option("checkpointLocation", str(folder / kind))
+            .option("checkpointLocation", str(folder / name))
             .trigger(availableNow=True)
             .start()
         )
+        watch = Stopwatch(self._groups)
         query.awaitTermination()
-        batches = [each for each in query.recentProgress if each["numInputRows"]][1:]
-        rows = sum(each["numInputRows"] for each in batches)
-        busy_ms = sum(each["durationMs"]["triggerExecution"] for each in batches)
-        return rows / busy_ms * 1000 if batches else float("nan")
+        times = watch.seconds()
+        batches = [each for each in query.recentProgress if each["numInputRows"]]
+        assert sum(each["numInputRows"] for each in batches) == load.rows
+        for each in batches[-1:] if len(batches) == 1 else batches[1:]:
+            share = each["numInputRows"] / load.rows
+            for kept in runs:
+                kept.add(
+                    each["numInputRows"],
+                    each["durationMs"]["triggerExecution"] / 1000,
+                    {name: share * seconds for name, seconds in times.items()},
+                )
 
 
-def delays_of(spark: Any, server: Server, options: dict[str, str], count: int) -> Any:
-    """Return the ms from commit to `foreachBatch` of rows, and of whole batches."""
+def delays_of(reads: SparkReads, server: Server, count: int) -> tuple[Quantiles, int]:
+    """Return the time from commit to `foreachBatch`, and the shortest batch's in ms."""
     written: dict[int, float] = {}
     came: dict[int, float] = {}
+    options = reads.options("typed", "latest")
 
     def apply(frame: Any, _: int) -> None:
         rows = frame.select("id").collect()
         now = time.monotonic()
         came.update((int(row["id"]), now) for row in rows)
-
-    first = 10_000_001  # behind those of the load
 
     def write() -> None:
         with server.connect(database=SCHEMA) as connection:
@@ -107,103 +180,191 @@ def delays_of(spark: Any, server: Server, options: dict[str, str], count: int) -
             for number in range(count):
                 pause = begun + number / PER_SECOND - time.monotonic()
                 time.sleep(max(0.0, pause))
-                insert_row(cursor, first + number)
-                written[first + number] = time.monotonic()
+                insert_row(cursor, FIRST_SINGLE_ID + number)
+                written[FIRST_SINGLE_ID + number] = time.monotonic()
 
     with tempfile.TemporaryDirectory(prefix="canal-bench-") as folder:
         query = (
-            spark.readStream.format("canal")
-            .options(**options)
+            reads.spark.readStream.format("canal")
+            .options(**options, subscription="delays")
             .load()
             .writeStream.foreachBatch(apply)
             .option("checkpointLocation", folder)
             .start()
         )
-        write_until(query)
+        wait_for(lambda: query.lastProgress is not None)  # it has its place
         writer = threading.Thread(target=write)
         writer.start()
         writer.join()
-        give_up_at = time.monotonic() + PATIENCE_S
-        while len(came) < count and time.monotonic() < give_up_at:
-            time.sleep(0.1)
+        wait_for(lambda: len(came) == count)
         times = [
             each["durationMs"]["triggerExecution"]
             for each in query.recentProgress
             if each["numInputRows"]
         ]
         query.stop()
-    delays = [came[key] - written[key] for key in came if key in written]
-    return [1000 * each for each in delays], times
+    return Quantiles.of([came[key] - written[key] for key in written]), min(times)
 
 
-def write_until(query: Any) -> None:
-    """Wait until a query is idle for the first time: it has its place then."""
+def wait_for(done: Callable[[], bool]) -> None:
+    """Wait until something is so. Raises SystemExit when it does not come."""
     give_up_at = time.monotonic() + PATIENCE_S
-    while query.lastProgress is None and time.monotonic() < give_up_at:
-        time.sleep(0.1)
+    while not done():
+        if time.monotonic() > give_up_at:
+            raise SystemExit(f"nothing came of the stream for {PATIENCE_S:g} s")
+        time.sleep(0.05)
 
 
-def make_session(folder: Path) -> Any:
+def bytes_a_row(load: Range, address: tuple[str, int], wire: Wire) -> float:
+    """Return what a task is sent for a row, without Spark."""
+    with RangedClient(*address) as client:
+        start, end = (
+            client.locate(DESTINATION, f"file:{file}:{offset}")
+            for file, offset in (
+                (load.file, load.position),
+                (load.end_file, load.end),
+            )
+        )
+        wanted = KINDS["generic"]["filter"]
+        pieces = client.read(DESTINATION, "", start, end, filter=wanted, wire=wire)
+        return sum(map(len, pieces)) / load.rows
+
+
+def make_session(folder: Path, *, parallel_gc: bool) -> Any:
     """Return a session as a user has it, with two cores."""
     from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra
 
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .getOrCreate()
     )
+    if parallel_gc:
+        option = "spark.driver.extraJavaOptions"
+        builder = builder.config(option, "-XX:+UseParallelGC")
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def report(reads: Reads, folder: Path) -> None:
-    """Measure and print the rates."""
-    for kind in reads.kinds:
-        reads.rate(kind)  # warms up
-        rates = f"{reads.rate(kind):12,.0f} rows/s read at once"
-        rates += f", {reads.stream_rate(kind, folder):,.0f} as a stream"
-        print(f"{kind:8} {rates}, target {TARGETS[kind]:,}", flush=True)
+def measure_rates(
+    reads: SparkReads, writer: Writer, wanted: argparse.Namespace, folder: Path
+) -> Iterator[Runs]:
+    """Write the loads and read each of them in its way, typed and generic."""
+    load = writer.write(replace(LOADS[0], rows=wanted.rows))
+    for wire in Wire:
+        size = bytes_a_row(load, reads.address, wire)
+        tell(f"{size:,.0f} bytes a row, wire = {wire.name.lower()}")
+    for kind, target in RATES.items():
+        runs = Runs(f"{kind}, read at once", target)
+        for number in range(WARM_UPS + wanted.runs):
+            reads.at_once(kind, load, runs if number >= WARM_UPS else None)
+        yield runs
+    if not wanted.stream:
+        return
+    load = writer.write(replace(LOADS[0], rows=wanted.rows * STREAM_LOADS))
+    for kind, target in RATES.items():
+        runs = Runs(f"{kind}, as a stream", target)
+        reads.streamed(kind, load, folder, ())  # warms up
+        for _ in range(-(-wanted.runs // (STREAM_LOADS - 1))):
+            reads.streamed(kind, load, folder, (runs,))
+        yield runs
+
+
+def report(found: Sequence[Runs], delays: Quantiles, smallest_ms: int) -> None:
+    """Print the table and the verdicts."""
+    names = list(found[0].times[0])
+    head = ["rows/s", *(f"{name}, s a million" for name in names)]
+    print("\n| | " + " | ".join(head) + " |")
+    print("|---" + "|---:" * len(head) + "|")
+    for runs in found:
+        print(runs.row())
+    verdicts = [runs.verdict() for runs in found]
+    verdicts.append(
+        Verdict(
+            f"commit to foreachBatch at {PER_SECOND} rows/s",
+            f"median {MEDIAN_MS_MAX} ms",
+            f"median {delays.median:,.0f} ms, 99 % {delays.p99:,.0f} ms,"
+            f" all {delays.highest:,.0f} ms",
+            delays.median < MEDIAN_MS_MAX,
+        )
+    )
+    verdicts.append(
+        Verdict(
+            "smallest micro-batch",
+            f"{SMALLEST_BATCH_MS_MAX} ms",
+            f"{smallest_ms} ms",
+            smallest_ms < SMALLEST_BATCH_MS_MAX,
+        )
+    )
+    print()
+    for verdict in verdicts:
+        print(verdict)
+
+
+def tell(text: str) -> None:
+    """Say how far it is."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the figures; returns 0 whether or not the targets were reached."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=int, default=15)
-    parser.add_argument("--wire", choices=("binlog", "entry"), default="binlog")
-    wanted = parser.parse_args(arguments)
+    wanted = _parse(arguments)
     require_package()
-
+    settings = dict(each.partition("=")[::2] for each in wanted.option)
     with (
-        tempfile.TemporaryDirectory(prefix="canal-bench-") as folder,
+        tempfile.TemporaryDirectory(prefix="canal-bench-") as name,
         PrivateServer("mysql", SERVER_OPTIONS) as server,
         Writer(server, ours=True) as writer,
     ):
-        load = writer.write(replace(LOADS[0], rows=wanted.rows))
-        with ServerProcess(server, load) as process:
-            spark = make_session(Path(folder))
+        folder = Path(name)
+        nothing = writer.write(replace(LOADS[0], rows=1))
+        with ServerProcess(server, nothing) as process:
+            spark = make_session(folder, parallel_gc=wanted.parallel_gc)
             try:
-                reads = Reads(spark, load, process.address, wanted.wire)
-                report(reads, Path(folder))
-                options = reads.options | reads.kinds["typed"]
-                del options["endingPosition"]
-                options |= {"subscription": "delays", "startingPosition": "latest"}
+                reads = SparkReads(spark, process, server, settings)
+                found = list(measure_rates(reads, writer, wanted, folder))
                 count = PER_SECOND * wanted.seconds
-                delays, times = delays_of(spark, server, options, count)
-                print(
-                    f"{len(delays)} rows at {PER_SECOND}/s: median "
-                    f"{statistics.median(delays):,.0f} ms from commit to foreachBatch, "
-                    f"at most {max(delays):,.0f}; a batch took "
-                    f"{statistics.median(times):,.0f} ms, at least {min(times):,}"
-                )
-                memory = process.memory()
-                print(f"canal-server held {memory.highest / 2**20:,.0f} MiB at most")
+                delays, smallest_ms = delays_of(reads, server, count)
             finally:
                 spark.stop()
+            memory = process.memory()
+    report(found, delays, smallest_ms)
+    print(f"canal-server held {memory.highest / 2**20:,.0f} MiB at most")
     return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--rows", type=int, default=0, help="read at once (1,000,000)")
+    parser.add_argument("--runs", type=int, default=0, help="of each kind (5)")
+    parser.add_argument("--seconds", type=int, default=0, help="of single rows (15)")
+    parser.add_argument(
+        "--no-stream", dest="stream", action="store_false", help="read at once only"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the rows, two runs"
+    )
+    parser.add_argument(
+        "--parallel-gc",
+        action="store_true",
+        help="give the JVM the collector that suits two cores better than its own",
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the source; may be given more than once",
+    )
+    wanted = parser.parse_args(arguments)
+    wanted.rows = wanted.rows or (100_000 if wanted.quick else 1_000_000)
+    wanted.runs = wanted.runs or (2 if wanted.quick else 5)
+    wanted.seconds = wanted.seconds or (4 if wanted.quick else 15)
+    return wanted
 
 
 if __name__ == "__main__":

@@ -529,6 +529,7 @@ class Instance:
 
     def _deliver(self, spans: list[Span]) -> bool:
         """Put what leaves the buffer into the store; then it counts as delivered."""
+        self._tail.busy()
         if not self._sink.accept(spans, self._pump.stop):
             return False
         self._tail.note(spans)  # once only, as what follows counts it as delivered

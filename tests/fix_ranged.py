@@ -117,10 +117,10 @@ class Lake:
         status: dict[str, Any] = self.ranges.status()
         return status["from_memory"], status["from_binlog"]
 
-    def warm(self, source: Server, table: str) -> RangePlace:
+    def warm(self, source: Server, table: str, row: str = "(-1)") -> RangePlace:
         """Return a place behind which memory holds everything."""
         start = self.subscribe()
-        source.execute(f"INSERT INTO {table} VALUES (-1)")
+        source.execute(f"INSERT INTO {table} VALUES {row}")
         return self.until(start, 1)
 
 

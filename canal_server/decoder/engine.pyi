@@ -34,6 +34,7 @@ class Decoder:
         source: LogIdentity | None = ...,
     ) -> None: ...
     refuses_inside: bool
+    counts: bool
     @property
     def followed(self) -> FollowedSet: ...
     @property

@@ -65,6 +65,7 @@ cdef class Decoder(EventStream):
     the first format description carry one. `gtids`: the executed set to go on from
     (GtidSet or MariaGtidSet) in GTID mode, else None. `skip_inserts`, … `skip_rows`:
     kinds of row events that are left out; `skip_unknown`: so are unknown events.
+    `counts`: entries of rows tell how many there are, and have no content.
     `refuses_inside`: halts with HALT_NO_TABLE_MAP, too, at a table map whose
     transaction began before the stream did.
     """
@@ -88,6 +89,7 @@ cdef class Decoder(EventStream):
     cdef readonly uint64_t heartbeats
     cdef readonly uint64_t unknown_events     # that were left out
     cdef bint skip_inserts, skip_updates, skip_deletes, skip_rows, skip_unknown
+    cdef public bint counts                   # rows, and writes none of them
     cdef bint relays                          # row events, as they are
     cdef uint64_t relay_file, relay_offset    # from where on the reader is given them
     cdef uint32_t shapes_told, shape_generation
@@ -477,6 +479,8 @@ cdef class Decoder(EventStream):
             return RUNNING
         if read_bitmaps(&rows, slot.image.width) != EVENT_OK:
             return self.fail(rows.reason, rows.value)
+        if self.counts:
+            return self.count_rows(&rows, slot)
         if self.relays and slot.image.shape != NULL:
             return self.relay_rows(&rows, slot)
         return self.put_rows(&rows, slot)
@@ -532,6 +536,17 @@ cdef class Decoder(EventStream):
         image.last_bytes = rows_n
         self.writer.finish(&e)
         return RUNNING
+
+    cdef int count_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil:
+        """Write an entry without its rows, for who wants their number alone."""
+        cdef uint8_t[1] nothing
+        cdef Envelope e
+        cdef int status
+        self.row_envelope(&e, rows, slot.image)
+        status = count_rows(rows, slot.image, &e.rows)
+        if status != EVENT_OK:
+            return self.fail_rows(status, rows, slot)
+        return RUNNING if self.writer.put_entry(&e, nothing, 0) == 0 else NO_MEMORY
 
     cdef int relay_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil:
         """Write the entry of a row event as it is, in front of it what is not told."""

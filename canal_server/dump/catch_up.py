@@ -22,7 +22,8 @@ from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
 from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.pump import Pump
-from canal_server.dump.range_images import images_at
+from canal_server.dump.range_images import RangeTables, images_at
+from canal_server.dump.range_unread import UnreadStatements
 from canal_server.errors import ClientError, SourceError
 from canal_server.model.positions import EntryPosition, binlog_file_number
 from canal_server.mysql.binlogs import current_end
@@ -32,6 +33,7 @@ from canal_server.protocol.ranged import PURGED
 from canal_server.sink.columns import ColumnFilter
 from canal_server.sink.sink import EntrySink
 from canal_server.store.memory import MemoryEventStore
+from canal_server.tablemeta.replays import KeptReplays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -232,7 +234,9 @@ class CatchUpReader:
             end = current_end(control, info)
             at = EntryPosition(end.file, end.position)
         try:
-            return images_at(self._config, control, info, at, scanner)
+            # Read once: nothing is kept, and the history tells what is known.
+            tables = RangeTables(KeptReplays(), UnreadStatements(), lambda: None)
+            return images_at(self._config, control, info, at, scanner, tables=tables)
         except ClientError as error:
             if error.code == PURGED:
                 self._refused(str(error))

@@ -150,6 +150,9 @@ class Pump:
         self._history_open = False
         self._images: TableImages | None = None
         self._passed: EntryPosition | None = None  # in this session
+        # The boundary up to which all was handed on, in this session. Threads that read
+        # ranges look at it: what comes before it is in the history.
+        self.delivered_to: EntryPosition | None = None
         # Where the first session began; nothing before it was ever delivered.
         self.began_at: EntryPosition | None = None
         self._begins_at: Place | None = None  # this session, once it may read
@@ -250,11 +253,6 @@ class Pump:
         """
         reader = self._reader
         return None if reader is None else reader.exact_from
-
-    @property
-    def server(self) -> str:
-        """Return what tells the server of the last session from all others."""
-        return self._server
 
     @property
     def reached(self) -> tuple[int, int] | None:
@@ -450,7 +448,7 @@ class Pump:
         return position
 
     def _find_place(self, control: ControlConnection, info: ServerInfo) -> Place:
-        self._passed = self._begins_at = None
+        self._passed = self._begins_at = self.delivered_to = None
         stored = self._beginning.stored(
             control, info, self.identity, self._positions, self._gone
         )
@@ -686,6 +684,9 @@ class Pump:
         if boundary is not None:
             block, index = boundary
             self._persist(block.position(index))
+            record = block.record(index)
+            end = record["offset"] + record["event_length"]
+            self.delivered_to = EntryPosition(block.file, end)
 
     def _persist(
         self, position: tuple[str, int, int, int, str, LogIdentity | None]

@@ -13,17 +13,20 @@ import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from canal_server.dump.range_images import RangeTables
 from canal_server.dump.range_source import (
     CUT_ROWS,
     RangeDump,
     order_of,
     tells_sets,
 )
+from canal_server.dump.range_unread import UnreadStatements
 from canal_server.errors import CanalError, ClientError, ConnectionLost
 from canal_server.lifecycle import Stop
 from canal_server.protocol.ranged import NOT_HERE
 from canal_server.sink.filters import TableFilter, for_client
 from canal_server.store.selection import RangeWalk
+from canal_server.tablemeta.replays import KeptReplays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from canal_server.core.subjects import Subjects
     from canal_server.dump.pump import Pump
     from canal_server.dump.range_mapping import Mapped
+    from canal_server.model.positions import EntryPosition
     from canal_server.model.ranges import Epoch, RangePart, RangePlace, Subscription
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.ports import Span
@@ -82,6 +86,8 @@ class RangeAccess:
         self._info: ServerInfo | None = None  # of the server that was looked at last
         # Of places of older epochs that stay where they are: by the epoch of now.
         self._mapped: dict[tuple[int, RangePlace, str], Mapped] = {}
+        self.replays = KeptReplays()
+        self._unread = UnreadStatements()
         self._slots = list(range(DUMPS_MAX))
         self._slot_free = threading.Condition()
         # Heads, plans and reads that memory answered, and looks at the binlog.
@@ -237,6 +243,12 @@ class RangeAccess:
             tail, resets = live.tail, live.tail.resets
             source = live.pump.sources.current
             access = source.access
+
+            def reached() -> EntryPosition | None:
+                # Of another session it may be a place of another server.
+                place = live.pump.delivered_to
+                return place if tail.resets == resets else None
+
             dump = RangeDump(
                 self._config,
                 access,
@@ -244,6 +256,7 @@ class RangeAccess:
                 live.pump.index,
                 self.stop,
                 slot,
+                RangeTables(self.replays, self._unread, reached),
             )
             try:
                 with dump:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from canal_server.dump.source_traits import records_of, source_of, with_names
@@ -20,19 +21,31 @@ from canal_server.tablemeta.storage_open import open_storage
 from canal_server.tablemeta.tsdb import TableMetaTsdb, made_record, place_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.dump.ddl_scan import DdlScanner
+    from canal_server.dump.range_unread import UnreadStatements
     from canal_server.model.positions import EntryPosition
     from canal_server.model.table import TableMeta
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.ports import TableImages
     from canal_server.tablemeta.replay import Replay
+    from canal_server.tablemeta.replays import KeptReplays
     from canal_server.tablemeta.storage import DdlRecord, Stretch
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTables:
+    """What one destination knows of its tables; for many threads."""
+
+    kept: KeptReplays
+    unread: UnreadStatements
+    # Behind which boundary the pump has not read; None: not known.
+    reached: Callable[[], EntryPosition | None]
 
 
 class RangeImages:
@@ -96,8 +109,10 @@ def images_at(
     info: ServerInfo,
     place: EntryPosition,
     scanner: DdlScanner,
+    *,
+    tables: RangeTables,
 ) -> TableImages:
-    """Return the images for reading from a boundary on.
+    """Return the images for reading from a boundary on; `tables`: what is known.
 
     Raises ClientError when the history cannot tell what the tables were there, or
     knows nothing of the server yet.
@@ -109,7 +124,7 @@ def images_at(
         history.init(config.destination)
         stretch = _stretch_for(history.stretches(), info, place)
         if place.order() >= stretch.first.order():
-            found = history.replay_at(place, stretch)
+            found = _replay_at(history, stretch, place, tables, (control, scanner))
         else:
             _log.info(
                 "destination %s: a range begins at %s, before the table history:"
@@ -130,6 +145,33 @@ def images_at(
     finally:
         history.close()
     return RangeImages(*found, control)
+
+
+def _replay_at(
+    history: TableMetaTsdb,
+    stretch: Stretch,
+    place: EntryPosition,
+    tables: RangeTables,
+    server: tuple[ControlConnection, DdlScanner],
+) -> tuple[Replay, list[DdlRecord]]:
+    """Return the image of a place that the history covers, or the pump has not read."""
+    reached = tables.reached()  # first: what is read then is in the history
+    replayed, records = history.replay_at(place, stretch, tables.kept)
+    order = place.order()
+    rest = [each for each in records if each.position.order() >= order]
+    if reached is None or reached.order() < stretch.last.order():
+        reached = stretch.last
+    if order <= reached.order():
+        return replayed, rest
+    if reached is stretch.last:
+        reached = history.end_event(stretch)
+    told = {each.position.order() for each in records}
+    events = tables.unread.between(stretch.id, reached, place, server[1].between)
+    new = [each for each in events if each.position.order() not in told]
+    if new:
+        for record in records_of(new, collation_names(server[0])):
+            replayed.apply(record)
+    return replayed, rest
 
 
 def _stretch_for(

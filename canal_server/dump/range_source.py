@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.dump.index import BoundaryIndex
+    from canal_server.dump.range_images import RangeTables
     from canal_server.dump.start import Gtids
     from canal_server.lifecycle import Stop
     from canal_server.model.ranges import Epoch, RangeLimits
@@ -91,7 +92,9 @@ class RangeDump:
         index: BoundaryIndex | None,
         stop: Stop,
         slot: int,
+        tables: RangeTables,
     ) -> None:
+        self._tables = tables
         self._config = config
         self._access = access
         self._subscriptions = subscriptions
@@ -309,9 +312,10 @@ class RangeDump:
     ) -> RangeWalk:
         """Walk from `start` to `end`, a limit, the binlog's end, or until `take`.
 
-        `take` is told of each chunk. `relays`: rows are not rendered. What is in
-        `skips` is left out. Raises ClientError for a place that is purged or of no
-        use, else SourceError, DecodeError, TableMetaError.
+        `take` is told of each chunk. `relays`: rows are not rendered; unless it
+        `picks` what is wanted, they are counted only. What is in `skips` is left out.
+        Raises ClientError for a place that is purged or of no use, else SourceError,
+        DecodeError, TableMetaError.
         """
         begin = start.begin or start.position
         for last in (False, True):
@@ -328,7 +332,13 @@ class RangeDump:
                 picks=picks,
             )
             place = Place(start.journal, begin, skips, by_gtid=skips is not None)
-            reader = self._reader(wanted, subjects, place, start if relays else None)
+            reader = self._reader(
+                wanted,
+                subjects,
+                place,
+                start if relays else None,
+                counts=not picks,
+            )
             try:
                 self._run(reader, place.dump_start(), walk, take)
             except InsideTransaction:
@@ -369,6 +379,8 @@ class RangeDump:
         subjects: Subjects,
         place: Place,
         relay_from: RangePlace | None,
+        *,
+        counts: bool,
     ) -> Reader:
         config = self._config
         file, offset = place.file, place.position
@@ -382,6 +394,7 @@ class RangeDump:
                 self._info,
                 EntryPosition(file, offset),
                 self._ddl_scanner(),
+                tables=self._tables,
             ),
             wants=wanted.accepts,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
@@ -395,6 +408,7 @@ class RangeDump:
                 if relay_from
                 else None
             ),
+            counts=counts,
         )
         reader.decoder.refuses_inside = not place.by_gtid
         return reader
@@ -431,8 +445,14 @@ class RangeDump:
             at = RangePlace(self.epoch.number, *self._latest(""))
         at = self.mapped(at).place
         place = EntryPosition(at.journal, at.begin or at.position)
-        scanner = self._ddl_scanner()
-        images = images_at(self._config, self._control, self._info, place, scanner)
+        images = images_at(
+            self._config,
+            self._control,
+            self._info,
+            place,
+            self._ddl_scanner(),
+            tables=self._tables,
+        )
         return images.find(schema, table, place)
 
 

@@ -118,6 +118,8 @@ class RangedReads:
                 wanted.append(self._access.filter_of(each.filter))
         self._access.stages().tail.turn_on(on=bool(wanted))
         self._change(union(wanted) if wanted else None)
+        if not wanted:
+            self._access.replays.forget()
 
     # --- cursors ----------------------------------------------------------------------
 

@@ -114,12 +114,14 @@ class Reader:
         until: int | None = None,
         source: LogIdentity | None = None,
         relay_from: tuple[int, int] | None = None,
+        counts: bool = False,
     ) -> None:
         """Take what to read with; `until`: an offset of the first file to end at.
 
         `source` is the server that the records' positions will name. `relay_from`:
         rows are not rendered, unless columns of them are left out; whoever is given
-        the records is given those behind this file's number and offset.
+        the records is given those behind this file's number and offset. `counts`:
+        rows are only counted, and their entries have no content.
         """
         self.decoder = engine.Decoder(
             pool,
@@ -132,6 +134,7 @@ class Reader:
             skip_unknown=filters.unknown_events,
             source=source,
         )
+        self.decoder.counts = counts
         if until is not None:
             self.decoder.set_limit(until)
         self._relays = relay_from is not None and not columns

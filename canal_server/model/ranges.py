@@ -36,7 +36,10 @@ class RangePlace:
 
 @dataclass(frozen=True, slots=True)
 class RangeLimits:
-    """How much a range may hold, one transaction at least; 0: no limit."""
+    """How much a range may hold, one transaction at least; 0: no limit.
+
+    Bytes of ranges are those of their events in the binlog, before compression.
+    """
 
     rows: int = 0
     bytes: int = 0

@@ -75,7 +75,8 @@ cdef class RangeWalk:
     cdef bint is_wanted       # something of it was
     cdef uint64_t begun_file, begun_at  # where it begins: behind the boundary before
 
-    # So far, behind `start`. Entries that are no rows count as one.
+    # So far, behind `start`. Entries that are no rows count as one; bytes are those of
+    # events, so that a walk over records without rows counts the same.
     cdef uint64_t walked_rows, walked_bytes
 
     # Of the last entry that was wanted: where a cut could be.
@@ -222,14 +223,12 @@ cdef class RangeWalk:
         return 0
 
     cdef int pick(self, Block block, uint32_t i, bint counts) except -1:
-        cdef uint64_t size
         if not counts:
             return 0
-        size = block.records[i].end - block.begin_of(i)
-        self.walked_bytes += size
+        self.walked_bytes += block.records[i].event_length
         if self.picks:
             self.runs.add(<PyObject*>block, i)
-            self.size += size
+            self.size += block.records[i].end - block.begin_of(i)
         return 0
 
     cdef bint exceeds(self) noexcept:

@@ -70,6 +70,13 @@ class Tail:
             self._is_idle = False
             self._tell()
 
+    def busy(self) -> None:
+        """Take note that there is more, which is kept once there is room for it."""
+        if self._is_idle:
+            with self._lock:
+                self._is_idle = False
+                self._tell()  # else who waits would not notice when there is no room
+
     def idle(self) -> None:
         """Take note that the source has nothing more at hand."""
         if self._is_on and not self._is_idle:

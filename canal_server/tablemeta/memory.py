@@ -6,6 +6,7 @@ for what its text cannot tell.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -189,6 +190,12 @@ class MemoryTableMeta:
         """Return the tables as they are now, for any thread and for ever."""
         self._shared = set(self._schemas)
         return Image(dict(self._schemas), self._temporary, self._fold)
+
+    def copy(self) -> MemoryTableMeta:
+        """Return a model of its own with the same tables."""
+        found = copy.copy(self)
+        found.restore(self.freeze())
+        return found
 
     def restore(self, image: Image) -> None:
         """Go back to an image that a model with the same settings made."""

@@ -7,6 +7,7 @@ they name may be others than the base's. Leaves out where statements come from.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -50,6 +51,13 @@ class Replay:
         self._schemas: Counter[str] = Counter()
         self._everything = 0
         self._ahead = 0
+
+    def copy(self) -> Replay:
+        """Return one that follows statements of its own from here on."""
+        found = copy.copy(self)
+        found.model = self.model.copy()
+        found._tables, found._schemas = Counter(self._tables), Counter(self._schemas)  # noqa: SLF001
+        return found
 
     @property
     def at_rest(self) -> bool:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from canal_server.tablemeta.image import Table
     from canal_server.tablemeta.memory import Applied, MemoryTableMeta
+    from canal_server.tablemeta.replays import KeptReplays
     from canal_server.tablemeta.schemas import Image
     from canal_server.tablemeta.storage import (
         HistoryStorage,
@@ -185,7 +186,9 @@ class TableMetaTsdb:
         the history does not cover it.
         """
         stretch = stretch or self._covering(position)
-        replayed, statements, since = self._replay(stretch, position)
+        replayed, behind, since = self._replay(stretch, position)
+        order = position.order()
+        statements = sum(each.position.order() < order for each in behind)
         ahead = {
             record.position.order(): record
             for record in self._storage.records(stretch.id, start=position)
@@ -211,15 +214,22 @@ class TableMetaTsdb:
         return self._replay(stretch, position)[0].model.freeze()
 
     def replay_at(
-        self, position: EntryPosition, stretch: Stretch
+        self, position: EntryPosition, stretch: Stretch, kept: KeptReplays
     ) -> tuple[Replay, list[DdlRecord]]:
-        """Return an image of its own at a place, and the records from there on.
+        """Return an image of its own at a place, and records before and behind it.
 
-        For who reads behind the place beside the live image: the records are told to
-        the image as reading passes them.
+        For who reads behind the place beside the live image: the records from there on
+        are told to it as reading passes them. `kept` are images of earlier calls.
         """
-        replayed = self._replay(stretch, position)[0]
-        return replayed, list(self._storage.records(stretch.id, start=position))
+        replayed: Replay | None = None
+        snapshot = kept.snapshot_before(stretch, position)
+        if snapshot is not None:
+            behind = self._behind(stretch, snapshot)
+            replayed = kept.copy(stretch, snapshot, behind, position)
+        if replayed is None:
+            replayed, behind, snapshot = self._replay(stretch, position)
+            kept.keep(stretch, snapshot, behind, position, replayed)
+        return replayed, behind
 
     def replay_before(
         self, stretch: Stretch, gap: Iterable[DdlRecord]
@@ -230,7 +240,7 @@ class TableMetaTsdb:
         """
         snapshot = self._snapshot_at(stretch, stretch.first)
         replayed = Replay(stretch.traits, snapshot.schemas)
-        records = [*gap, *self._behind(stretch, snapshot)]
+        records = [*gap, *self._behind(stretch, snapshot.position)]
         replayed.expect(record for record in records if record.contained)
         return replayed, records
 
@@ -256,7 +266,7 @@ class TableMetaTsdb:
         replayed = Replay(stretch.traits, snapshot.schemas)
         records = [
             record
-            for record in self._behind(stretch, snapshot)
+            for record in self._behind(stretch, snapshot.position)
             if record.position.order() < end.order()
         ]
         replayed.expect(record for record in records if record.contained)
@@ -471,31 +481,29 @@ class TableMetaTsdb:
             )
         return snapshot
 
-    def _behind(self, stretch: Stretch, snapshot: Snapshot) -> list[DdlRecord]:
+    def _behind(self, stretch: Stretch, snapshot: EntryPosition) -> list[DdlRecord]:
         """Return the statements behind a snapshot, and answers given at its place."""
-        offset = max((snapshot.position.position or 0) - ANSWERS_MAX, 0)
-        start = replace(snapshot.position, position=offset)
+        offset = max((snapshot.position or 0) - ANSWERS_MAX, 0)
+        start = replace(snapshot, position=offset)
         return list(self._storage.records(stretch.id, start=start))
 
     def _replay(
         self, stretch: Stretch, position: EntryPosition
-    ) -> tuple[Replay, int, EntryPosition]:
+    ) -> tuple[Replay, list[DdlRecord], EntryPosition]:
         """Return an image at a place of a stretch, from the snapshot before it.
 
-        With it how many statements were replayed, and where the snapshot is from.
+        With it the statements behind the snapshot, and where that is from.
         """
         snapshot = self._snapshot_at(stretch, position)
         replayed = Replay(stretch.traits, snapshot.schemas)
         # Only the base, at `first`, contains statements that come yet.
-        behind = self._behind(stretch, snapshot)
+        behind = self._behind(stretch, snapshot.position)
         replayed.expect(record for record in behind if record.contained)
-        statements = 0
         for record in behind:
             if record.position.order() >= position.order():
                 break
             replayed.apply(record)
-            statements += 1
-        return replayed, statements, snapshot.position
+        return replayed, behind, snapshot.position
 
     def _keep(self, stretch: Stretch, record: DdlRecord) -> bool:
         """Write a statement down, and that all before it is known; false: it was."""

@@ -15,6 +15,7 @@ from random_schema import RandomLoad
 
 from canal_server.dump.range_source import CUT_ROWS
 from canal_server.errors import ClientError
+from canal_server.model.identity import ClientIdentity
 from canal_server.model.ranges import RangeLimits, RangePlace
 from canal_server.protocol.entries import EntryType, decode_entry
 
@@ -147,9 +148,7 @@ def test_a_large_transaction_in_parts(make_lake, source_server, table):
         assert len(parts) in (3, 4)
         assert (parts[0].start, parts[-1].end) == (start, end)
         assert sum(part.rows for part in parts) == rows
-        assert sum(part.bytes for part in parts) == sum(map(len, whole)) + sum(
-            1 + _varint_size(len(entry)) for entry in whole
-        )
+        assert sum(part.bytes for part in parts) == event_bytes(whole)
         for part, behind in itertools.pairwise(parts):
             assert part.end == behind.start
             assert part.commit == end
@@ -166,8 +165,9 @@ def test_a_large_transaction_in_parts(make_lake, source_server, table):
     assert cold.plan(start, end, 4) == lake.plan(start, end, 4)
 
 
-def _varint_size(value):
-    return max(1, (value.bit_length() + 6) // 7)
+def event_bytes(entries):
+    """Return the bytes of the events that entries came from."""
+    return sum(decode_entry(entry).header.event_length for entry in entries)
 
 
 def test_limits(make_lake, source_server, table):
@@ -190,7 +190,7 @@ def test_limits(make_lake, source_server, table):
         assert lake.head(start, RangeLimits(rows=100)).end == end
         two = lake.head(start, RangeLimits(rows=4))
         entries = lake.read(start, two.end)
-        assert two.bytes == sum(len(e) + 1 + _varint_size(len(e)) for e in entries)
+        assert two.bytes == event_bytes(entries)
 
 
 def test_unwanted_changes_make_no_batch(make_lake, source_server, table, database):
@@ -335,6 +335,29 @@ def test_nobody_is_waited_for(make_lake, source_server, table):
     looks = lake.looks()
     assert len(rows_of(lake.read_memory(start, end))) == 200
     assert lake.looks()[1] == looks[1]
+
+
+def test_ahead_of_a_pump_that_is_held_up(make_lake, source_server, table):
+    """A full ring stops nobody, and columns are those of the place in front of it."""
+    source_server.execute(f"ALTER TABLE {table} ADD COLUMN b INT")
+    lake = make_lake(source_server, ring=64)
+    start = lake.warm(source_server, table, "(-1, 0)")
+    lake.instance.subscribed(ClientIdentity("wired", 1001))  # and gets nothing
+    with source_server.connect() as connection, connection.cursor() as cursor:
+        for n in range(100):
+            cursor.execute(f"INSERT INTO {table} VALUES ({n}, 1)")
+    source_server.execute(
+        f"ALTER TABLE {table} RENAME COLUMN b TO c",
+        f"INSERT INTO {table} VALUES (200, 2)",
+    )
+    middle = lake.until(start, 102)
+    source_server.execute(
+        f"INSERT INTO {table} VALUES (201, 3)",
+        f"ALTER TABLE {table} RENAME COLUMN c TO d",
+    )
+    end = lake.until(middle, 2)
+    assert rows_of(lake.read_again(start, end))[-2] == ("t", "a", "201", "c", "3")
+    assert rows_of(lake.read_again(middle, end))[0] == ("t", "a", "201", "c", "3")
 
 
 def test_two_readers_at_once(make_lake, source_server, table):

@@ -126,7 +126,7 @@ def test_cuts_between_and_inside_of_transactions(subjects):
     transaction(entries, 1)
     walk = walk_over(entries, subjects, cut_rows=2)
     stop, begin = 100 * long[-1] + 100, 100 * short[-1] + 100
-    size = 64
+    size = 100  # of an event
     assert walk.found_cuts() == [
         ("bin.000001", begin, 0, 2, 4 * size, 0, 0),
         ("bin.000001", 100 * long[3], begin, 4, 7 * size, stop, entries.time),

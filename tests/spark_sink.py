@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from ledger import Writer
 
-COLUMNS = ("op", "before", "after", "_commit_version", "_seq", "_row")
+COLUMNS = (
+    "destination", "op", "before", "after", "_commit_version", "_seq", "_row",
+)  # fmt: skip
 
 
 class Sink:
@@ -28,7 +30,8 @@ class Sink:
         with closing(self._connect()) as db, db:
             db.execute("CREATE TABLE IF NOT EXISTS ledger (batch INTEGER PRIMARY KEY)")
             db.execute(
-                "CREATE TABLE IF NOT EXISTS came (batch, version, seq, row, body)"
+                "CREATE TABLE IF NOT EXISTS came"
+                " (batch, destination, version, seq, row, body)"
             )
             db.execute("CREATE TABLE IF NOT EXISTS again (batch)")
 
@@ -38,20 +41,30 @@ class Sink:
     def apply(self, frame: Any, batch: int) -> None:
         """Take a micro-batch, unless it was taken; it must be the same then."""
         rows = sorted(
-            (row["_commit_version"], row["_seq"], row["_row"], _body(row))
+            (
+                row["destination"],
+                row["_commit_version"],
+                row["_seq"],
+                row["_row"],
+                _body(row),
+            )
             for row in frame.select(*COLUMNS).where("NOT is_ddl").collect()
         )
         with closing(self._connect()) as db, db:
             known = db.execute("SELECT 1 FROM ledger WHERE batch = ?", (batch,))
             if known.fetchone():
-                select = "SELECT version, seq, row, body FROM came WHERE batch = ?"
-                before = sorted(db.execute(select, (batch,)).fetchall())
+                found = db.execute(
+                    "SELECT destination, version, seq, row, body FROM came"
+                    " WHERE batch = ?",
+                    (batch,),
+                )
+                before = sorted(found.fetchall())
                 assert before == rows, f"batch {batch} is not what it was"
                 db.execute("INSERT INTO again VALUES (?)", (batch,))
                 return
             db.execute("INSERT INTO ledger VALUES (?)", (batch,))
             db.executemany(
-                "INSERT INTO came VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO came VALUES (?, ?, ?, ?, ?, ?)",
                 [(batch, *row) for row in rows],
             )
 
@@ -74,22 +87,20 @@ class Sink:
         with closing(self._connect()) as db:
             return int(db.execute("SELECT count(*) FROM came").fetchone()[0])
 
-    def changes(self) -> list[Change]:
-        """Return what came, in the total order."""
+    def check(self, writer: Writer, destination: str = "example") -> None:
+        """Fail unless exactly what was written came from there, in that order."""
         with closing(self._connect()) as db:
-            found = db.execute("SELECT body FROM came ORDER BY seq, row").fetchall()
-        return [Change(*json.loads(body)) for (body,) in found]
-
-    def check(self, writer: Writer) -> None:
-        """Fail unless exactly what was written came, in that order."""
+            found = db.execute(
+                "SELECT body, version FROM came WHERE destination = ?"
+                " ORDER BY seq, row",
+                (destination,),
+            ).fetchall()
+        came = [Change(*json.loads(body)) for body, _ in found]
         wanted = [change for changes in writer.transactions for change in changes]
-        came = self.changes()
         assert len(came) == len(wanted), f"{len(came)} rows of {len(wanted)} came"
         for number, (one, other) in enumerate(zip(came, wanted, strict=True)):
             assert one == other, f"row {number} is {one} in the place of {other}"
-        with closing(self._connect()) as db:
-            orders = db.execute("SELECT version, seq FROM came ORDER BY seq, row")
-            versions = [version for version, _ in orders]
+        versions = [version for _, version in found]
         assert versions == sorted(versions), "transactions are not in their order"
         assert len(set(versions)) == len(writer.transactions)
 

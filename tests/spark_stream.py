@@ -7,10 +7,13 @@ import json
 import time
 from typing import Any
 
-from fix_pipeline import DESTINATION, UNIT_S
+from fix_pipeline import DESTINATION, FILE_WIRING, UNIT_S, write_properties
 from spark_sink import Sink, wanted_rows
 
+from canal_server.client.ranged import RangedClient
+
 NAME = "lake"
+SECOND = "second"  # destination
 PATIENCE_S = 9 * UNIT_S
 POLL_S = 0.05
 
@@ -102,3 +105,38 @@ class Stream:
         """Return how many micro-batches are in Spark's commit log."""
         folder = self.folder / "checkpoint" / "commits"
         return sum(each.name.isdigit() for each in folder.iterdir())
+
+
+def add_destination(pipeline, source) -> None:
+    """Add a destination to the server of a pipeline; counts from a start on.
+
+    It has the settings of the first one, and begins at the end of its own source.
+    """
+    file, offset = source.binlog_position()
+    write_properties(
+        pipeline.conf / "canal.properties",
+        {
+            "canal.ip": "127.0.0.1",
+            "canal.port": pipeline._server_port_wanted,
+            "canal.destinations": f"{DESTINATION},{SECOND}",
+            "canal.instance.global.spring.xml": FILE_WIRING,
+        },
+    )
+    properties = pipeline.conf / SECOND / "instance.properties"
+    if properties.exists():
+        return
+    of_source = {
+        "canal.instance.master.address": f"{source.host}:{source.port}",
+        "canal.instance.dbUsername": source.user,
+        "canal.instance.dbPassword": source.password,
+        "canal.instance.master.journal.name": file,
+        "canal.instance.master.position": offset,
+    }
+    write_properties(properties, pipeline.settings | of_source)
+
+
+def subscribe_here(pipeline) -> None:
+    """Make subscriptions that begin where the sources of two destinations end now."""
+    with RangedClient("127.0.0.1", pipeline.server_port) as client:
+        for name in (DESTINATION, SECOND):
+            client.subscribe(name, NAME, "", "latest")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from fix_pipeline import DESTINATION, write_properties
+from fix_pipeline import DESTINATION
+from ledger import Writer
 from purge import purge
 from spark_sink import wanted_rows
-from spark_stream import PATIENCE_S, Stream
-
-SECOND = "second"
+from spark_stream import (
+    PATIENCE_S,
+    SECOND,
+    Stream,
+    add_destination,
+    subscribe_here,
+)
 
 
 @pytest.fixture
@@ -44,59 +49,27 @@ def test_mariadb(streams, make_pipeline, mariadb_server, database, rng) -> None:
 def writers(make_pipeline, mysql_server, mariadb_server, database, rng):
     """Give a pipeline with two destinations, and a writer to the source of each."""
     pipeline = make_pipeline(mysql_server, database)
-    return pipeline, pipeline.writer(rng), second_writer(pipeline, mariadb_server, rng)
+    add_destination(pipeline, mariadb_server)
+    second = Writer(mariadb_server, database, rng)
+    return pipeline, pipeline.writer(rng), second
 
 
 def test_two_destinations(streams, writers) -> None:
     """One query reads a MySQL and a MariaDB: of each all comes, in its order."""
-    pipeline, *place = writers
+    pipeline, first, second = writers
     stream = streams(pipeline)
-    options = {
-        "destination": f"{DESTINATION},{SECOND}",
-        "startingPosition": "earliest",
-        "maxRowsPerTrigger": "30",
-    }
-    query = stream.start(**options)
-    for count in (1, 6):
-        for writer in place:
-            writer.write(count)
-        wanted = sum(map(wanted_rows, place))
+    subscribe_here(pipeline)
+    both = {"destination": f"{DESTINATION},{SECOND}"}
+    query = stream.start(maxRowsPerTrigger="30", **both)
+    for counts in ((1, 1), (6, 6), (0, 3)):
+        first.write(counts[0])
+        second.write(counts[1])
+        wanted = wanted_rows(first) + wanted_rows(second)
         stream.wait(lambda wanted=wanted: stream.sink.count() >= wanted, query)
-    place[1].write(3)  # alone
-    wanted = sum(map(wanted_rows, place))
-    stream.wait(lambda: stream.sink.count() >= wanted, query)
     query.stop()
-    stream.sink.check(place[0], DESTINATION)
-    stream.sink.check(place[1], SECOND)
+    stream.sink.check(first, DESTINATION)
+    stream.sink.check(second, SECOND)
     assert max(stream.sink.batches()) <= 30 + 12  # one transaction more at most
-
-
-def second_writer(pipeline, source, rng):
-    """Add a destination to the server of a pipeline; return a writer to its source."""
-    from ledger import Writer  # noqa: PLC0415
-
-    file, offset = source.binlog_position()
-    write_properties(
-        pipeline.conf / "canal.properties",
-        {
-            "canal.ip": "127.0.0.1",
-            "canal.port": 0,
-            "canal.destinations": f"{DESTINATION},{SECOND}",
-            "canal.instance.global.spring.xml": "classpath:spring/file-instance.xml",
-        },
-    )
-    write_properties(
-        pipeline.conf / SECOND / "instance.properties",
-        pipeline.settings
-        | {
-            "canal.instance.master.address": f"{source.host}:{source.port}",
-            "canal.instance.dbUsername": source.user,
-            "canal.instance.dbPassword": source.password,
-            "canal.instance.master.journal.name": file,
-            "canal.instance.master.position": offset,
-        },
-    )
-    return Writer(source, pipeline.schema, rng)
 
 
 def test_a_union_of_a_stream_with_itself(

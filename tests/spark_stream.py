@@ -89,6 +89,11 @@ class Stream:
         self.wait(lambda: self.sink.count() >= wanted_rows(writer), query)
         self.sink.check(writer)
 
+    def settle(self, query) -> None:
+        """Wait until all that came is in Spark's commit log."""
+        looks = self.count("latestOffset")
+        self.wait(lambda: self.count("latestOffset") > looks, query)
+
     def trace(self):
         """Return the calls so far."""
         return [json.loads(line) for line in self.trace_file.read_text().splitlines()]

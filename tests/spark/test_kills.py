@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 PATIENCE_S = 30 * UNIT_S
 NAME = "lake"
 
-# Each run takes ten seconds: everyday tests make do with some.
-STEPS = None if LONGER > 1 else ("sink.done", "latestOffset")
+# Each run takes twenty seconds: everyday tests make do with one, and `test_random`.
+STEPS = None if LONGER > 1 else ("sink.done",)
 ACKS = ("latestOffset", "commit") if LONGER > 1 else ("latestOffset",)
 
 # Where the processes of one run are killed, and what Spark had done by then.

@@ -82,6 +82,7 @@ def test_a_restart_goes_on_from_the_checkpoint(stream, rng) -> None:
     query = stream.start()
     writer.write(3)
     stream.wait_for(writer, query)
+    stream.settle(query)
     query.stop()
     stream.trace_file.write_text("")
     writer.write(3)
@@ -89,7 +90,7 @@ def test_a_restart_goes_on_from_the_checkpoint(stream, rng) -> None:
     stream.wait_for(writer, query)
     query.stop()
     assert "initialOffset" not in stream.calls()
-    assert not set(stream.sink.repeated()) - {0, 1, 2}
+    assert not stream.sink.repeated()
 
 
 def test_reading_a_batch_again_changes_nothing(stream, rng) -> None:

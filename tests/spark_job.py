@@ -41,9 +41,19 @@ def main(job: dict[str, Any]) -> None:
             .option("checkpointLocation", str(folder / name))
             .trigger(availableNow=True)
         )
-        query = started(writer)
-        assert query.awaitTermination(PATIENCE_S)
-        assert query.exception() is None, query.exception()
+        for _ in range(STARTS_MAX):
+            try:
+                query = writer.start()
+                assert query.awaitTermination(PATIENCE_S)
+                assert query.exception() is None, query.exception()
+            except Exception as error:
+                # Spark waits ten seconds for a process of Python, and cannot be told
+                # otherwise; a machine that is busy may take longer.
+                if "failed to connect back" not in str(error):
+                    raise
+            else:
+                return
+        raise AssertionError(f"{name}: the machine is too busy")
 
     sink = str(folder / "sink.db")
 
@@ -72,20 +82,6 @@ def session_of(job: dict[str, Any]) -> Any:
     settings = dict(job["session"])
     remote = settings.pop("remote", None)
     return make_session(Path(job["folder"]), remote=remote, **settings)
-
-
-def started(writer: Any) -> Any:
-    """Return the query, begun again where the machine was too busy to begin it.
-
-    Spark waits ten seconds for a process of Python, and cannot be told otherwise.
-    """
-    for _ in range(STARTS_MAX - 1):
-        try:
-            return writer.start()
-        except Exception as error:
-            if "failed to connect back" not in str(error):
-                raise
-    return writer.start()
 
 
 def folded(frame: Any) -> Any:

@@ -1,7 +1,8 @@
 """A query in a process of its own, to be killed: `python spark_query.py <job.json>`.
 
 The job has `options` of the source, and `checkpoint`, `sink` and `local`, folders and
-files; the query runs until it is killed, or `rows` have come and are acked.
+files; the query runs until it is killed, or `rows` have come (of one `table`) and are
+acked.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main(job: dict[str, Any]) -> int:
     ends_at = 0
     while query.isActive:
         looks = trace.count("latestOffset")
-        if not ends_at and sink.count() >= job["rows"]:
+        if not ends_at and sink.count(job.get("table", "%")) >= job["rows"]:
             ends_at = looks + 3  # two more looks ack the last batch
         if ends_at and looks >= ends_at:
             query.stop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ledger import Change
@@ -17,7 +18,20 @@ if TYPE_CHECKING:
 
     from ledger import Writer
 
-COLUMNS = ("op", "before", "after", "_commit_version", "_seq", "_row")
+COLUMNS = (
+    "destination", "table", "op", "before", "after", "sql",
+    "_commit_version", "_seq", "_row",
+)  # fmt: skip
+CAME = "destination, version, seq, row, name, sql, body"
+
+
+@dataclass(frozen=True)
+class Came:
+    """What one row of a generic stream says: a change, or a statement."""
+
+    table: str
+    sql: str  # of a statement, else empty
+    change: Change
 
 
 class Sink:
@@ -27,9 +41,7 @@ class Sink:
         self.file = file
         with closing(self._connect()) as db, db:
             db.execute("CREATE TABLE IF NOT EXISTS ledger (batch INTEGER PRIMARY KEY)")
-            db.execute(
-                "CREATE TABLE IF NOT EXISTS came (batch, version, seq, row, body)"
-            )
+            db.execute(f"CREATE TABLE IF NOT EXISTS came (batch, {CAME})")
             db.execute("CREATE TABLE IF NOT EXISTS again (batch)")
 
     def _connect(self) -> sqlite3.Connection:
@@ -37,21 +49,18 @@ class Sink:
 
     def apply(self, frame: Any, batch: int) -> None:
         """Take a micro-batch, unless it was taken; it must be the same then."""
-        rows = sorted(
-            (row["_commit_version"], row["_seq"], row["_row"], _body(row))
-            for row in frame.select(*COLUMNS).where("NOT is_ddl").collect()
-        )
+        rows = sorted(map(_told, frame.select(*COLUMNS, "is_ddl").collect()))
         with closing(self._connect()) as db, db:
             known = db.execute("SELECT 1 FROM ledger WHERE batch = ?", (batch,))
             if known.fetchone():
-                select = "SELECT version, seq, row, body FROM came WHERE batch = ?"
+                select = f"SELECT {CAME} FROM came WHERE batch = ?"
                 before = sorted(db.execute(select, (batch,)).fetchall())
                 assert before == rows, f"batch {batch} is not what it was"
                 db.execute("INSERT INTO again VALUES (?)", (batch,))
                 return
             db.execute("INSERT INTO ledger VALUES (?)", (batch,))
             db.executemany(
-                "INSERT INTO came VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO came VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [(batch, *row) for row in rows],
             )
 
@@ -60,7 +69,8 @@ class Sink:
         with closing(self._connect()) as db:
             found = db.execute(
                 "SELECT count(came.batch) FROM ledger LEFT JOIN came"
-                " USING (batch) GROUP BY batch ORDER BY batch"
+                " ON came.batch = ledger.batch AND sql = ''"
+                " GROUP BY ledger.batch ORDER BY ledger.batch"
             )
             return [count for (count,) in found]
 
@@ -69,36 +79,56 @@ class Sink:
         with closing(self._connect()) as db:
             return [batch for (batch,) in db.execute("SELECT batch FROM again")]
 
-    def count(self) -> int:
-        """Return how many rows came."""
+    def count(self, table: str = "%") -> int:
+        """Return how many rows came, of all tables or of one."""
         with closing(self._connect()) as db:
-            return int(db.execute("SELECT count(*) FROM came").fetchone()[0])
+            select = "SELECT count(*) FROM came WHERE sql = '' AND name LIKE ?"
+            return int(db.execute(select, (table,)).fetchone()[0])
 
-    def changes(self) -> list[Change]:
-        """Return what came, in the total order."""
+    def came(self, destination: str) -> list[Came]:
+        """Return what came of a destination, in the total order."""
         with closing(self._connect()) as db:
-            found = db.execute("SELECT body FROM came ORDER BY seq, row").fetchall()
-        return [Change(*json.loads(body)) for (body,) in found]
+            found = db.execute(
+                "SELECT name, sql, body FROM came WHERE destination = ?"
+                " ORDER BY seq, row",
+                (destination,),
+            )
+            return [
+                Came(name, sql, Change(*json.loads(body))) for name, sql, body in found
+            ]
 
-    def check(self, writer: Writer) -> None:
-        """Fail unless exactly what was written came, in that order."""
+    def check(self, writer: Writer, destination: str = "example") -> None:
+        """Fail unless exactly what was written came from there, in that order."""
+        came = [each.change for each in self.came(destination) if not each.sql]
         wanted = [change for changes in writer.transactions for change in changes]
-        came = self.changes()
         assert len(came) == len(wanted), f"{len(came)} rows of {len(wanted)} came"
         for number, (one, other) in enumerate(zip(came, wanted, strict=True)):
             assert one == other, f"row {number} is {one} in the place of {other}"
         with closing(self._connect()) as db:
-            orders = db.execute("SELECT version, seq FROM came ORDER BY seq, row")
-            versions = [version for version, _ in orders]
+            found = db.execute(
+                "SELECT version FROM came WHERE destination = ? AND sql = ''"
+                " ORDER BY seq, row",
+                (destination,),
+            )
+            versions = [version for (version,) in found]
         assert versions == sorted(versions), "transactions are not in their order"
         assert len(set(versions)) == len(writer.transactions)
 
 
-def _body(row: Any) -> str:
+def _told(row: Any) -> tuple[Any, ...]:
+    """Return a row as the file has it; only statements have a text."""
     before, after = (
         {} if image is None else dict(image) for image in (row["before"], row["after"])
     )
-    return json.dumps([row["op"], before, after], sort_keys=True)
+    return (
+        row["destination"],
+        row["_commit_version"],
+        row["_seq"],
+        row["_row"],
+        row["table"] or "",
+        row["sql"] if row["is_ddl"] else "",
+        json.dumps([row["op"], before, after], sort_keys=True),
+    )
 
 
 def wanted_rows(writer: Writer) -> int:

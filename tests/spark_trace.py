@@ -5,8 +5,10 @@ Spark's worker processes import this by name. Options:
 
     _trace   file to which each call is appended as a line of JSON
     _faults  file with a line `call number what` for each fault: at that call of the
-             name, counted over all processes; `fail` raises, once, `kill` kills
-    _victims process ids that are killed then, by `kill`
+             name, counted over all processes. What: `fail` raises, `die` kills the
+             process that was called, `orphan` the executor whose task that
+             is, `kill` the victims
+    _victims process ids
     _busy_s  how long a query waits for another's claim to end
 """
 
@@ -16,6 +18,7 @@ import fcntl
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +41,13 @@ class Trace:
             fcntl.flock(lines, fcntl.LOCK_EX)
             lines.seek(0)
             number = 1 + sum(json.loads(line)["call"] == call for line in lines)
-            line = {"call": call, "number": number, "pid": os.getpid()} | what
-            lines.write(json.dumps(line) + "\n")
+            line = {
+                "call": call,
+                "number": number,
+                "pid": os.getpid(),
+                "at": time.time(),
+            }
+            lines.write(json.dumps(line | what) + "\n")
         for fault in self.faults.read_text().splitlines():
             name, wanted, kind = fault.split()
             if (name, int(wanted)) == (call, number):
@@ -54,9 +62,19 @@ class Trace:
     def _do(self, kind: str) -> None:
         if kind == "fail":
             raise RuntimeError("a fault that was asked for")
+        if kind == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if kind == "orphan":
+            os.kill(_parent(os.getppid()), signal.SIGKILL)
         for pid in self.victims.split():
             os.kill(int(pid), signal.SIGKILL)
         signal.pause()  # until Spark's end ends this process, too
+
+
+def _parent(pid: int) -> int:
+    """Return the parent of a process."""
+    told = Path(f"/proc/{pid}/stat").read_text()
+    return int(told.rpartition(")")[2].split()[1])
 
 
 class TracedReader(CanalStreamReader):
@@ -100,7 +118,8 @@ class TracedReader(CanalStreamReader):
 
     def read(self, partition: Any) -> Any:
         """Note each batch, too."""
-        self.trace.note("read", part=str(partition.part))
+        executor = _parent(os.getppid())  # this worker was forked by a daemon of it
+        self.trace.note("read", part=str(partition.part), executor=executor)
         for batch in super().read(partition):
             yield batch
             self.trace.note("read.batch", rows=batch.num_rows)

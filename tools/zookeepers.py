@@ -252,7 +252,7 @@ def _command() -> list[str]:
     """Return the server's command without its settings. Raises Unavailable."""
     tree = _tree("zookeeper", "libzookeeper-java")
     return [
-        _java(),
+        find_java(),
         "-Xmx64m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",  # it lives for seconds
@@ -262,8 +262,8 @@ def _command() -> list[str]:
     ]
 
 
-def _java() -> str:
-    """Return the host's Java, else one that is unpacked."""
+def find_java() -> str:
+    """Return the host's Java, else one that is unpacked. Raises Unavailable."""
     found = shutil.which("java")
     if found:
         return found

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from fix_pipeline import DESTINATION, UNIT_S
 from fix_random import LONGER
-from fix_spark import skip_without_spark, spark_environ
+from fix_spark import run_job, skip_without_spark
 from spark_sink import Sink, wanted_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
-QUERY = Path(__file__).parents[1] / "spark_query.py"
 PATIENCE_S = 30 * UNIT_S
 NAME = "lake"
 
-# Each run takes ten seconds: everyday tests make do with some.
-STEPS = None if LONGER > 1 else ("read.batch", "sink.done", "latestOffset", "commit")
+# Each run takes twenty seconds: everyday tests make do with one, and `test_random`.
+STEPS = None if LONGER > 1 else ("sink.done",)
 ACKS = ("latestOffset", "commit") if LONGER > 1 else ("latestOffset",)
 
 # Where the processes of one run are killed, and what Spark had done by then.
@@ -75,11 +68,11 @@ def test_killed_at_each_step(pipeline, rng, tmp_path, ack_on) -> None:
         # The second of these calls, so that a batch was done before, as a rule.
         faults.write_text(f"{call} {1 if call == 'partitions' else 2} kill\n")
         trace.write_text("")
-        status = run(tmp_path, job | {"rows": wanted_rows(writer)})
+        status = run(job | {"rows": wanted_rows(writer)}, tmp_path)
         assert status == -signal.SIGKILL, f"{call} never came: status {status}"
     faults.write_text("")
     trace.write_text("")
-    assert run(tmp_path, job | {"rows": wanted_rows(writer)}) == 0
+    assert run(job | {"rows": wanted_rows(writer)}, tmp_path) == 0
     sink.check(writer)
     assert sink.repeated(), "no batch came again, so nothing was proven"
 
@@ -89,26 +82,6 @@ def place_of(pipeline):
     return "file:{}:{}".format(*pipeline.source.binlog_position())
 
 
-def run(folder, job):
+def run(job, folder):
     """Run a query in a process of its own; return how it ended."""
-    file = folder / "job.json"
-    file.write_text(json.dumps(job))
-    log = (folder / "log").open("a+")
-    with (
-        log,
-        subprocess.Popen(
-            [sys.executable, str(QUERY), str(file)],
-            env=os.environ | spark_environ(),
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            return process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            print((folder / "log").read_text()[-8000:])
-            raise
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+    return run_job("spark_query.py", job, folder, PATIENCE_S)

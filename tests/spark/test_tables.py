@@ -26,6 +26,14 @@ def table(spark, make_pipeline, mysql_server, database):
     return made
 
 
+@pytest.fixture
+def mariadb_table(spark, make_pipeline, mariadb_server, database):
+    """Give the same of a MariaDB."""
+    made = Table(spark, make_pipeline(mariadb_server, database))
+    made.pipeline.start()
+    return made
+
+
 class Table:
     """A table, and reads of what happened to it."""
 
@@ -143,6 +151,12 @@ def test_tasks_with_keys_of_their_own(table, rng) -> None:
     assert table.changes(partitionBy="destination").rdd.getNumPartitions() == 1
 
 
+def test_changes_of_mariadb_equal_the_table(mariadb_table, rng) -> None:
+    """Folded by key they do, too; JSON is a text there."""
+    mariadb_table.write(rng, 60)
+    assert folded(mariadb_table.changes()) == mariadb_table.rows()
+
+
 def test_images_of_updates(table) -> None:
     """As one row, as two, or as an envelope; columns as they are chosen."""
     table.execute(
@@ -214,6 +228,34 @@ def test_ddl_within_a_range(table) -> None:
     with pytest.raises(PySparkException, match="was emptied at"):
         table.changes().collect()
     assert table.changes(truncates="ignore").count() == 2
+
+
+def test_columns_that_come_and_go(table, rng) -> None:
+    """Rows from before a column came have none; those of now are as in the table."""
+    kinds: dict[str, str] = {}
+    for number in range(80):
+        kind = rng.choice(("ADD", "DROP", "MODIFY", "ROW", "ROW", "ROW", "ROW"))
+        where = rng.choice(("FIRST", "AFTER part", ""))
+        if kind == "ADD" and len(kinds) < 6:
+            kinds[f"n{number}"] = "INT"
+            table.execute(f"ALTER TABLE {{}} ADD COLUMN n{number} INT {where}")
+        elif kind != "ROW" and kinds:
+            name = rng.choice(list(kinds))
+            if kind == "DROP":
+                del kinds[name]
+                table.execute(f"ALTER TABLE {{}} DROP COLUMN {name}")
+            else:
+                kinds[name] = rng.choice(("BIGINT", "DECIMAL(12,1)"))
+                change = f"MODIFY COLUMN {name} {kinds[name]} {where}"
+                table.execute(f"ALTER TABLE {{}} {change}")
+        else:
+            sets = [f"{name} = {rng.randrange(1 << 30)}" for name in kinds]
+            sets += [f"id = {rng.randrange(9)}", "part = 0", f"body = '{number}'"]
+            table.execute(
+                f"REPLACE INTO {{}} SET {', '.join(sets)}",
+                f"DELETE FROM {{}} WHERE id = {rng.randrange(9)}",
+            )
+    assert folded(table.changes()) == table.rows()
 
 
 def test_a_stream_of_one_table(table, rng, tmp_path) -> None:

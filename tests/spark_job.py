@@ -1,0 +1,102 @@
+"""Batch reads and streams in a process of its own: `python spark_job.py <job.json>`.
+
+The job has `session`, the settings of Spark or `remote` for Spark Connect, `options` of
+the source, `table` for typed reads, and `folder`, where everything goes. At the end
+`result.json` is there; tests compare it with the table.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fix_spark import make_session
+from spark_sink import Sink
+from spark_trace import TracedSource
+
+PATIENCE_S = 300
+STARTS_MAX = 5
+
+
+def main(job: dict[str, Any]) -> None:
+    """Do all of it."""
+    spark = session_of(job)
+    spark.dataSource.register(TracedSource)
+    folder, options = Path(job["folder"]), job["options"]
+    typed = {"table": job["table"]}
+
+    def read(**more: str) -> Any:
+        return spark.read.format("canal").options(**options, **more).load()
+
+    def stream(name: str, apply: Any, **more: str) -> None:
+        frame = (
+            spark.readStream.format("traced")
+            .options(**options, **more, subscription=name)
+            .load()
+        )
+        writer = (
+            frame.writeStream.foreachBatch(apply)
+            .option("checkpointLocation", str(folder / name))
+            .trigger(availableNow=True)
+        )
+        for _ in range(STARTS_MAX):
+            try:
+                query = writer.start()
+                assert query.awaitTermination(PATIENCE_S)
+                assert query.exception() is None, query.exception()
+            except Exception as error:
+                # Spark waits ten seconds for a process of Python, and cannot be told
+                # otherwise; a machine that is busy may take longer.
+                if "failed to connect back" not in str(error):
+                    raise
+            else:
+                return
+        raise AssertionError(f"{name}: the machine is too busy")
+
+    sink = str(folder / "sink.db")
+
+    def apply_generic(frame: Any, batch: int) -> None:
+        Sink(Path(sink)).apply(frame, batch)
+
+    rows = str(folder / "rows")
+
+    def apply_typed(frame: Any, batch: int) -> None:
+        frame.write.mode("overwrite").parquet(f"{rows}/batch={batch}")
+
+    stream("generic", apply_generic)
+    stream("typed", apply_typed, **typed)
+    result = {
+        "read": told(folded(read(**typed))),
+        "streamed": told(folded(spark.read.parquet(rows))),
+        "generic": read().where("NOT is_ddl").count(),
+        "typed": read(**typed, updates="both").count(),
+    }
+    (folder / "result.json").write_text(json.dumps(result))
+    spark.stop()
+
+
+def session_of(job: dict[str, Any]) -> Any:
+    """Return a session, on a cluster or through Spark Connect."""
+    settings = dict(job["session"])
+    remote = settings.pop("remote", None)
+    return make_session(Path(job["folder"]), remote=remote, **settings)
+
+
+def folded(frame: Any) -> Any:
+    """Return the last image of each key that was not deleted, as the guide says."""
+    from pyspark.sql import functions as f  # noqa: PLC0415  # needs pyspark
+
+    last = f.max_by(f.struct("*"), f.struct("_seq", "_row")).alias("last")
+    frame = frame.groupBy("id").agg(last).select("last.*")
+    return frame.where("_change_type <> 'delete'")
+
+
+def told(frame: Any) -> list[list[Any]]:
+    """Return rows as JSON has them."""
+    return sorted(list(row) for row in frame.select("id", "tx", "n", "text").collect())
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text()))

@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server pyspark_canal tests tools benchmarks
 
-.PHONY: help demo test bench format dev servers clean
+.PHONY: help demo test bench spark-plot format dev servers clean
 .PHONY: demo-needs lint lint-format lint-style lint-types
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo 'make test    build the package, run the tests on it; T=path runs some,'
 	@echo '             N=3 has three processes run them all in the place of two'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
+	@echo 'make spark-plot  draw how soon changes are in Spark; S="--seconds 60" says how'
 	@echo 'make lint    check format, style and types; make format mends the first two'
 	@echo 'make dev     install an editable build for working on the code'
 
@@ -34,6 +35,10 @@ test: $(VENV)/installed servers
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py $(B)
+
+spark-plot: $(VENV)/installed
+	$(BIN)/pip install --quiet '.[spark]'
+	$(BIN)/python benchmarks/spark_plot.py $(S)
 
 # `make --keep-going lint` tells everything at once.
 lint: lint-format lint-style lint-types

@@ -16,7 +16,8 @@ help:
 	@echo 'make test    build the package, run the tests on it; T=path runs some,'
 	@echo '             N=3 has three processes run them all in the place of two'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
-	@echo 'make spark-plot  draw how soon changes are in Spark; S="--seconds 60" says how'
+	@echo 'make spark-plot'
+	@echo '             draw how soon changes are in Spark; S="--seconds 60" for longer'
 	@echo 'make lint    check format, style and types; make format mends the first two'
 	@echo 'make dev     install an editable build for working on the code'
 
@@ -36,8 +37,9 @@ test: $(VENV)/installed servers
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py $(B)
 
+# What is installed already is taken, so this brings Spark and compiles nothing.
 spark-plot: $(VENV)/installed
-	$(BIN)/pip install --quiet '.[spark]'
+	$(BIN)/pip install --quiet 'canal-server[spark]'
 	$(BIN)/python benchmarks/spark_plot.py $(S)
 
 # `make --keep-going lint` tells everything at once.

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer, insert_row
 from plot_svg import Panel, Series, picture, text_plot
 from server_process import DESTINATION, ServerProcess, require_package
-from spark_source import make_session
+from spark_source import make_session, require_spark
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
@@ -207,6 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=Path("spark-delay.svg"))
     wanted = parser.parse_args(arguments)
     require_package()
+    require_spark()
 
     with (
         tempfile.TemporaryDirectory(prefix="canal-bench-") as folder,

@@ -10,7 +10,9 @@ single rows are written at a steady pace, and `foreachBatch` tells when each cam
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -140,6 +142,14 @@ def write_until(query: Any) -> None:
         time.sleep(0.1)
 
 
+def require_spark() -> None:
+    """Raise SystemExit, with what to do, where Spark cannot run."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise SystemExit("pyspark is absent: pip install 'canal-server[spark]'")
+    if not shutil.which("java") and not os.environ.get("JAVA_HOME"):
+        raise SystemExit("Spark runs on Java, which is absent: install 17 or 21")
+
+
 def make_session(folder: Path) -> Any:
     """Return a session as a user has it, with two cores."""
     from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra
@@ -148,6 +158,7 @@ def make_session(folder: Path) -> Any:
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.python.authenticate.socketTimeout", "120s")  # if it is busy
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .getOrCreate()
@@ -172,6 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=int, default=15)
     wanted = parser.parse_args(arguments)
     require_package()
+    require_spark()
 
     with (
         tempfile.TemporaryDirectory(prefix="canal-bench-") as folder,

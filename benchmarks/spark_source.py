@@ -154,7 +154,13 @@ def make_session(folder: Path) -> Any:
     """Return a session as a user has it, with two cores."""
     from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra
 
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    # Its processes are started with `-m`, which looks into the current folder first:
+    # the checkout must not be taken for the package.
+    os.environ |= {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONSAFEPATH": "1",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

@@ -164,6 +164,7 @@ def make_session(folder: Path) -> Any:
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.python.authenticate.socketTimeout", "120s")  # if it is busy
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))

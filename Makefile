@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server pyspark_canal tests tools benchmarks
 
-.PHONY: help demo test bench bench-spark format dev servers clean
+.PHONY: help demo test bench bench-spark spark-plot format dev servers clean
 .PHONY: demo-needs lint lint-format lint-style lint-types
 
 help:
@@ -17,6 +17,8 @@ help:
 	@echo '             N=3 has three processes run them all in the place of two'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
 	@echo 'make bench-spark  the same of the Spark source; needs Java 17'
+	@echo 'make spark-plot'
+	@echo '             draw how soon changes are in Spark; S="--seconds 60" for longer'
 	@echo 'make lint    check format, style and types; make format mends the first two'
 	@echo 'make dev     install an editable build for working on the code'
 
@@ -48,6 +50,11 @@ bench-spark: $(VENV)/installed
 	$(BIN)/pip install --quiet 'canal-server[spark]'
 	$(BIN)/python benchmarks/range_memory.py $(filter --quick,$(B))
 	$(BIN)/python benchmarks/spark_source.py $(B)
+
+# What is installed already is taken, so this brings Spark and compiles nothing.
+spark-plot: $(VENV)/installed
+	$(BIN)/pip install --quiet 'canal-server[spark]'
+	$(BIN)/python benchmarks/spark_plot.py $(S)
 
 # `make --keep-going lint` tells everything at once.
 lint: lint-format lint-style lint-types

@@ -13,7 +13,9 @@ soon `foreachBatch` has them.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -230,15 +232,30 @@ def bytes_a_row(load: Range, address: tuple[str, int], wire: Wire) -> float:
         return sum(map(len, pieces)) / load.rows
 
 
-def make_session(folder: Path, *, parallel_gc: bool) -> Any:
+def require_spark() -> None:
+    """Raise SystemExit, with what to do, where Spark cannot run."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise SystemExit("pyspark is absent: pip install 'canal-server[spark]'")
+    if not shutil.which("java") and not os.environ.get("JAVA_HOME"):
+        raise SystemExit("Spark runs on Java, which is absent: install 17 or 21")
+
+
+def make_session(folder: Path, *, parallel_gc: bool = False) -> Any:
     """Return a session as a user has it, with two cores."""
     from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra
 
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    # Its processes are started with `-m`, which looks into the current folder first:
+    # the checkout must not be taken for the package.
+    os.environ |= {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONSAFEPATH": "1",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.python.authenticate.socketTimeout", "120s")  # if it is busy
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
     )
@@ -314,6 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the figures; returns 0 whether or not the targets were reached."""
     wanted = _parse(arguments)
     require_package()
+    require_spark()
     settings = dict(each.partition("=")[::2] for each in wanted.option)
     with (
         tempfile.TemporaryDirectory(prefix="canal-bench-") as name,

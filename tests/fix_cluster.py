@@ -86,14 +86,16 @@ class Seen:
     ) -> None:
         """Take note of an accepted ack, of this batch if that was not taken."""
         with self._changed:
-            if late is None and self.runs[-1].client is client:
-                self.runs[-1].acks += 1
+            if late is None:
+                # It was sent while this was the last run: where another one began
+                # since, it may well have been accepted before that.
+                if self.runs[-1].client is client:
+                    self.runs[-1].acks += 1
             else:
                 if self.runs:
                     self.checker.resume()
                 self.runs.append(Run(server, client, time.monotonic()))
-                if late is not None:
-                    self.checker.take(late.entries)
+                self.checker.take(late.entries)
             self._changed.notify_all()
 
     def failed(self, error: BaseException) -> None:

@@ -9,17 +9,21 @@ it is kept (`seen`).
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
+from canal_server.errors import MetaStoreError
 from canal_server.position.flusher import Flusher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from canal_server.lifecycle import Stop
+
+_log = logging.getLogger(__name__)
 
 
 class SeenPlace(Protocol):
@@ -95,14 +99,20 @@ class Presence:
         self._is_started = True
 
     def stop(self) -> None:
-        """Write what is not written yet. Raises MetaStoreError."""
+        """Write what is not written yet.
+
+        Where that fails it is told, and nothing is lost by it: clients that are away
+        count as seen when the destination starts the next time.
+        """
         if self._place is None or not self._is_started:
             return
         self._is_started = False
         with self._lock:
             self._is_dirty = True
         try:
-            self._flusher.stop(self._place.silence, "; late clients count as seen")
+            self._flusher.stop(self._place.silence)
+        except MetaStoreError as error:
+            _log.warning("%s; clients that are away count as seen", error)
         finally:
             self._place.close()
 

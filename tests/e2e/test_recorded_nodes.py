@@ -15,7 +15,7 @@ from canal_server.model.running import decode
 from canal_server.position import metafile, nodejson
 
 # Nodes that only ours has: that it may write here, and what a cursor cannot say.
-OURS = re.compile(r"/lease-[0-9a-f]+$|\.full$")
+OURS = re.compile(r"/lease-[0-9a-f]+$|\.full$|/seen$")
 # Ours gives a client a cursor before its first ack; the Java server does not.
 NO_CURSOR = ("subscribed", "received")
 

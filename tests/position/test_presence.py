@@ -199,7 +199,7 @@ def test_one_that_reads_by_itself_and_left_last(clock):
     presence.stop()
 
 
-def test_places_that_fail(clock):
+def test_places_that_fail(clock, caplog):
     """What cannot be read stops the start; what cannot be written is told."""
     kept = Kept()
     kept.error = MetaStoreError("no rights")
@@ -212,6 +212,6 @@ def test_places_that_fail(clock):
     presence.start(Stop())
     presence.enter(ONE)
     kept.error = MetaStoreError("no room")
-    with pytest.raises(MetaStoreError, match="no room"):
-        presence.stop()
+    presence.stop()  # whose failure holds up nobody's end
+    assert "no room; clients that are away count as seen" in caplog.text
     assert not kept.is_open

@@ -271,7 +271,8 @@ class Instance:
         found = []
         for identity in self._subscriptions():
             try:
-                before = self._store.resume_position(identity.client_id)
+                # Of a late client's own store: what is in there is not acked.
+                before = self._stores.resume_position(identity.client_id)
             except StoreError:  # it came or went just now
                 before = None
             found.append(

@@ -14,6 +14,7 @@ from fix_random import longer
 from load import Load
 from purge import purge
 
+from canal_server.cli import main
 from canal_server.client import ClientError
 
 LATE, LIVE, OTHER = 1001, 1002, 1003
@@ -376,6 +377,33 @@ def test_purged(make_scene, own_server, auto_reset):
             scene.pipeline.receive(client, scene.checkers[LATE])
     scene.writer.write(3)
     scene.drain()
+
+
+def test_seek_of_another(make_scene, mysql_server, database):
+    """What a late client holds unacked beside the ring outlives a move of others."""
+    scene = make_scene(mysql_server, database)
+    source, schema = scene.pipeline.source, scene.pipeline.schema
+    scene.begin()
+    source.execute(f"CREATE TABLE {schema}.other (a INT)")
+    scene.drain()
+    with scene.pipeline.client(LATE, rf"{schema}\.ledger"):
+        pass
+    scene.writer.write(3)
+    file, offset = source.binlog_position()
+    for number in range(60):
+        source.execute(f"INSERT INTO {schema}.other VALUES ({number})")
+    while message := scene.live.get(1000, 0.5):
+        scene.checkers[LIVE].take(e for e in message.entries if not is_other(e))
+        scene.live.ack(message.id)
+    assert not scene.pipeline.status()["late_clients"][str(LATE)]["in_ring"]
+    # It comes, and leaves with all that it lacks in a store of its own.
+    with scene.pipeline.client(LATE, rf"{schema}\.ledger"):
+        scene.pipeline.process.wait_for_log(CAUGHT_UP)
+    conf = ("--conf", str(scene.pipeline.conf), "--yes")
+    place = ("--to", f"{file}:{offset}", "--client", str(LIVE))
+    assert main(["position", "seek", *conf, *place]) == 0
+    with scene.pipeline.client(LATE, rf"{schema}\.ledger") as client:
+        scene.take_rest(client, LATE)
 
 
 class Player:

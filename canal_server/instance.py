@@ -191,6 +191,7 @@ class Instance:
             self._log_positions.start()
             self._ranges.start()
             self._late.start(self._begin_stop)
+            self._late.judge()
             self._begin_stages(self._last_read())
         except BaseException:
             self._end_stages()  # one of them may have begun
@@ -341,6 +342,7 @@ class Instance:
     def _begin_anew(self, moved_to: LogPosition) -> None:
         """Replace the stages, and read from the smallest cursor on."""
         assert self._steady.locked()
+        self._late.judge()
         pinning = MetaLogPositionManager(self.meta, self._late.pins)
         smallest = pinning.latest(self.destination)
         self._log_positions.persist(self.destination, smallest or moved_to)

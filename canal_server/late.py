@@ -54,7 +54,9 @@ class LateClients:
         refused: Callable[[int, str], None],
     ) -> None:
         self.presence = presence_of(config, zookeepers, self._is_apart)
-        self._stay_apart: frozenset[int] = frozenset()  # when stages are replaced
+        # When reading began anew the last time: for all who ask the same ones, as
+        # some come, and others begin to float, until the source can be read.
+        self._late: frozenset[int] = frozenset()
         self._config = config
         self._meta = meta
         self._lost = lost
@@ -96,8 +98,6 @@ class LateClients:
             )
 
         self._ring, self._pump, self._meeting = ring, pump, meeting
-        if self.stores is not None:
-            self._stay_apart = frozenset(self.stores.apart())
         self.stores = ClientStores(ring, rejoin, read, self.presence.look_again)
         return self.stores
 
@@ -109,14 +109,22 @@ class LateClients:
         for identity in self._meta.subscriptions(self._config.destination):
             self.presence.enter(identity.client_id)
 
+    def judge(self) -> None:
+        """Decide who is late; before it is known where reading begins."""
+        clients = self._meta.subscriptions(self._config.destination)
+        self._late = frozenset(
+            client_id
+            for client_id in (each.client_id for each in clients)
+            if self._is_apart(client_id) or self.floats(client_id)
+        )
+
     def pins(self, identity: ClientIdentity) -> bool:
         """Tell whether reading begins at a client's cursor or before it."""
-        client_id = identity.client_id
-        return not (self._is_apart(client_id) or self.floats(client_id))
+        return identity.client_id not in self._late
 
     def is_late(self, client_id: int) -> bool:
         """Tell whether a client is none of the ring's when reading begins."""
-        return client_id in self._stay_apart or self.floats(client_id)
+        return client_id in self._late
 
     def moved(self, client_id: int) -> None:
         """Take note that a client's cursor is moved: it is waited for, for a while."""

@@ -186,6 +186,30 @@ def test_restart_amid(make_scene, mysql_server, database):
     scene.receive(LATE)
 
 
+def test_floats_before_the_source_is_back(
+    make_pipeline, make_proxy, mysql_server, database, rng
+):
+    """Where reading begins fits who is served from there, however late it begins."""
+    proxy = make_proxy(mysql_server)
+    settings = SMALL | {"canal.instance.cursor.pin.seconds": 5}
+    pipeline = make_pipeline(mysql_server, database, settings, proxy=proxy)
+    pipeline.start()
+    scene = Scene(pipeline, pipeline.writer(rng))
+    with scene.stack:
+        scene.begin()
+        scene.writer.write(5)
+        scene.drain()
+    pipeline.stop()
+    with contextlib.ExitStack() as stack:
+        with proxy.refuse():
+            pipeline.start()
+            scene.live = stack.enter_context(pipeline.client(LIVE))
+            pipeline.wait_for_status(lambda told: str(LATE) in told["late_clients"])
+        scene.writer.write(3)
+        scene.drain()
+        scene.receive(LATE)
+
+
 def test_restart_with_cursors_in_zookeeper(
     make_pipeline, mysql_server, database, zookeeper_root, rng
 ):

@@ -90,7 +90,7 @@ class LateClients:
                 self,
                 access,
                 standby,
-                source=pump.sources.current,
+                source=lambda: pump.sources.current,
                 acked=lambda: self._acked(client_id),
                 lost=lambda gone: self._lost(self._identity(client_id), gone),
                 refused=lambda why: self._refused(client_id, why),

@@ -85,9 +85,9 @@ class ClientPlace:
 class CatchUpReader:
     """Implements `canal_server.store.apart.CatchUp`.
 
-    It reads `source` first. `acked` is where the client has acked to; `lost` is told
-    that the source no longer has what comes next, and `refused` why nothing can be made
-    of it.
+    It reads `source`, which is asked when a session begins. `acked` is where the client
+    has acked to; `lost` is told that the source no longer has what comes next, and
+    `refused` why nothing can be made of it.
     """
 
     def __init__(  # noqa: PLR0917  # the parts of a small instance
@@ -100,7 +100,7 @@ class CatchUpReader:
         access: Access,
         standby: Access | None,
         *,
-        source: Source,
+        source: Callable[[], Source],
         acked: Callable[[], LogPosition | None],
         lost: Callable[[GonePlace], None],
         refused: Callable[[str], None],
@@ -110,6 +110,7 @@ class CatchUpReader:
         self._client_id = client_id
         self._accepts = accepts
         self._meeting = meeting
+        self._source = source
         self._acked = acked
         self._lost = lost
         self._refused = refused
@@ -160,7 +161,7 @@ class CatchUpReader:
             standby=standby,
             images=self._images_at,
         )
-        self._pump.begin_with(source.identity)
+        self._pump.begin_with(source().identity)
         self.store.subscribe(client_id, accepts, self._pump.begins_after(acked()))
 
     # --- CatchUp ----------------------------------------------------------------------
@@ -214,6 +215,8 @@ class CatchUpReader:
     # --- where it begins --------------------------------------------------------------
 
     def _session_begins(self) -> None:
+        # The instance may have turned to it before it knew of this reader.
+        self.turn_to(self._source())
         if self._pump.begins_after(self._acked()) is None:
             self.store.forget_after(self._client_id)
 

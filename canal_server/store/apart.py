@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from canal_server.store.memory import MemoryEventStore
 
 READERS_MAX: Final = 8  # late clients that catch up at a time; others wait for them
+TURN_S: Final = 1.0  # between two looks whether one of those has ended
 APART: Final = 1 << 62  # taken off the sequences of stores beside the ring
 
 
@@ -251,18 +252,21 @@ class ClientStores:
         if late is None:
             return self._ring.get(client_id, batch_size, timeout_s, peer_fd)
         deadline = Deadline(timeout_s)
-        reader = self._begin(client_id, late)
-        if reader is not None:
-            batch = _get_of(reader, client_id, batch_size, deadline, peer_fd)
+        while (reader := self._begin(client_id, late)) is not None:
+            turn = deadline if late.is_started else _turn_of(deadline)
+            batch = _get_of(reader, client_id, batch_size, turn, peer_fd)
             if batch is not None:
                 return replace(
                     batch,
                     first_sequence=batch.first_sequence - APART,
                     last_sequence=batch.last_sequence - APART,
                 )
+            if turn is not deadline and turn.passed() and not deadline.passed():
+                continue
             if not reader.met or not reader.store.is_drained(client_id, acked=False):
                 return None
             self._end_if_drained(client_id, late)
+            break
         return self._ring.get(client_id, batch_size, deadline.remaining_s(), peer_fd)
 
     def ack(self, client_id: int, last_sequence: int) -> None:
@@ -304,6 +308,12 @@ class ClientStores:
         for reader in self.readers():
             reader.store.close()
         self._ring.close()
+
+
+def _turn_of(deadline: Deadline) -> Deadline:
+    """Return when to look again whether a reader may begin, no later than another."""
+    left_s = deadline.remaining_s()
+    return Deadline(TURN_S if left_s is None else min(TURN_S, left_s))
 
 
 def _get_of(

@@ -5,10 +5,12 @@ The reader of a late client is one of numbers: what a binlog holds it makes anew
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from fix_blocks import Entries, numbers_of
 from fix_random import longer
-from fix_store import Absent, StoreUnderTest
+from fix_store import PATIENCE_S, Absent, StoreUnderTest, in_thread
 
 from canal_server.config.schema import BatchMode, StoreConfig
 from canal_server.core.subjects import Subjects
@@ -286,9 +288,14 @@ def test_so_many_at_a_time(apart):
         stores.set_apart(client_id, None)
         stores.get(client_id, 1, 0)
     assert [each.started for each in made] == [True] * READERS_MAX + [False]
+    begun = threading.Event()
+    made[-1].start = begun.set
+    # Also while its client waits without an end.
+    waiting = in_thread(stores.get, 2001 + READERS_MAX, 1, None)
     made[0].request_stop()
-    stores.get(2001 + READERS_MAX, 1, 0)
-    assert made[-1].started
+    assert begun.wait(PATIENCE_S)
+    stores.close()
+    assert waiting.result(PATIENCE_S) is None
     stores.close()
     assert all(each.stopped for each in made)
     assert stores.get(2001, 1, 0) is None

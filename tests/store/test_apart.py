@@ -49,6 +49,7 @@ class Reader:
         self.store = MemoryEventStore(CONFIG, Subjects(), Entries().pool)
         self.met = False
         self.started = self.stopped = False
+        self.begun = threading.Event()
         self.accepts = accepts
         self._ring, self._numbers = ring, numbers
         self._next = max(i for i, n in enumerate(numbers.firsts) if n <= acked + 1)
@@ -60,6 +61,7 @@ class Reader:
     def start(self):
         """Begin to read."""
         self.started = True
+        self.begun.set()
 
     def change_wants(self, accepts):
         """Take another filter."""
@@ -288,12 +290,10 @@ def test_so_many_at_a_time(apart):
         stores.set_apart(client_id, None)
         stores.get(client_id, 1, 0)
     assert [each.started for each in made] == [True] * READERS_MAX + [False]
-    begun = threading.Event()
-    made[-1].start = begun.set
     # Also while its client waits without an end.
     waiting = in_thread(stores.get, 2001 + READERS_MAX, 1, None)
     made[0].request_stop()
-    assert begun.wait(PATIENCE_S)
+    assert made[-1].begun.wait(PATIENCE_S)
     stores.close()
     assert waiting.result(PATIENCE_S) is None
     stores.close()

@@ -19,7 +19,14 @@ from canal_server.client.ranged import UNKNOWN_SUBSCRIPTION
 from canal_server.errors import CanalError, ClientError, PositionError
 from canal_server.lifecycle import Deadline
 from canal_server.spark.offsets import version_of
-from canal_server.spark.ranges import Range, cut, earliest_of, is_lost, loss
+from canal_server.spark.ranges import (
+    Range,
+    cut,
+    earliest_of,
+    is_lost,
+    loss,
+    stepped_over,
+)
 from canal_server.spark.servers import Channel
 
 if TYPE_CHECKING:
@@ -243,10 +250,9 @@ class StreamDriver:
     ) -> RangePosition:
         """Return where to go on behind changes that are lost, if that is allowed."""
         earliest = earliest_of(self._channels[name])
-        error = loss(self._options, name, lost, earliest, why)
         if self._options.fail_on_data_loss:
-            raise error from why
-        log.warning("%s", error)
+            raise loss(self._options, name, lost, earliest, why) from why
+        log.warning("%s", stepped_over(name, lost, earliest, why))
         self._losses.add(name)
         return earliest
 

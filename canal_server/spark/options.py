@@ -273,7 +273,13 @@ def _position(text: str) -> str:
     kind, _, rest = text.partition(":")
     if kind != "time" or rest.isdecimal():
         return text
-    moment = datetime.fromisoformat(rest)
+    try:
+        moment = datetime.fromisoformat(rest)
+    except ValueError:
+        raise ValueError(
+            "write time: and milliseconds since 1970, or a time as "
+            "2026-01-31T12:00:00+01:00"
+        ) from None
     if moment.tzinfo is None:
         raise ValueError(f"a time without its zone; write time:{rest}+00:00 or so")
     return f"time:{round(moment.timestamp() * 1000)}"

@@ -78,8 +78,23 @@ def loss(
     return PositionError(
         f"{name}destination {destination}: changes behind {start}{until} cannot be "
         f"read any more ({why}); the earliest that can are behind {earliest}. "
-        "Load what is missing anew and begin with a new checkpoint, or set "
-        "failOnDataLoss = false to go on from there without them"
+        "Load what is missing anew and begin with a new checkpoint and a new "
+        "subscription, or set failOnDataLoss = false to go on from there without them"
+    )
+
+
+def stepped_over(
+    destination: str,
+    lost: tuple[RangePosition, RangePosition | None],
+    earliest: RangePosition,
+    why: object,
+) -> str:
+    """Return what tells of changes that are gone where the query may go on."""
+    start, end = lost
+    until = f" up to {end}" if end else ""
+    return (
+        f"destination {destination}: changes behind {start}{until} are lost ({why}); "
+        f"going on behind {earliest} without them, as failOnDataLoss is false"
     )
 
 

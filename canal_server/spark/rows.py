@@ -7,6 +7,7 @@ task looks at each before it goes on.
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ from canal_server.spark.ranges import (
     loss,
     parts_of_now,
     pieces,
+    stepped_over,
 )
 from canal_server.spark.schema import typed_columns, wanted, zone_of
 from canal_server.spark.servers import Channel, kept_channel
@@ -39,6 +41,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _EMPTYING: Final = (EventType.TRUNCATE, EventType.ERASE)
+_DROPS_SCHEMA: Final = re.compile(
+    r"(?:\s|/\*.*?\*/)*DROP\s+(?:DATABASE|SCHEMA)\s+(?:IF\s+EXISTS\s+)?"
+    r"(?:`((?:[^`]|``)+)`|([^\s;`/]+))",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def dropped_schema(sql: str) -> str | None:
+    """Return the schema that a statement drops, with all of its tables."""
+    found = _DROPS_SCHEMA.match(sql)
+    if found is None:
+        return None
+    return found[1].replace("``", "`") if found[1] else found[2]
 
 
 def read_rows(
@@ -60,10 +75,9 @@ def read_rows(
             raise
         earliest = earliest_of(channel)
         lost = part.start, part.end
-        problem = loss(options, part.destination, lost, earliest, error)
         if options.fail_on_data_loss or has_begun:
-            raise problem from error
-        log.warning("%s", problem)
+            raise loss(options, part.destination, lost, earliest, error) from error
+        log.warning("%s", stepped_over(part.destination, lost, earliest, error))
         if version_of(earliest) < version_of(part.end):
             yield from _rows(options, schema, replace(part, start=earliest), channel)
 
@@ -177,9 +191,12 @@ class Table:
 
         Raises TableMetaError when the stream cannot go on as it is.
         """
+        where = f"{statement.journal}:{statement.position}"
+        assert self._options.table is not None  # typed
+        if dropped_schema(statement.sql) == self._options.table.schema:
+            self._check_emptied(where, statement.sql)
         if (statement.schema, statement.table) != self._options.table:
             return
-        where = f"{statement.journal}:{statement.position}"
         if statement.event_type in _EMPTYING:
             self._check_emptied(where, statement.sql)
         if not statement.is_ddl:

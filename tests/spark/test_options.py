@@ -78,7 +78,7 @@ def test_addresses_are_written_as_they_are_read() -> None:
         ({"updates": "all", "table": "a.b"}, "postimage, both or envelope"),
         ({"startingPosition": "yesterday"}, "write acked, earliest, latest, time:"),
         ({"startingPosition": "time:2026-01-31T12:00"}, "write time:2026-01-31T12:00"),
-        ({"startingPosition": "time:now"}, "Invalid isoformat"),
+        ({"startingPosition": "time:now"}, "milliseconds since 1970"),
         ({"failOnDataLoss": "no"}, "write true or false"),
         ({"maxRowsPerTrigger": "-1"}, "whole number of at least 0"),
         ({"maxPartitions": "0"}, "1 to 1024 are possible"),

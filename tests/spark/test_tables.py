@@ -228,6 +228,13 @@ def test_ddl_within_a_range(table) -> None:
     with pytest.raises(PySparkException, match="was emptied at"):
         table.changes().collect()
     assert table.changes(truncates="ignore").count() == 2
+    schema = table.pipeline.schema
+    later = table.changes(
+        startingPosition="file:{}:{}".format(*table.pipeline.source.binlog_position())
+    )
+    table.execute(f"DROP DATABASE {schema}", f"CREATE DATABASE {schema}")
+    with pytest.raises(PySparkException, match=r"was emptied at.*DROP DATABASE"):
+        later.collect()
 
 
 def test_columns_that_come_and_go(table, rng) -> None:

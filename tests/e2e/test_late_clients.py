@@ -271,6 +271,10 @@ def test_meets_under_load(scene):
             if any(CAUGHT_UP in line for line in scene.pipeline.process.log):
                 break
         scene.pipeline.receive_some(client, scene.checkers[LATE], 5)
+    # What was acked amid a transaction comes again from its beginning, to one that is
+    # passed over again as soon as it leaves.
+    checker = scene.checkers[LATE]
+    checker.resume(checker.done, checker.done, amid=True)
     scene.receive(LATE)
 
 
@@ -469,6 +473,8 @@ class Player:
 
 def test_random(scene, rng):
     """Whatever the late one does between the stores, it gets no gap or double."""
+    if scene.pipeline.source.flavour == "mariadb" and longer(1) == 1:
+        pytest.skip("CANAL_TEST_LONGER=2 tries MariaDB too")
     scene.begin()
     player = Player(scene, rng)
     for _ in range(longer(1)):

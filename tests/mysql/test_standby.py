@@ -206,6 +206,7 @@ def test_a_replica_without_a_log_of_its_own(replicas: Replicas) -> None:
 
 def test_what_rules_a_server_out(replicas: Replicas) -> None:
     """Another kind of server in GTID mode, or a format that is not wanted."""
+    replicas.catch_up()
     with asked(replicas.replica) as control:
         other = examine(
             control,

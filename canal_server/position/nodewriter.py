@@ -9,13 +9,17 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import (
+    MetaStoreError,
     NodeExists,
     NodeMissing,
     VersionConflict,
+    ZooKeeperError,
     ZooKeeperUnavailable,
 )
+from canal_server.model import znodes
 
 if TYPE_CHECKING:
+    from canal_server.lifecycle import Stop
     from canal_server.zookeeper import ZooKeeper
 
 UNCERTAIN_MAX: Final = 16  # writes whose end is not known, of one node
@@ -117,3 +121,34 @@ class NodeWriter:
             return None
         mine = node.data == data or node.data in self._uncertain.get(path, ())
         return _Known(node.data, node.version) if mine or not node.data else None
+
+
+class LeasedNodes:
+    """Nodes of a destination that only the server that holds its lease writes."""
+
+    def __init__(self, zookeeper: ZooKeeper, destination: str, path: str) -> None:
+        self._zookeeper = zookeeper
+        self._destination = destination
+        self._path = path
+        self._nodes = NodeWriter(zookeeper)
+        self._fence = ""
+        self._opened = False
+
+    def open(self, stop: Stop) -> None:
+        """Wait for ZooKeeper. Raises MetaStoreError."""
+        session = self._zookeeper.session
+        self._zookeeper.start()
+        self._opened = True
+        try:
+            self._zookeeper.wait_until_connected(stop)
+        except ZooKeeperError as error:
+            self.close()
+            raise MetaStoreError(str(error)) from error
+        # Without a session there was no lease, and there is no such node.
+        self._fence = znodes.lease_path(self._destination, session or 0)
+
+    def close(self) -> None:
+        """Let go of the session; may be called again."""
+        if self._opened:
+            self._opened = False
+            self._zookeeper.close()

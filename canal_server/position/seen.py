@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.errors import LeaseLost, MetaStoreError, ZooKeeperError
 from canal_server.model import znodes
 from canal_server.position.durable import Disk, replace_content
-from canal_server.position.nodewriter import NodeWriter
+from canal_server.position.nodewriter import LeasedNodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,35 +67,11 @@ class SeenFile:
             ) from error
 
 
-class SeenNode:
+class SeenNode(LeasedNodes):
     """A node of a server that holds the lease; a `presence.SeenPlace`."""
 
     def __init__(self, zookeeper: ZooKeeper, destination: str) -> None:
-        self._zookeeper = zookeeper
-        self._destination = destination
-        self._path = znodes.seen_path(destination)
-        self._nodes = NodeWriter(zookeeper)
-        self._fence = ""
-        self._opened = False
-
-    def open(self, stop: Stop) -> None:
-        """Wait for ZooKeeper."""
-        session = self._zookeeper.session
-        self._zookeeper.start()
-        self._opened = True
-        try:
-            self._zookeeper.wait_until_connected(stop)
-        except ZooKeeperError as error:
-            self.close()
-            raise MetaStoreError(str(error)) from error
-        # Without a session there was no lease, and there is no such node.
-        self._fence = znodes.lease_path(self._destination, session or 0)
-
-    def close(self) -> None:
-        """Let go of the session."""
-        if self._opened:
-            self._opened = False
-            self._zookeeper.close()
+        super().__init__(zookeeper, destination, znodes.seen_path(destination))
 
     @property
     def silence(self) -> str:

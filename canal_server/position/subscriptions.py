@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from canal_server.errors import LeaseLost, MetaStoreError, ZooKeeperError
 from canal_server.model import znodes
 from canal_server.model.ranges import Epoch, RangePlace, Subscription
-from canal_server.position.nodewriter import NodeWriter
+from canal_server.position.nodewriter import LeasedNodes
 from canal_server.sqlite import Database, FileForm
 
 if TYPE_CHECKING:
@@ -275,35 +275,12 @@ class SubscriptionFile:
             self._database.execute("DELETE FROM subscription WHERE name = ?", (name,))
 
 
-class SubscriptionNodes:
+class SubscriptionNodes(LeasedNodes):
     """Subscriptions in nodes of ZooKeeper, of a server that holds the lease."""
 
     def __init__(self, zookeeper: ZooKeeper, destination: str) -> None:
-        self._zookeeper = zookeeper
-        self._destination = destination
-        self._path = f"{znodes.destination_path(destination)}/spark"
-        self._nodes = NodeWriter(zookeeper)
-        self._fence = ""
-        self._opened = False
-
-    def open(self, stop: Stop) -> None:
-        """Wait for ZooKeeper."""
-        session = self._zookeeper.session
-        self._zookeeper.start()
-        self._opened = True
-        try:
-            self._zookeeper.wait_until_connected(stop)
-        except ZooKeeperError as error:
-            self.close()
-            raise MetaStoreError(str(error)) from error
-        # Without a session there was no lease, and there is no such node.
-        self._fence = znodes.lease_path(self._destination, session or 0)
-
-    def close(self) -> None:
-        """Let go of the session."""
-        if self._opened:
-            self._opened = False
-            self._zookeeper.close()
+        path = f"{znodes.destination_path(destination)}/spark"
+        super().__init__(zookeeper, destination, path)
 
     def read(self) -> tuple[list[Epoch], list[Subscription]]:
         """Return what is in the nodes."""

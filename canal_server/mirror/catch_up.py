@@ -1,0 +1,83 @@
+"""What changed in a table since its copy began, read beside the stream.
+
+The driver reads it itself, as one of Spark's tasks would: one table's changes, in
+order, with no more of them in memory than the follower gathers.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from canal_server.spark.offsets import version_of
+from canal_server.spark.packed import packed_schema, unpack
+from canal_server.spark.ranges import Range, cut
+from canal_server.spark.rows import read_rows
+from canal_server.spark.servers import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from canal_server.client.ranged import RangePosition
+    from canal_server.lifecycle import Stop
+    from canal_server.mirror.follower import Follower
+    from canal_server.spark.options import SourceOptions
+
+log = logging.getLogger(__name__)
+
+NEAR_ROWS = 5_000  # fewer are read while the stream waits
+
+
+class CatchUp:
+    """Brings one table from a place to the end of the binlog."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        destination: str,
+        note: Callable[[RangePosition], Mapping[str, str]],
+    ) -> None:
+        """Read with these options, whose filter lets through one table."""
+        self._options = options
+        self._channel = Channel(options, destination)
+        self._note = note
+
+    def latest(self) -> RangePosition:
+        """Return where the source's binlog ends now."""
+        name = self._channel.destination
+        return self._channel.call(lambda c: c.locate(name, "latest"))
+
+    def read(
+        self,
+        follower: Follower,
+        start: RangePosition,
+        end: RangePosition,
+        stop: Stop,
+    ) -> int:
+        """Bring the table from one place to another; returns how many rows that was.
+
+        Ends early when a stop is requested. Raises what `Follower.feed` raises,
+        PositionError where changes are lost, ClientError and OSError.
+        """
+        if version_of(start) >= version_of(end):
+            return 0
+        rows = 0
+        whole = Range(self._channel.destination, start, end)
+        note = self._note(end)
+        follower.begin(None)
+        for part in cut(self._channel, self._options, whole, None):
+            for batch in read_rows(self._options, packed_schema(), part):
+                for item in unpack(batch):
+                    if item.kind == "rows":
+                        rows += item.count
+                    if item.kind != "part" and item.table == follower.table.source:
+                        follower.feed(item, note)
+                if stop.requested():
+                    follower.drop_gathered()
+                    return rows
+            follower.flush(version_of(part.end), note)
+        return rows
+
+    def close(self) -> None:
+        """Let go of the server."""
+        self._channel.close()

@@ -1,0 +1,184 @@
+"""The stream of all tables: micro-batches of Spark, dealt out to the tables' followers.
+
+Spark calls `take` with each micro-batch in the driver. A batch that was begun before a
+crash comes again; followers know what they have of it. A table joins between two
+batches, when it has come as far as the stream.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.mirror.follower import (
+    CopyNeededError,
+    TableGoneError,
+    TableStoppedError,
+)
+from canal_server.spark.offsets import offset_to_json, version_of
+from canal_server.spark.packed import unpack_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from canal_server.client.ranged import RangePosition
+    from canal_server.errors import CanalError
+    from canal_server.mirror.follower import Follower
+    from canal_server.mirror.model import TableName
+    from canal_server.spark.packed import Packed
+
+log = logging.getLogger(__name__)
+
+HELD_BYTES_MAX: Final = 64 << 20  # of runs of rows, compressed, before they are written
+
+
+@dataclass(slots=True)
+class BatchReport:
+    """What came of a micro-batch."""
+
+    number: int
+    end: RangePosition | None
+    rows: int = 0  # that were written to the lake
+    came: int = 0  # rows of all tables
+    seconds: float = 0.0
+    newest_ms: int = 0  # when the last of its changes was committed
+    written: dict[TableName, int] = field(default_factory=dict)
+
+
+class ChangeStream:
+    """Takes micro-batches; for Spark's thread, but for `joining` and what it guards."""
+
+    def __init__(
+        self,
+        destination: str,
+        at_once: int,
+        *,
+        on_statement: Callable[[Packed], None],
+        on_left: Callable[[TableName, CanalError], None],
+        on_batch: Callable[[BatchReport], None],
+    ) -> None:
+        """Deal out to so many tables at once.
+
+        `on_statement` gets statements about tables that are not followed, `on_left`
+        a table that is not followed any more, and why; both while no batch ends.
+        """
+        self._destination = destination
+        self._at_once = at_once
+        self._on_statement = on_statement
+        self._on_left = on_left
+        self._on_batch = on_batch
+        self._followers: dict[TableName, Follower] = {}
+        self.joining = threading.Lock()  # held while a batch is taken
+        self.end: RangePosition | None = None  # of the last batch
+
+    # --------------------------------------------------------------------------------
+    # Tables
+    # --------------------------------------------------------------------------------
+
+    def join(self, follower: Follower) -> None:
+        """Have a table's changes go to its follower; `joining` is held."""
+        self._followers[follower.table.source] = follower
+
+    def leave(self, name: TableName) -> Follower | None:
+        """Follow a table no more; `joining` is held."""
+        return self._followers.pop(name, None)
+
+    @property
+    def tables(self) -> list[TableName]:
+        """The tables that are followed."""
+        return list(self._followers)
+
+    # --------------------------------------------------------------------------------
+    # Batches
+    # --------------------------------------------------------------------------------
+
+    def take(self, frame: Any, number: int) -> None:
+        """Bring a micro-batch into the lake: what `foreachBatch` calls.
+
+        Raises CanalError where the lake or the source fails as a whole.
+        """
+        begun = time.monotonic()
+        report = BatchReport(number, None)
+        with self.joining, ThreadPoolExecutor(self._at_once) as pool:
+            for follower in self._followers.values():
+                follower.begin(number)
+                follower.rows = 0
+            held: dict[TableName, list[Packed]] = {}
+            size = 0
+            for item in self._items(frame, report):
+                if item.table not in self._followers:
+                    if item.kind == "statement":
+                        self._on_statement(item)
+                    continue
+                held.setdefault(item.table, []).append(item)
+                size += item.size
+                if size >= HELD_BYTES_MAX:
+                    self._write(pool, held, report, None)
+                    held, size = {}, 0
+            self._write(pool, held, report, report.end)
+            if report.end is not None:
+                self.end = report.end
+        report.seconds = time.monotonic() - begun
+        self._on_batch(report)
+
+    def _items(self, frame: Any, report: BatchReport) -> Iterator[Packed]:
+        """Yield the items of a batch in the order of the binlog."""
+        for row in frame.toLocalIterator(prefetchPartitions=True):
+            item = unpack_row(row)
+            if item.kind == "part":
+                end = item.end[self._destination]
+                if report.end is None or version_of(end) > version_of(report.end):
+                    report.end = end
+                continue
+            report.came += item.count
+            report.newest_ms = max(report.newest_ms, item.commit_ms)
+            yield item
+
+    def _write(
+        self,
+        pool: ThreadPoolExecutor,
+        held: dict[TableName, list[Packed]],
+        report: BatchReport,
+        end: RangePosition | None,
+    ) -> None:
+        """Have followers take what is held for them; at a batch's end, all of them."""
+        note = note_of(report.end, self._destination)
+        upto = None if end is None else version_of(end)
+        names = list(self._followers) if end is not None else list(held)
+
+        def write(name: TableName) -> CanalError | None:
+            follower = self._followers[name]
+            try:
+                for item in held.get(name, ()):
+                    follower.feed(item, note)
+                if upto is not None:
+                    follower.flush(upto, note)
+            except (CopyNeededError, TableStoppedError, TableGoneError) as error:
+                follower.drop_gathered()
+                return error
+            except BaseException:
+                follower.drop_gathered()
+                raise
+            return None
+
+        for name, problem in zip(names, pool.map(write, names), strict=True):
+            follower = self._followers[name]
+            if follower.rows:
+                report.rows += follower.rows
+                report.written[name] = report.written.get(name, 0) + follower.rows
+                follower.rows = 0
+            if problem is not None:
+                del self._followers[name]
+                self._on_left(name, problem)
+
+
+def note_of(place: RangePosition | None, destination: str) -> dict[str, str]:
+    """Return what a commit of the lake says about its place in the binlog."""
+    if place is None:
+        return {}
+    return {"canal.place": json.dumps(offset_to_json({destination: place}))}

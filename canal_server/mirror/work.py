@@ -1,0 +1,247 @@
+"""One table on its way into the stream: copied, published, caught up, joined.
+
+Every step leaves a state in the lake from which it is gone on after a crash. Leaves
+out which tables there are, and when it is their turn (`run`).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from canal_server.errors import SourceError
+from canal_server.mirror import tables
+from canal_server.mirror.catch_up import NEAR_ROWS, CatchUp
+from canal_server.mirror.copying import CopyJob
+from canal_server.mirror.follower import (
+    CopyNeededError,
+    Follower,
+    TableGoneError,
+    TableStoppedError,
+)
+from canal_server.mirror.lake import open_table
+from canal_server.mirror.model import SourceColumn
+from canal_server.mirror.places import starting_place
+from canal_server.mirror.session import table_options
+from canal_server.mirror.state import Phase, TableState
+from canal_server.mirror.stream import note_of
+from canal_server.spark.offsets import version_of
+from canal_server.spark.servers import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canal_server.client.ranged import RangePosition
+    from canal_server.lifecycle import Stop
+    from canal_server.mirror.model import MirrorTable, TableName
+    from canal_server.mirror.progress import Progress
+    from canal_server.mirror.settings import MirrorSettings
+    from canal_server.mirror.state import StateStore
+    from canal_server.mirror.stream import ChangeStream
+
+log = logging.getLogger(__name__)
+
+COPIES_MAX = 5  # of a table in a row, that changed while it was copied
+
+
+class TableWork:
+    """Brings tables into the stream; each call for one thread and one table."""
+
+    def __init__(
+        self,
+        settings: MirrorSettings,
+        spark: object,
+        store: StateStore,
+        stream: ChangeStream,
+        progress: Progress,
+        stop: Stop,
+    ) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._store = store
+        self._stream = stream
+        self._progress = progress
+        self._stop = stop
+
+    # --------------------------------------------------------------------------------
+    # The way of a table
+    # --------------------------------------------------------------------------------
+
+    def bring_in(self, state: TableState) -> None:
+        """Copy the table unless it is, and have it follow the stream.
+
+        Ends early when a stop is requested. What keeps this table from being mirrored
+        is written into its state. Raises CanalError and OSError for what concerns all
+        tables: the server, the database or the lake are not to be had.
+        """
+        for _ in range(COPIES_MAX):
+            try:
+                self._bring_in(state)
+            except CopyNeededError as error:
+                log.warning("%s: %s; it is copied again", state.name, error)
+                state = self._store.write(
+                    replace(state, phase=Phase.WAITING, message=str(error))
+                )
+                continue
+            except TableGoneError as error:
+                self._note(state.name, Phase.DROPPED, str(error))
+            except TableStoppedError as error:
+                self._note(state.name, Phase.STOPPED, str(error))
+            return
+        self._note(
+            state.name,
+            Phase.STOPPED,
+            f"it was copied {COPIES_MAX} times and changed in the meantime each time; "
+            "run `canal-server mirror copy` when its DDL is done",
+        )
+
+    def _bring_in(self, state: TableState) -> None:
+        if state.phase in (Phase.WAITING, Phase.COPYING):
+            state = self._copied(state)
+            if self._stop.requested():
+                return
+        follower = self.follower_of(state)
+        catching = CatchUp(
+            table_options(self._settings, state.name),
+            self._settings.canal.destination,
+            lambda end: note_of(end, self._settings.canal.destination),
+        )
+        try:
+            self._caught_up(follower, state, catching)
+        finally:
+            catching.close()
+
+    def _copied(self, state: TableState) -> TableState:
+        """Copy a table and publish the copy; an unfinished one is gone on with."""
+        channel = Channel(
+            table_options(self._settings, state.name),
+            self._settings.canal.destination,
+        )
+        try:
+            state, table = self._begun(state, channel)
+        finally:
+            channel.close()
+        job = CopyJob(self._spark, self._settings, table, state.copy_id, state.place)
+        try:
+            files = job.run(self._progress, self._stop)
+        except SourceError as error:
+            now = self._columns_now(state.name)
+            if now != state.columns:
+                raise CopyNeededError(
+                    f"its columns changed while it was copied ({error})"
+                ) from error
+            raise
+        if self._stop.requested():
+            return state
+        lake = open_table(self._settings, table)
+        note = note_of(state.place, self._settings.canal.destination)
+        lake.publish(state.copy_id, job.schema, files, version_of(state.place), note)
+        rows = sum(file.rows for file in files)
+        log.info("%s: copied, %d rows in %d files", state.name, rows, len(files))
+        return self._store.write(
+            replace(state, phase=Phase.CATCHING_UP, rows_copied=rows)
+        )
+
+    def _begun(
+        self, state: TableState, channel: Channel
+    ) -> tuple[TableState, MirrorTable]:
+        """Return where a copy begins, with the columns of there."""
+        if state.phase is Phase.COPYING and state.columns == self._columns_now(
+            state.name
+        ):
+            return state, self._plan(state.name, state.columns)
+        place = starting_place(self._settings, channel)
+        columns = columns_at(channel, state.name, place)
+        if not columns:
+            raise TableGoneError("the source has no such table")
+        table = self._plan(state.name, columns)
+        state = replace(
+            state,
+            phase=Phase.COPYING,
+            copy_id=uuid.uuid4().hex[:12],
+            place=place,
+            columns=columns,
+            plan=tables.signature(table),
+            message="",
+            rows_copied=0,
+        )
+        return self._store.write(state), table
+
+    def _caught_up(
+        self, follower: Follower, state: TableState, catching: CatchUp
+    ) -> None:
+        """Read what the stream has and the table has not, then join."""
+        at = state.place
+        while not self._stop.requested():
+            end = catching.latest()
+            rows = catching.read(follower, at, end, self._stop)
+            if self._stop.requested():
+                return
+            at = end
+            state = self._keep(state, follower)
+            if rows > NEAR_ROWS:
+                continue
+            with self._stream.joining:
+                # No batch is taken now, so the stream has no more than is read here.
+                catching.read(follower, at, catching.latest(), self._stop)
+                if self._stop.requested():
+                    return
+                self._keep(replace(state, phase=Phase.FOLLOWING), follower)
+                self._stream.join(follower)
+            log.info("%s: follows the stream", state.name)
+            return
+
+    def _keep(self, state: TableState, follower: Follower) -> TableState:
+        return self._store.write(replace(state, columns=follower.columns))
+
+    # --------------------------------------------------------------------------------
+    # Pieces
+    # --------------------------------------------------------------------------------
+
+    def follower_of(self, state: TableState) -> Follower:
+        """Return what brings a table's changes into the lake, from where it is."""
+        table = self._plan(state.name, state.columns)
+        return Follower(
+            table,
+            state.columns,
+            open_table(self._settings, table),
+            state.copy_id,
+            self._plan,
+            tables.rules(self._settings, state.name),
+        )
+
+    def _plan(self, name: TableName, columns: Sequence[SourceColumn]) -> MirrorTable:
+        table = tables.mirror_table(name, columns, self._settings)
+        if table is None:
+            raise TableStoppedError("the settings do not want it any more")
+        return table
+
+    def _columns_now(self, name: TableName) -> tuple[SourceColumn, ...]:
+        channel = Channel(
+            table_options(self._settings, name), self._settings.canal.destination
+        )
+        try:
+            return columns_at(channel, name, None)
+        finally:
+            channel.close()
+
+    def _note(self, name: TableName, phase: Phase, message: str) -> None:
+        log.error("%s: %s: %s", name, phase.value, message)
+        state = self._store.read(name)
+        self._store.write(replace(state, phase=phase, message=message))
+
+
+def columns_at(
+    channel: Channel, name: TableName, place: RangePosition | None
+) -> tuple[SourceColumn, ...]:
+    """Return the columns of a table at a place, or of now; none: it is not there."""
+    at = () if place is None else (place,)
+    found = channel.call(
+        lambda c: c.schema(channel.destination, name.schema, name.table, *at)
+    )
+    return tuple(
+        SourceColumn(each.name, each.mysql_type, each.charset, each.key)
+        for each in found.columns
+    )

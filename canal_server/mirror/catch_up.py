@@ -64,7 +64,7 @@ class CatchUp:
         rows = 0
         whole = Range(self._channel.destination, start, end)
         note = self._note(end)
-        follower.begin(None)
+        follower.begin("")
         for part in cut(self._channel, self._options, whole, None):
             for batch in read_rows(self._options, packed_schema(), part):
                 for item in unpack(batch):

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from canal_server.errors import CanalError
 from canal_server.mirror import evolve, masks
@@ -27,6 +28,7 @@ ROWS_MAX: Final = 250_000  # gathered before they are written
 BYTES_MAX: Final = 128 << 20
 _COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
 
+BATCH: Final = "canal.batch"  # in the note of what ended a batch of the stream
 ORDER: Final = ("_change_type", "_seq", "_row", "_commit_timestamp")
 
 
@@ -76,11 +78,19 @@ class Follower:
         self._gathered: list[pa.Table] = []
         self._gathered_rows = 0
         self._gathered_bytes = 0
-        self._batch: int | None = None
+        self._is_done = False  # with the batch at hand, before it came again
+        self._batch = ""
 
-    def begin(self, batch: int | None) -> None:
-        """Take note of the stream's batch whose items follow; None: of none."""
+    def begin(self, batch: str) -> None:
+        """Begin with a batch of the stream; empty: with none.
+
+        One that was taken before is left out as a whole: when the source was replaced
+        since then, its rows may have other places, behind the one that is applied.
+        """
+        self.drop_gathered()
+        self.rows = 0
         self._batch = batch
+        self._is_done = bool(batch) and self._lake.place()[1].get(BATCH) == batch
 
     def feed(self, item: Packed, note: Mapping[str, str]) -> None:
         """Take rows or a statement; writes what there is too much of.
@@ -88,6 +98,10 @@ class Follower:
         Raises what `flush` raises, and CopyNeededError, TableStoppedError or
         TableGoneError where this table cannot go on.
         """
+        if self._is_done:
+            if item.kind == "statement" and item.columns:
+                self._take_columns(item.columns)
+            return
         if item.kind == "statement":
             self._statement(item, note)
             return
@@ -100,13 +114,17 @@ class Follower:
             last = self._gathered[-1]["_seq"][-1].as_py()
             if item.seq > last:
                 self.flush(item.seq, note)
-        self._check_columns(data, item)
+        if item.seq < self.applied:
+            data = data.filter(pc.greater_equal(data["_seq"], self.applied))
         if data.num_rows:
+            self._check_columns(data, item)
             self._gathered.append(self._as_in_lake(data))
             self._gathered_rows += data.num_rows
             self._gathered_bytes += data.nbytes
 
-    def flush(self, upto: int, note: Mapping[str, str]) -> None:
+    def flush(
+        self, upto: int, note: Mapping[str, str], *, ends_batch: bool = False
+    ) -> None:
         """Write what was gathered: all changes before a place are in the lake then.
 
         Raises CanalError where the lake does not take it.
@@ -115,10 +133,9 @@ class Follower:
         self._gathered_rows = self._gathered_bytes = 0
         if not gathered or upto <= self.applied:
             return
-        changes = pa.concat_tables(gathered)
-        done = self._lake.apply(
-            self._copy_id, changes, upto, note, batch=self._batch
-        )
+        if ends_batch and self._batch:
+            note = {**note, BATCH: self._batch}
+        done = self._lake.apply(self._copy_id, pa.concat_tables(gathered), upto, note)
         self.rows += done.written + done.deleted
         self.applied = upto
 
@@ -141,7 +158,7 @@ class Follower:
     def _check_columns(self, data: pa.Table, item: Packed) -> None:
         """Raise unless rows have the columns that the table is known to have."""
         came = columns_of(data.schema)
-        if came == self.columns or item.seq < self.applied:
+        if came == self.columns:
             return
         ours = {column.name: column for column in self.columns}
         other = sorted(

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.errors import CanalError
 from canal_server.mirror.follower import (
     CopyNeededError,
     TableGoneError,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from canal_server.client.ranged import RangePosition
-    from canal_server.errors import CanalError
     from canal_server.mirror.follower import Follower
     from canal_server.mirror.model import TableName
     from canal_server.spark.packed import Packed
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HELD_BYTES_MAX: Final = 64 << 20  # of runs of rows, compressed, before they are written
+
+
+class StreamClosedError(CanalError):
+    """A batch came when none is taken any more."""
 
 
 @dataclass(slots=True)
@@ -75,6 +79,8 @@ class ChangeStream:
         self._followers: dict[TableName, Follower] = {}
         self.joining = threading.Lock()  # held while a batch is taken
         self.end: RangePosition | None = None  # of the last batch
+        self._query = ""  # the checkpoint's identity: batches are numbered in it
+        self._is_open = False
 
     # --------------------------------------------------------------------------------
     # Tables
@@ -93,6 +99,16 @@ class ChangeStream:
         """The tables that are followed."""
         return list(self._followers)
 
+    def open(self, query: str) -> None:
+        """Take batches of a query from now on."""
+        with self.joining:
+            self._query, self._is_open = query, True
+
+    def close(self) -> None:
+        """Take no batch any more; one that is being taken is ended first."""
+        with self.joining:
+            self._is_open = False
+
     # --------------------------------------------------------------------------------
     # Batches
     # --------------------------------------------------------------------------------
@@ -105,9 +121,10 @@ class ChangeStream:
         begun = time.monotonic()
         report = BatchReport(number, None)
         with self.joining, ThreadPoolExecutor(self._at_once) as pool:
+            if not self._is_open:
+                raise StreamClosedError("the mirror stops; the batch comes again")
             for follower in self._followers.values():
-                follower.begin(number)
-                follower.rows = 0
+                follower.begin(f"{self._query}/{number}")
             held: dict[TableName, list[Packed]] = {}
             size = 0
             for item in self._items(frame, report):
@@ -157,7 +174,7 @@ class ChangeStream:
                 for item in held.get(name, ()):
                     follower.feed(item, note)
                 if upto is not None:
-                    follower.flush(upto, note)
+                    follower.flush(upto, note, ends_batch=True)
             except (CopyNeededError, TableStoppedError, TableGoneError) as error:
                 follower.drop_gathered()
                 return error

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from canal_server.client.ranged import RangePosition
     from canal_server.mirror.follower import Follower
-    from canal_server.mirror.model import TableName
+    from canal_server.mirror.model import SourceColumn, TableName
     from canal_server.spark.packed import Packed
 
 log = logging.getLogger(__name__)
@@ -93,6 +93,14 @@ class ChangeStream:
     def leave(self, name: TableName) -> Follower | None:
         """Follow a table no more; `joining` is held."""
         return self._followers.pop(name, None)
+
+    def follower(self, name: TableName) -> Follower | None:
+        """Return who follows for a table; `joining` is held while it is used."""
+        return self._followers.get(name)
+
+    def columns(self) -> dict[TableName, tuple[SourceColumn, ...]]:
+        """Return the columns that followed tables have where the stream is."""
+        return {name: each.columns for name, each in self._followers.items()}
 
     @property
     def tables(self) -> list[TableName]:

@@ -1,0 +1,112 @@
+"""Spark's query: begun again when it fails, ended in good order.
+
+A query fails when a server, the database or the lake is not to be had for longer than
+the source of Spark bears it. The checkpoint tells where it goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.errors import CanalError
+from canal_server.mirror.session import stream_options
+from canal_server.mysql.backoff import Backoff
+
+if TYPE_CHECKING:
+    from canal_server.mirror.settings import MirrorSettings
+    from canal_server.mirror.state import StateStore
+    from canal_server.mirror.stream import ChangeStream
+
+log = logging.getLogger(__name__)
+
+RETRY_FIRST_S: Final = 1.0
+RETRY_MAX_S: Final = 30.0
+# How the source of Spark begins to tell of changes that are gone (`spark.ranges.loss`);
+# its errors come through the JVM, as texts.
+_LOSS: Final = "cannot be read any more"
+_TOLD_MAX: Final = 600
+
+
+class DataLossError(CanalError):
+    """Changes that the stream needs are not in the source's binlog any more."""
+
+
+class Query:
+    """The stream of all tables' changes; for one thread."""
+
+    def __init__(
+        self,
+        settings: MirrorSettings,
+        spark: Any,
+        stream: ChangeStream,
+        store: StateStore,
+    ) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._stream = stream
+        self._generation = store.generation()
+        self._query: Any = None
+        self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
+        self._due = 0.0
+
+    def start(self) -> None:
+        """Begin where the checkpoint is, or at the end of the binlog."""
+        name = self._settings.name
+        if self._generation:
+            name = f"{name}-{self._generation}"
+        checkpoint = f"{self._settings.checkpoint}/{self._generation}"
+        frame = (
+            self._spark.readStream.format("canal")
+            .options(**stream_options(self._settings, name))
+            .load()
+        )
+        writer = (
+            frame.writeStream.foreachBatch(self._stream.take)
+            .option("checkpointLocation", checkpoint)
+            .queryName(f"mirror {self._settings.name}")
+        )
+        trigger_s = self._settings.stream.trigger_s
+        writer = writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds")
+        self._stream.open(f"{name}/{self._generation}")
+        self._query = writer.start()
+
+    def look(self) -> None:
+        """Begin again when the query failed a while ago.
+
+        Raises DataLossError where that would not help.
+        """
+        if self._query is not None and self._query.isActive:
+            return
+        now = time.monotonic()
+        if self._query is not None:
+            text = _reason(self._query.exception())
+            self._query = None
+            if _LOSS in text:
+                raise DataLossError(text)
+            delay_s = self._backoff.delay_s(now)
+            self._due = now + delay_s
+            log.warning("the stream failed: %s; begun again in %.0f s", text, delay_s)
+        if now >= self._due:
+            try:
+                self.start()
+            except Exception as error:  # noqa: BLE001  # Spark's, of many kinds
+                self._due = now + self._backoff.delay_s(now)
+                log.warning("the stream cannot begin: %s", _reason(error))
+
+    def stop(self) -> None:
+        """End the query; a batch that is being taken is ended first."""
+        self._stream.close()
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
+
+
+def _reason(error: object) -> str:
+    """Return what an error of Spark says, without its stack traces."""
+    text = str(error)
+    for line in reversed(text.splitlines()):
+        if "Error: " in line and line.lstrip().startswith(("canal_server.", "pyspark.")):
+            return line.strip().partition("Error: ")[2][:_TOLD_MAX]
+    return text[:_TOLD_MAX]

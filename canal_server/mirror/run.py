@@ -1,0 +1,296 @@
+"""The mirror as a whole: the tables that are wanted, their copies, and the stream.
+
+::
+
+    run ── TableWork (threads: copy, catch up, join) ──► ChangeStream ──► lake
+      └─── Query (Spark's stream of all tables)  ───────────┘
+
+Everything that is known is in the lake and in Spark's checkpoint: a mirror that was
+killed goes on when it is started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.errors import CanalError, ConfigError
+from canal_server.mirror import tables
+from canal_server.mirror.follower import (
+    CopyNeededError,
+    TableGoneError,
+    TableStoppedError,
+)
+from canal_server.mirror.lake import NOWHERE, open_table
+from canal_server.mirror.query import DataLossError, Query
+from canal_server.mirror.session import open_session
+from canal_server.mirror.state import Phase, StateStore, TableState
+from canal_server.mirror.stream import ChangeStream
+from canal_server.mirror.upkeep import Upkeep
+from canal_server.mirror.work import TableWork
+from canal_server.mysql.backoff import Backoff
+from canal_server.mysql.connection import ControlConnection
+
+if TYPE_CHECKING:
+    from canal_server.lifecycle import Stop
+    from canal_server.mirror.model import TableName
+    from canal_server.mirror.progress import Progress
+    from canal_server.mirror.settings import MirrorSettings
+    from canal_server.mirror.stream import BatchReport
+    from canal_server.spark.packed import Packed
+
+log = logging.getLogger(__name__)
+
+TURN_S: Final = 0.5  # how often requests, failures and what is due are looked at
+RETRY_FIRST_S: Final = 1.0
+RETRY_MAX_S: Final = 60.0
+
+
+class Mirror:
+    """Runs until a stop is requested, or something is wrong that needs somebody."""
+
+    def __init__(
+        self, settings: MirrorSettings, progress: Progress, stop: Stop
+    ) -> None:
+        self._settings = settings
+        self._progress = progress
+        self._stop = stop
+        self._store = StateStore(settings)
+        self._states: dict[TableName, TableState] = {}
+        self._guard = threading.RLock()  # of the states and of what is at work
+        self._at_work: dict[TableName, Future[None]] = {}
+        self._later: dict[TableName, tuple[float, Backoff]] = {}
+        self._stream = ChangeStream(
+            settings.canal.destination,
+            settings.stream.tables_at_once,
+            on_statement=self._other_statement,
+            on_left=self._left,
+            on_batch=self._batch_taken,
+        )
+
+    def run(self) -> None:
+        """Mirror until the stop. Raises CanalError with what somebody has to mend."""
+        with self._store.lock():
+            wanted = self._wanted()
+            spark = open_session(self._settings)
+            work = TableWork(
+                self._settings,
+                spark,
+                self._store,
+                self._stream,
+                self._progress,
+                self._stop,
+            )
+            query = Query(self._settings, spark, self._stream, self._store)
+            upkeep = Upkeep(self._settings, self._stream)
+            pool = ThreadPoolExecutor(
+                self._settings.copy.tables_at_once, thread_name_prefix="copy"
+            )
+            try:
+                self._begin(wanted, work)
+                query.start()
+                while not self._stop.wait(TURN_S):
+                    self._take_requests()
+                    self._schedule(pool, work)
+                    self._look_at(query)
+                    upkeep.turn()
+                    self._progress.draw()
+            finally:
+                self._stop.request()  # copies end then, too
+                query.stop()
+                pool.shutdown(wait=True, cancel_futures=True)
+                spark.stop()
+
+    # --------------------------------------------------------------------------------
+    # Which tables there are
+    # --------------------------------------------------------------------------------
+
+    def _wanted(self) -> list[TableName]:
+        """Return the tables of the source that the settings want, checked."""
+        with ControlConnection(self._settings.source.access) as connection:
+            found = tables.mirror_tables(connection, self._settings)
+        return [table.source for table in found]
+
+    def _begin(self, wanted: list[TableName], work: TableWork) -> None:
+        """Take up each table where it was left."""
+        self._states = self._store.read_all()
+        for name in wanted:
+            state = self._states.get(name) or TableState(name)
+            self._states[name] = self._taken_up(state, work)
+        for name in self._states.keys() - set(wanted):
+            self._not_wanted(self._states[name])
+
+    def _taken_up(self, state: TableState, work: TableWork) -> TableState:
+        if state.phase is Phase.STOPPED:
+            log.warning("%s: stopped: %s", state.name, state.message)
+            return state
+        if state.phase is Phase.DROPPED:  # and is there again
+            return self._store.write(replace(state, phase=Phase.WAITING))
+        if state.phase in (Phase.CATCHING_UP, Phase.FOLLOWING):
+            table = tables.mirror_table(state.name, state.columns, self._settings)
+            if tables.signature(table) != state.plan:
+                return self._store.write(
+                    replace(
+                        state,
+                        phase=Phase.WAITING,
+                        message="the settings of the table have changed",
+                    )
+                )
+            if open_table(self._settings, table).applied(state.copy_id) == NOWHERE:
+                return self._store.write(
+                    replace(
+                        state,
+                        phase=Phase.WAITING,
+                        message="its copy is not in the lake any more",
+                    )
+                )
+        if state.phase is Phase.FOLLOWING:
+            with self._stream.joining:
+                self._stream.join(work.follower_of(state))
+        return state
+
+    def _not_wanted(self, state: TableState) -> None:
+        if state.phase not in (Phase.DROPPED, Phase.STOPPED):
+            why = (
+                "the source has no such table any more"
+                if self._settings.rule_of(state.name)
+                else "the settings do not want it any more"
+            )
+            log.warning("%s: %s; what is in the lake stays", state.name, why)
+            self._states[state.name] = self._store.write(
+                replace(state, phase=Phase.DROPPED, message=why)
+            )
+
+    # --------------------------------------------------------------------------------
+    # Copies
+    # --------------------------------------------------------------------------------
+
+    def _schedule(self, pool: ThreadPoolExecutor, work: TableWork) -> None:
+        """Have tables that do not follow yet brought in; several at once."""
+        self._collect()
+        now = time.monotonic()
+        with self._guard:
+            for name, state in self._states.items():
+                if state.phase in _TO_BRING_IN and name not in self._at_work:
+                    when = self._later.get(name)
+                    if when is None or when[0] <= now:
+                        self._at_work[name] = pool.submit(work.bring_in, state)
+
+    def _collect(self) -> None:
+        """See what came of the copies that ended."""
+        with self._guard:
+            ended = [name for name, each in self._at_work.items() if each.done()]
+            for name in ended:
+                future = self._at_work.pop(name)
+                self._states[name] = self._store.read(name)
+                error = future.exception()
+                if error is None:
+                    self._later.pop(name, None)
+                    continue
+                if not isinstance(error, (CanalError, OSError)):
+                    raise error
+                self._postpone(name, error)
+
+    def _postpone(self, name: TableName, error: BaseException) -> None:
+        backoff = self._later.get(name, (0.0, Backoff(RETRY_FIRST_S, RETRY_MAX_S)))[1]
+        now = time.monotonic()
+        delay_s = backoff.delay_s(now)
+        self._later[name] = now + delay_s, backoff
+        log.warning("%s: %s; tried again in %.0f s", name, error, delay_s)
+        self._states[name] = self._store.write(
+            replace(self._states[name], message=str(error))
+        )
+
+    # --------------------------------------------------------------------------------
+    # From the stream; called in Spark's thread, while a batch is taken
+    # --------------------------------------------------------------------------------
+
+    def _other_statement(self, item: Packed) -> None:
+        """See whether a statement makes a table that is wanted."""
+        if not item.columns or self._settings.rule_of(item.table) is None:
+            return
+        with self._guard:
+            state = self._states.get(item.table)
+            if state is None:
+                log.info("%s: is new", item.table)
+                self._states[item.table] = self._store.write(TableState(item.table))
+            elif state.phase is Phase.DROPPED:
+                self._again(state, "it was made anew")
+
+    def _left(self, name: TableName, why: CanalError) -> None:
+        """Take note of a table that cannot follow the stream any more."""
+        with self._guard:
+            state = self._states[name]
+            if isinstance(why, CopyNeededError):
+                rule = self._settings.rule_of(name)
+                if rule is None or rule.drift == "copy":
+                    log.warning("%s: %s; it is copied again", name, why)
+                    self._again(state, str(why))
+                    return
+                why = TableStoppedError(
+                    f"{why}; `canal-server mirror copy {name}` makes a new copy"
+                )
+            phase = (
+                Phase.DROPPED if isinstance(why, TableGoneError) else Phase.STOPPED
+            )
+            log.error("%s: %s: %s", name, phase.value, why)
+            self._states[name] = self._store.write(
+                replace(state, phase=phase, message=str(why))
+            )
+
+    def _again(self, state: TableState, why: str) -> None:
+        self._states[state.name] = self._store.write(
+            replace(state, phase=Phase.WAITING, message=why)
+        )
+
+    def _batch_taken(self, report: BatchReport) -> None:
+        """Keep what a batch changed before Spark takes it for done."""
+        with self._guard:
+            for name, columns in self._stream.columns().items():
+                state = self._states.get(name)
+                if state is None or state.phase is not Phase.FOLLOWING:
+                    state = self._store.read(name)  # joined since
+                if state.columns != columns:
+                    state = self._store.write(replace(state, columns=columns))
+                self._states[name] = state
+        self._store.note_batch(report)
+        self._progress.batch(report)
+
+    # --------------------------------------------------------------------------------
+    # What is asked for, and what fails
+    # --------------------------------------------------------------------------------
+
+    def _take_requests(self) -> None:
+        """Copy tables again for which that was asked."""
+        for name in self._store.take_requests():
+            with self._stream.joining, self._guard:
+                state = self._states.get(name)
+                if state is None or name in self._at_work:
+                    continue
+                self._stream.leave(name)
+                log.info("%s: a new copy was asked for", name)
+                self._again(state, "a new copy was asked for")
+
+    def _look_at(self, query: Query) -> None:
+        """Begin the stream again when it failed; raise what needs somebody."""
+        try:
+            query.look()
+        except DataLossError as error:
+            raise ConfigError(
+                [
+                    f"{error}. Run `canal-server mirror copy --all --conf …` and start "
+                    "the mirror again: all tables are copied anew then"
+                ]
+            ) from error
+
+
+_TO_BRING_IN: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
+
+
+def run(settings: MirrorSettings, progress: Any, stop: Stop) -> None:
+    """Mirror until a stop is requested. Raises CanalError with what is to be mended."""
+    Mirror(settings, progress, stop).run()

@@ -69,8 +69,10 @@ class Query:
         )
         trigger_s = self._settings.stream.trigger_s
         writer = writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds")
-        self._stream.open(f"{name}/{self._generation}")
-        self._query = writer.start()
+        with self._stream.joining:  # no batch is taken before its query is known
+            self._query = writer.start()
+            # Of the checkpoint: the same as before, unless somebody removed it.
+            self._stream.open(str(self._query.id))
 
     def look(self) -> None:
         """Begin again when the query failed a while ago.

@@ -108,9 +108,8 @@ class ChangeStream:
         return list(self._followers)
 
     def open(self, query: str) -> None:
-        """Take batches of a query from now on."""
-        with self.joining:
-            self._query, self._is_open = query, True
+        """Take batches of a query from now on; `joining` is held."""
+        self._query, self._is_open = query, True
 
     def close(self) -> None:
         """Take no batch any more; one that is being taken is ended first."""

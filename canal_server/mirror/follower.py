@@ -7,29 +7,40 @@ the place that the lake's table has reached is left out. Places are position num
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_server.errors import CanalError
-from canal_server.mirror import evolve, masks
-from canal_server.mirror.model import SourceColumn
+from canal_server.mirror import masks
+from canal_server.mirror.evolve import Copy, Empty, Gone, Steps, Stop, decide
+from canal_server.model.table import ColumnMeta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from canal_server.mirror.evolve import Decision
     from canal_server.mirror.lake import LakeTable
-    from canal_server.mirror.model import MirrorTable, TableName
+    from canal_server.mirror.model import MirrorTable
+    from canal_server.mirror.settings import TableRule
     from canal_server.spark.packed import Packed
 
 ROWS_MAX: Final = 250_000  # gathered before they are written
 BYTES_MAX: Final = 128 << 20
-_COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 BATCH: Final = "canal.batch"  # in the note of what ended a batch of the stream
 ORDER: Final = ("_change_type", "_seq", "_row", "_commit_timestamp")
+
+
+Shape = tuple[str, str, str, bool]
+
+
+class Columns(NamedTuple):
+    """The columns of a table in the source, and those that only the lake still has."""
+
+    all: tuple[ColumnMeta, ...]
+    kept: tuple[str, ...] = ()  # by their names in the lake
 
 
 class CopyNeededError(CanalError):
@@ -50,30 +61,34 @@ class Follower:
     def __init__(
         self,
         table: MirrorTable,
-        columns: Sequence[SourceColumn],
+        columns: Columns,
         lake: LakeTable,
         copy_id: str,
-        plan: Callable[[TableName, Sequence[SourceColumn]], MirrorTable],
-        rules: evolve.Rules,
+        plan: Callable[[Sequence[ColumnMeta]], MirrorTable],
+        rule: TableRule,
+        *,
+        is_mariadb: bool,
     ) -> None:
         """Go on where the lake's table is.
 
         Args:
             table: as it is mirrored now
-            columns: all that the source's table has, where the lake's table is
+            columns: those of the source's table, where the lake's table is
             lake: what changes are written to; its copy is published
             copy_id: of that copy
-            plan: tells how a table with other columns is mirrored
-            rules: what is done with DDL
+            plan: tells how the table is mirrored when it has other columns
+            rule: the settings' rule for the table
+            is_mariadb: whose words statements are
 
         """
         self.table = table
-        self.columns = tuple(columns)
+        self.columns = columns
         self.rows = 0  # that were written since somebody set this to 0
         self._lake = lake
         self._copy_id = copy_id
         self._plan = plan
-        self._rules = rules
+        self._rule = rule
+        self._is_mariadb = is_mariadb
         self.applied = lake.applied(copy_id)
         self._gathered: list[pa.Table] = []
         self._gathered_rows = 0
@@ -99,8 +114,8 @@ class Follower:
         TableGoneError where this table cannot go on.
         """
         if self._is_done:
-            if item.kind == "statement" and item.columns:
-                self._take_columns(item.columns)
+            if item.kind == "statement":
+                self._take_again(item)
             return
         if item.kind == "statement":
             self._statement(item, note)
@@ -136,7 +151,7 @@ class Follower:
         if ends_batch and self._batch:
             note = {**note, BATCH: self._batch}
         done = self._lake.apply(self._copy_id, pa.concat_tables(gathered), upto, note)
-        self.rows += done.written + done.deleted
+        self.rows += done.changed + done.deleted
         self.applied = upto
 
     def drop_gathered(self) -> None:
@@ -149,22 +164,17 @@ class Follower:
     # --------------------------------------------------------------------------------
 
     def _as_in_lake(self, data: pa.Table) -> pa.Table:
-        names = [column.name for column in self.table.columns]
-        table = masks.apply(data.select(names), self.table)
+        table = masks.apply(data.drop_columns(list(ORDER)), self.table)
         for name in ORDER:
             table = table.append_column(name, data[name])
         return table
 
     def _check_columns(self, data: pa.Table, item: Packed) -> None:
         """Raise unless rows have the columns that the table is known to have."""
-        came = columns_of(data.schema)
-        if came == self.columns:
+        came, known = shapes_of(data.schema), shapes(self.columns.all)
+        if came == known:
             return
-        ours = {column.name: column for column in self.columns}
-        other = sorted(
-            {c.name for c in came if ours.get(c.name) != c}
-            | ours.keys() - {c.name for c in came}
-        )
+        other = sorted({name for name, *_ in set(came) ^ set(known)})
         raise CopyNeededError(
             f"rows at {item.journal}:{item.position} have other columns than were "
             f"known ({', '.join(other)[:300] or 'in another order'}), and no statement "
@@ -177,72 +187,71 @@ class Follower:
 
     def _statement(self, item: Packed, note: Mapping[str, str]) -> None:
         where = f"{item.journal}:{item.position}"
-        if not item.is_ddl and item.event_type not in _EMPTYING:
-            if item.seq >= self.applied:
-                raise CopyNeededError(
-                    f"a change was logged as a statement at {where} "
-                    f"({item.sql[:200]!r}): its rows are not told"
-                )
-            return
         if item.seq < self.applied:
-            if item.columns:
-                self._take_columns(item.columns)
+            self._take_again(item)
             return
+        if not item.is_ddl and item.event_type != "TRUNCATE":
+            raise CopyNeededError(
+                f"a change was logged as a statement at {where}, so that its rows are "
+                f"not told: {item.sql[:200]}"
+            )
         self.flush(item.seq, note)
         upto = item.seq + 1
-        if item.event_type == "TRUNCATE":
+        decision = self._decided(item)
+        told = f"at {where}: {item.sql[:200]}"
+        if isinstance(decision, Gone):
+            raise TableGoneError(f"dropped or renamed {told}")
+        if isinstance(decision, Copy):
+            raise CopyNeededError(f"{decision.reason}, {told}")
+        if isinstance(decision, Stop):
+            raise TableStoppedError(f"{decision.reason}, {told}")
+        if isinstance(decision, Empty):
             self._lake.empty(self._copy_id, upto, item.commit_ms, note)
             self.applied = upto
-        elif item.event_type in _GOING and not item.columns:
-            raise TableGoneError(f"dropped or renamed at {where}: {item.sql[:200]}")
-        else:
-            self._alter(item, upto, note)
-
-    def _alter(self, item: Packed, upto: int, note: Mapping[str, str]) -> None:
-        where = f"{item.journal}:{item.position}"
-        if not item.columns:
-            raise TableGoneError(f"not there any more at {where}: {item.sql[:200]}")
-        if item.event_type in _GOING or item.event_type == "CREATE":
-            if _creates_nothing(item, self.columns):
-                return
-            raise CopyNeededError(f"made anew at {where}: {item.sql[:200]}")
-        if item.columns == self.columns and not evolve.may_change_rows(item.sql):
             return
-        decision = evolve.decide(item.sql, self.columns, item.columns, self._rules)
-        if decision.copy:
-            raise CopyNeededError(f"{decision.copy} at {where}: {item.sql[:200]}")
-        if decision.stop:
-            raise TableStoppedError(f"{decision.stop} at {where}: {item.sql[:200]}")
-        before = self.table
-        self._take_columns(item.columns)
-        steps = evolve.in_lake(decision.steps, before, self.table)
-        if steps:
-            self._lake.evolve(self._copy_id, steps, upto, note)
+        if decision.steps:
+            self._lake.evolve(self._copy_id, decision.steps, upto, note)
             self.applied = upto
+        self._take(decision)
 
-    def _take_columns(self, columns: Sequence[SourceColumn]) -> None:
-        self.columns = tuple(columns)
-        self.table = self._plan(self.table.source, self.columns)
+    def _take_again(self, item: Packed) -> None:
+        """Take the columns behind a statement that was applied before a crash."""
+        if item.columns:
+            decision = self._decided(item)
+            if isinstance(decision, Steps):
+                self._take(decision)
+
+    def _decided(self, item: Packed) -> Decision:
+        return decide(
+            item.sql,
+            self.table.source,
+            self.columns.all,
+            [meta_of(*column) for column in item.columns],
+            self._rule,
+            schema=item.schema,
+            mariadb=self._is_mariadb,
+            kept=self.columns.kept,
+        )
+
+    def _take(self, decision: Steps) -> None:
+        self.columns = Columns(decision.columns, decision.kept)
+        self.table = self._plan(self.columns.all)
 
 
-_EMPTYING: Final = ("TRUNCATE",)
-_GOING: Final = ("ERASE", "RENAME")
+def meta_of(name: str, mysql_type: str, charset: str, is_key: bool) -> ColumnMeta:
+    """Return a column as the source of Spark tells it; NULL is not told."""
+    return ColumnMeta(name, mysql_type, charset or None, is_key)
 
 
-def _creates_nothing(item: Packed, columns: Sequence[SourceColumn]) -> bool:
-    """Tell whether a CREATE found the table already there."""
-    text = _COMMENT.sub(" ", item.sql).upper()
-    return (
-        item.event_type == "CREATE"
-        and "IF NOT EXISTS" in " ".join(text.split())
-        and tuple(item.columns) == tuple(columns)
-    )
+def shapes(columns: Sequence[ColumnMeta]) -> tuple[Shape, ...]:
+    """Return what has to be the same of columns for rows to be read alike."""
+    return tuple((c.name, c.mysql_type, c.charset or "", c.is_key) for c in columns)
 
 
-def columns_of(schema: pa.Schema) -> tuple[SourceColumn, ...]:
-    """Return the columns of the source's table, of the schema of a run of rows."""
+def shapes_of(schema: pa.Schema) -> tuple[Shape, ...]:
+    """Return the same of a run of rows."""
     return tuple(
-        SourceColumn(
+        (
             field.name,
             _text(field.metadata, b"mysql_type"),
             _text(field.metadata, b"charset"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from canal_server.model.table import ColumnMeta
 from canal_server.spark.columns import wanted_column
@@ -17,18 +17,8 @@ __all__ = [
     "Mask",
     "MirrorColumn",
     "MirrorTable",
-    "SourceColumn",
     "TableName",
 ]
-
-
-class SourceColumn(NamedTuple):
-    """A column of a table as the server tells it, at some place of the binlog."""
-
-    name: str
-    mysql_type: str
-    charset: str
-    is_key: bool
 
 
 @dataclass(frozen=True, slots=True)

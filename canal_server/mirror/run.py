@@ -75,7 +75,7 @@ class Mirror:
     def run(self) -> None:
         """Mirror until the stop. Raises CanalError with what somebody has to mend."""
         with self._store.lock():
-            wanted = self._wanted()
+            wanted, is_mariadb = self._wanted()
             spark = open_session(self._settings)
             work = TableWork(
                 self._settings,
@@ -84,6 +84,7 @@ class Mirror:
                 self._stream,
                 self._progress,
                 self._stop,
+                is_mariadb=is_mariadb,
             )
             query = Query(self._settings, spark, self._stream, self._store)
             upkeep = Upkeep(self._settings, self._stream)
@@ -109,11 +110,11 @@ class Mirror:
     # Which tables there are
     # --------------------------------------------------------------------------------
 
-    def _wanted(self) -> list[TableName]:
-        """Return the tables of the source that the settings want, checked."""
+    def _wanted(self) -> tuple[list[TableName], bool]:
+        """Return the source's tables that are wanted, and if that is a MariaDB."""
         with ControlConnection(self._settings.source.access) as connection:
             found = tables.mirror_tables(connection, self._settings)
-        return [table.source for table in found]
+            return [table.source for table in found], connection.is_mariadb
 
     def _begin(self, wanted: list[TableName], work: TableWork) -> None:
         """Take up each table where it was left."""
@@ -250,12 +251,13 @@ class Mirror:
     def _batch_taken(self, report: BatchReport) -> None:
         """Keep what a batch changed before Spark takes it for done."""
         with self._guard:
-            for name, columns in self._stream.columns().items():
+            for name, (columns, kept) in self._stream.columns().items():
                 state = self._states.get(name)
                 if state is None or state.phase is not Phase.FOLLOWING:
                     state = self._store.read(name)  # joined since
-                if state.columns != columns:
-                    state = self._store.write(replace(state, columns=columns))
+                if (state.columns, state.kept) != (columns, kept):
+                    state = replace(state, columns=columns, kept=kept)
+                    state = self._store.write(state)
                 self._states[name] = state
         self._store.note_batch(report)
         self._progress.batch(report)

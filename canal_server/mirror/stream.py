@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from canal_server.client.ranged import RangePosition
-    from canal_server.mirror.follower import Follower
-    from canal_server.mirror.model import SourceColumn, TableName
+    from canal_server.mirror.follower import Columns, Follower
+    from canal_server.mirror.model import TableName
     from canal_server.spark.packed import Packed
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class ChangeStream:
         """Return who follows for a table; `joining` is held while it is used."""
         return self._followers.get(name)
 
-    def columns(self) -> dict[TableName, tuple[SourceColumn, ...]]:
+    def columns(self) -> dict[TableName, Columns]:
         """Return the columns that followed tables have where the stream is."""
         return {name: each.columns for name, each in self._followers.items()}
 

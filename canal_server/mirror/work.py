@@ -9,20 +9,23 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from canal_server.errors import SourceError
+from canal_server.errors import ConfigError, SourceError
 from canal_server.mirror import tables
 from canal_server.mirror.catch_up import NEAR_ROWS, CatchUp
 from canal_server.mirror.copying import CopyJob
 from canal_server.mirror.follower import (
+    Columns,
     CopyNeededError,
     Follower,
     TableGoneError,
     TableStoppedError,
+    meta_of,
+    shapes,
 )
 from canal_server.mirror.lake import open_table
-from canal_server.mirror.model import SourceColumn
 from canal_server.mirror.places import starting_place
 from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.mirror.state import StateStore
     from canal_server.mirror.stream import ChangeStream
+    from canal_server.model.table import ColumnMeta
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +61,8 @@ class TableWork:
         stream: ChangeStream,
         progress: Progress,
         stop: Stop,
+        *,
+        is_mariadb: bool,
     ) -> None:
         self._settings = settings
         self._spark = spark
@@ -64,6 +70,7 @@ class TableWork:
         self._stream = stream
         self._progress = progress
         self._stop = stop
+        self._is_mariadb = is_mariadb
 
     # --------------------------------------------------------------------------------
     # The way of a table
@@ -128,7 +135,7 @@ class TableWork:
             files = job.run(self._progress, self._stop)
         except SourceError as error:
             now = self._columns_now(state.name)
-            if now != state.columns:
+            if shapes(now) != shapes(state.columns):
                 raise CopyNeededError(
                     f"its columns changed while it was copied ({error})"
                 ) from error
@@ -148,10 +155,10 @@ class TableWork:
         self, state: TableState, channel: Channel
     ) -> tuple[TableState, MirrorTable]:
         """Return where a copy begins, with the columns of there."""
-        if state.phase is Phase.COPYING and state.columns == self._columns_now(
-            state.name
-        ):
-            return state, self._plan(state.name, state.columns)
+        if state.phase is Phase.COPYING:
+            now = self._columns_now(state.name)
+            if shapes(now) == shapes(state.columns):
+                return state, self._plan(state.name, state.columns)
         place = starting_place(self._settings, channel)
         columns = columns_at(channel, state.name, place)
         if not columns:
@@ -163,6 +170,7 @@ class TableWork:
             copy_id=uuid.uuid4().hex[:12],
             place=place,
             columns=columns,
+            kept=(),
             plan=tables.signature(table),
             message="",
             rows_copied=0,
@@ -194,7 +202,8 @@ class TableWork:
             return
 
     def _keep(self, state: TableState, follower: Follower) -> TableState:
-        return self._store.write(replace(state, columns=follower.columns))
+        columns, kept = follower.columns
+        return self._store.write(replace(state, columns=columns, kept=kept))
 
     # --------------------------------------------------------------------------------
     # Pieces
@@ -203,22 +212,25 @@ class TableWork:
     def follower_of(self, state: TableState) -> Follower:
         """Return what brings a table's changes into the lake, from where it is."""
         table = self._plan(state.name, state.columns)
+        rule = self._settings.rule_of(state.name)
+        assert rule is not None  # there is a plan
         return Follower(
             table,
-            state.columns,
+            Columns(state.columns, state.kept),
             open_table(self._settings, table),
             state.copy_id,
-            self._plan,
-            tables.rules(self._settings, state.name),
+            partial(self._plan, state.name),
+            rule,
+            is_mariadb=self._is_mariadb,
         )
 
-    def _plan(self, name: TableName, columns: Sequence[SourceColumn]) -> MirrorTable:
-        table = tables.mirror_table(name, columns, self._settings)
-        if table is None:
-            raise TableStoppedError("the settings do not want it any more")
-        return table
+    def _plan(self, name: TableName, columns: Sequence[ColumnMeta]) -> MirrorTable:
+        try:
+            return tables.mirror_table(name, columns, self._settings)
+        except ConfigError as error:
+            raise TableStoppedError("; ".join(error.problems)) from error
 
-    def _columns_now(self, name: TableName) -> tuple[SourceColumn, ...]:
+    def _columns_now(self, name: TableName) -> tuple[ColumnMeta, ...]:
         channel = Channel(
             table_options(self._settings, name), self._settings.canal.destination
         )
@@ -235,13 +247,16 @@ class TableWork:
 
 def columns_at(
     channel: Channel, name: TableName, place: RangePosition | None
-) -> tuple[SourceColumn, ...]:
+) -> tuple[ColumnMeta, ...]:
     """Return the columns of a table at a place, or of now; none: it is not there."""
     at = () if place is None else (place,)
     found = channel.call(
         lambda c: c.schema(channel.destination, name.schema, name.table, *at)
     )
     return tuple(
-        SourceColumn(each.name, each.mysql_type, each.charset, each.key)
+        replace(
+            meta_of(each.name, each.mysql_type, each.charset, each.key),
+            nullable=each.nullable,
+        )
         for each in found.columns
     )

@@ -11,18 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from arrow_dealt import DealtTruth
-from arrow_truth import GenericTruth, TypedTruth, body_of, generic_rows
-from fix_random import longer
-from fix_source_access import access_of
-from random_schema import RandomLoad
+from arrow_truth import GenericTruth, TypedTruth
+from random_reading import Reading, all_rows, random_load
 
 from canal_server.decoder.zone import read_zone
-from canal_server.dump.part import Part, Place
-from canal_server.lifecycle import Stop
-from canal_server.mysql.cached_columns import CachedColumns
-from canal_server.mysql.connection import ControlConnection
-from canal_server.sink.filters import TableFilter
-from canal_server.spark.columns import wanted_column
+from canal_server.dump.part import Place
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -30,12 +23,11 @@ from canal_server.spark.batches import generic_batches, typed_batches  # noqa: E
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from random_schema import RandomTable
     from servers import Server
 
-    from canal_server.protocol.entries import Entry
     from canal_server.spark.columns import WantedColumn
 
 # Zones in which no hour comes twice: SELECT and a text agree on each moment.
@@ -54,55 +46,6 @@ def zone(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.undo()
     time.tzset()
     read_zone()
-
-
-class Reading:
-    """The entries of a schema from a place to the binlog's end, and its columns."""
-
-    def __init__(
-        self, server: Server, schema: str, start: Place, tables: Iterable[str]
-    ) -> None:
-        self.entries: list[Entry] = []
-        self.columns: dict[str, tuple[WantedColumn, ...]] = {}
-        access = access_of(server)
-        images = CachedColumns(ControlConnection(access))
-        try:
-            Part(
-                images=images,
-                take=self._take,
-                wants=TableFilter(rf"{schema}\..*", "").accepts,
-                until=Place(*server.binlog_position()),
-            ).read_server(access, start, Stop())
-            for table in tables:
-                meta = images.find(schema, table)
-                assert meta is not None
-                self.columns[table] = tuple(map(wanted_column, meta.columns))
-        finally:
-            images.close()
-        self.body = body_of(self.entries)
-
-    def _take(self, entry: Entry) -> bool:
-        self.entries.append(entry)
-        return True
-
-
-def random_load(
-    server: Server, schema: str, rng: random.Random, **options: Any
-) -> tuple[RandomLoad, Reading]:
-    """Write random rows to random tables, and read them from the binlog."""
-    start = Place(*server.binlog_position())
-    load = RandomLoad(server, schema, rng, **options)
-    load.run(tables=4, steps=longer(30))
-    return load, Reading(server, schema, start, [table.name for table in load.tables])
-
-
-def all_rows(batches: Any, body: bytes) -> list[dict[str, Any]]:
-    """Return the rows of all batches, which are valid."""
-    found = [*batches.feed(body), batches.rest()]
-    for batch in found:
-        if batch is not None:
-            batch.validate(full=True)
-    return [row for batch in found if batch is not None for row in generic_rows(batch)]
 
 
 def test_generic(

@@ -1,0 +1,234 @@
+"""A mirror as a process: its settings, its lake, and what the lake has to equal.
+
+::
+
+    def test_x(mirror):
+        mirror.start()
+        mirror.source.execute(...)
+        mirror.settle()              # until all that was written is in the lake
+        assert mirror.lake("t") == mirror.truth("t")
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fix_pipeline import DESTINATION, UNIT_S, Process
+from fix_spark import skip_without_spark, spark_environ
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fix_pipeline import Pipeline
+
+NAME = "copy"
+PATIENCE_S = 12 * UNIT_S
+POLL_S = 0.1
+MARK = "zz_mark"  # a table whose newest row tells that all before it is in the lake
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MEMORY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class MirrorProcess:
+    """A mirror of a pipeline's schema, run again and again on one lake."""
+
+    def __init__(self, pipeline: Pipeline, folder: Path) -> None:
+        self.pipeline = pipeline
+        self.source = pipeline.source
+        self.folder = folder
+        self.path = folder / "lake"
+        self.conf = folder / "mirror.yml"
+        self.settings: dict[str, Any] = {
+            "name": NAME,
+            "canal": {
+                "servers": f"127.0.0.1:{pipeline.server_port}",
+                "destination": DESTINATION,
+            },
+            "source": {
+                "host": self.source.host,
+                "port": self.source.port,
+                "user": self.source.user,
+                "password": self.source.password,
+            },
+            "lake": {"path": str(self.path)},
+            "tables": [{"match": rf"{pipeline.schema}\..*"}],
+            "stream": {"retry_timeout": "20s"},
+            "spark": {
+                "spark.master": "local[2,3]",
+                "spark.local.dir": str(folder / "local"),
+                "spark.driver.memory": "1g",
+                "spark.driver.extraJavaOptions": MEMORY,
+            },
+        }
+        self.process: Process | None = None
+        self._marks = 0
+        self.source.execute(
+            f"CREATE TABLE IF NOT EXISTS {pipeline.schema}.{MARK}"
+            " (id INT PRIMARY KEY, n INT)"
+        )
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the mirror; waits until it has begun its stream."""
+        self.conf.write_text(json.dumps(self.settings))  # JSON is YAML
+        popen = subprocess.Popen(
+            [sys.executable, "-m", "canal_server", "mirror", "--conf", str(self.conf)],
+            env=os.environ | spark_environ(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.process = Process(popen)
+        if wait:
+            self.process.wait_for_log("follows the stream|nothing to do", PATIENCE_S)
+
+    def kill(self) -> None:
+        """Kill the mirror's driver and its JVM, as a machine that goes away does."""
+        process, self.process = self.process, None
+        assert process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> None:
+        """End the mirror as an operator does."""
+        process, self.process = self.process, None
+        assert process is not None
+        process.send(signal.SIGTERM)
+        status = process.wait(PATIENCE_S)
+        assert status == 0, "".join(process.log)
+
+    def close(self) -> None:
+        """End what runs, and show its log for a test that failed."""
+        if self.process is not None:
+            process = self.process
+            self.kill()
+            print("".join(process.log)[-20_000:])
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `canal-server mirror …` to its end."""
+        return subprocess.run(
+            [
+                sys.executable, "-m", "canal_server", "mirror",
+                *arguments, "--conf", str(self.conf),
+            ],
+            env=os.environ | spark_environ(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )  # fmt: skip
+
+    # --- the lake ---------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Wait until everything that was written is in the lake."""
+        self._marks += 1
+        mark = f"{self.pipeline.schema}.{MARK}"
+        self.source.execute(f"REPLACE INTO {mark} VALUES (1, {self._marks})")
+        wanted = {(1,): {"id": 1, "n": self._marks}}
+        self.wait_for(lambda: self.lake(MARK, "id") == wanted, "the mark")
+
+    def wait_for(self, look: Callable[[], bool], what: str) -> None:
+        """Wait until something is so; fails with the mirror's log."""
+        give_up_at = time.monotonic() + PATIENCE_S
+        while not look():
+            process = self.process
+            log = "".join(process.log[-60:]) if process else "(it does not run)"
+            assert time.monotonic() < give_up_at, f"{what} never came:\n{log}"
+            time.sleep(POLL_S)
+
+    def lake(self, table: str, *key: str) -> dict[tuple[object, ...], dict[str, Any]]:
+        """Return the rows of a table in the lake by their keys; none without it."""
+        from deltalake import DeltaTable  # noqa: PLC0415  # an extra
+        from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415
+
+        folder = self.path / self.pipeline.schema / table
+        try:
+            rows = DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
+        except TableNotFoundError:
+            return {}
+        return by_key(
+            [{n: plain(v) for n, v in r.items() if n[0] != "_"} for r in rows], key
+        )
+
+    def truth(self, table: str, *key: str) -> dict[tuple[object, ...], dict[str, Any]]:
+        """Return the rows of a table in the database, as `lake` does."""
+        with self.source.connect(database=self.pipeline.schema) as connection:
+            cursor = connection.cursor()
+            cursor.execute("SET time_zone = '+00:00'")
+            cursor.execute(f"SELECT * FROM {table}")
+            names = [each[0] for each in cursor.description]
+            rows = [dict(zip(names, row, strict=True)) for row in cursor]
+        return by_key([{n: plain(v) for n, v in row.items()} for row in rows], key)
+
+    def state(self, table: str) -> dict[str, Any]:
+        """Return what the mirror keeps about a table; empty when it does not yet."""
+        found = list((self.path / "_mirror" / NAME).rglob(f"*{table}.json"))
+        return dict(json.loads(found[0].read_text())) if found else {}
+
+
+def by_key(
+    rows: list[dict[str, Any]], key: tuple[str, ...]
+) -> dict[tuple[object, ...], dict[str, Any]]:
+    """Return rows by their keys; without one, each text of a row with its count."""
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    for row in rows:
+        if key:
+            name = tuple(row[each] for each in key)
+            assert name not in found, f"{name} is there twice"
+            found[name] = row
+        else:
+            text = (json.dumps(row, sort_keys=True, default=str),)
+            found.setdefault(text, {"count": 0})["count"] += 1
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Return a value in one form, whichever side it comes from."""
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None)
+    if isinstance(value, timedelta):  # TIME, which is a text in the lake
+        return str(value)
+    return value
+
+
+@pytest.fixture
+def make_mirror(
+    make_pipeline: Callable[..., Pipeline], database: str, tmp_path: Path
+) -> Iterator[Callable[..., MirrorProcess]]:
+    """Give `make(server)`: a mirror of a server's schema; its pipeline runs."""
+    skip_without_spark()
+    pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
+    made: list[MirrorProcess] = []
+
+    def make(server: Any) -> MirrorProcess:
+        pipeline = make_pipeline(server, database)
+        pipeline.start()
+        pipeline.keep_port()
+        made.append(MirrorProcess(pipeline, tmp_path))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def mirror(
+    make_mirror: Callable[..., MirrorProcess], source_server: Any
+) -> MirrorProcess:
+    """Give a mirror of a MySQL, and of a MariaDB, that was not started."""
+    return make_mirror(source_server)

@@ -22,8 +22,9 @@ from canal_server.decoder.arrow_buffers cimport (
     put_short_text, put_text, take_column,
 )
 from canal_server.decoder.arrow_members cimport Members
+from canal_server.decoder.arrow_convert cimport READ_ENUM, READ_PLAIN, READ_SET
 from canal_server.decoder.arrow_put cimport (
-    KIND_I64, KIND_WIDE, READ_ENUM, READ_PLAIN, READ_SET, Field,
+    KIND_I64, KIND_WIDE, Field,
     Zone, layout_of_kind, put_value, width_of_kind,
 )
 from canal_server.decoder.arrow_shapes cimport ColumnText

@@ -41,9 +41,10 @@ def check_nothing_before(
     begun_ms = scanner.first_event_ms(file)
     next_ms = begun_ms + 1000  # times in binlogs are whole seconds
     raise ClientError(
-        f"the source's binlog begins with {file}, at {_told(begun_ms)}: what was changed"
-        f" since {_told(wanted_ms)} and before is not in it; begin at `earliest`, or at"
-        f" time:{next_ms} or later, and load what is missing from the tables",
+        f"the source's binlog begins with {file}, at {_told(begun_ms)}: what was"
+        f" changed since {_told(wanted_ms)} and before is not in it; begin at"
+        f" `earliest`, or at time:{next_ms} or later, and load what is missing from"
+        " the tables",
         code=PURGED,
     )
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import closing
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -16,12 +14,10 @@ from canal_server.protocol.entries import RowData, decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
 from canal_server.spark import servers
-from canal_server.spark.batch import CanalBatchReader
 from canal_server.spark.driver import StreamDriver
 from canal_server.spark.options import read_options
 from canal_server.spark.ranges import Range, pieces
 from canal_server.spark.rows import dropped_schema
-from canal_server.spark.schema import generic_schema
 from canal_server.spark.servers import Channel
 
 pytestmark = pytest.mark.slow
@@ -397,46 +393,6 @@ def test_changes_that_are_purged_are_told(own_server, make_pipeline, rng) -> Non
     with closing(StreamDriver(going_on)) as driver:
         end = driver.latest(at)
         assert len(rows_of(entries_of(pipeline, driver.plan(at, end)))) == 2
-
-
-def test_a_time_before_a_purged_binlog(own_server, make_pipeline, caplog) -> None:
-    """It is told, or reading begins at what is left; a first file has lost nothing."""
-    source = own_server("mysql")
-    source.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (a INT)")
-    pipeline = make_pipeline(source, "shop")
-    pipeline.start()
-    time = {"startingPosition": "time:1700000000000"}
-    told = r"binlog begins with .*0002, at 20.* since 2023-11-14T22:13:20\+00:00"
-
-    def begin(name, **more):
-        options = options_of(pipeline, subscription=name, **time, **more)
-        with closing(StreamDriver(options)) as driver:
-            return driver.initial()[DESTINATION]
-
-    assert begin("first").position == 4
-    source.execute("FLUSH BINARY LOGS", "INSERT INTO shop.t VALUES (1)")
-    file, _ = source.binlog_position()
-    source.execute(f"PURGE BINARY LOGS TO '{file}'")
-    with pytest.raises(PositionError, match=told) as caught:
-        begin("second")
-    later = re.search(r"time:(\d+) or later", str(caught.value))
-    assert later
-    assert begin("third", failOnDataLoss="false").journal == file
-    assert "beginning at `earliest` without them" in caplog.text
-    time["startingPosition"] = f"time:{later[1]}"
-    assert begin("fourth").journal == file
-    batch = read_options(
-        {
-            "servers": f"127.0.0.1:{pipeline.server_port}",
-            "destination": DESTINATION,
-            "startingPosition": "time:1700000000000",
-        },
-        streaming=False,
-    )
-    with pytest.raises(PositionError, match=told):
-        CanalBatchReader(batch, generic_schema("map")).partitions()
-    going_on = replace(batch, fail_on_data_loss=False)
-    assert CanalBatchReader(going_on, generic_schema("map")).partitions()
 
 
 @pytest.mark.parametrize(

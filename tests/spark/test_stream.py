@@ -162,7 +162,7 @@ def test_a_server_killed_in_mid_stream(stream, rng) -> None:
 
 
 def test_options_that_are_wrong_are_told_at_once(stream) -> None:
-    """With the sentence, before anything runs; at the start what only a stream lacks."""
+    """Before anything runs; what only a stream lacks as it starts."""
     from pyspark.errors import (  # noqa: PLC0415
         AnalysisException,
         StreamingQueryException,

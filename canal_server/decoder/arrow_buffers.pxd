@@ -23,6 +23,7 @@ cdef enum Outcome:
     BAD_IMAGE = 5     # columns that a row must have and has not, or has twice
     BAD_PLACE = 6     # an entry without a place, or a place that has no number
     FAILED = 7        # a Python error is kept for the caller
+    HELD = 8          # an entry that is to be fed again, when the caller knows more
 
 cdef enum Layout:
     LAYOUT_FIXED = 1

@@ -70,9 +70,17 @@ cdef class EntryColumns:
     cdef int fail_expected(self, uint64_t place) noexcept with gil
     cdef int fail(self, str problem) except -1
     cdef int keep_statement(self) except -1
+    # For whoever hands entries to several columns.
+    cdef int put_routed(self, const EntryHead* head, const Change* change,
+                        uint64_t seq) noexcept nogil
+    cdef inline bint waits(self) noexcept nogil:
+        """Tell whether rows wait for their commit."""
+        return self.rows > self.committed
 
     # What a kind of columns decides: append the rows of the entry at hand, with
     # `put_order` for each; a row for a statement, or none; the xid of committed rows.
+    # `look` tells whether the rows are of the columns that are known: OK or HELD.
+    cdef int look(self) noexcept nogil
     cdef int put_change(self) noexcept nogil
     cdef int put_statement(self) noexcept nogil
     cdef int put_commit(self, size_t count, Slice xid) noexcept nogil

@@ -21,7 +21,7 @@ from libc.string cimport memcmp, memcpy
 
 from canal_server.core.wire cimport Input
 from canal_server.decoder.arrow_buffers cimport (
-    BAD_PLACE, FAILED, LAYOUT_FIXED, MALFORMED, NO_ROOM, OK, TOO_LARGE, column_bytes,
+    BAD_PLACE, FAILED, HELD, LAYOUT_FIXED, MALFORMED, NO_ROOM, OK, TOO_LARGE, column_bytes,
     free_column, init_column, put_fixed_times, put_i32, put_i64, take_column,
 )
 from canal_server.decoder.arrow_values cimport is_utf8
@@ -187,6 +187,8 @@ cdef class EntryColumns:
                 if source.short:
                     return MALFORMED
                 status = self.entry(slice)
+                if status == HELD:
+                    return OK
                 if status != OK:
                     return status
                 self.bytes_unmeasured += slice.n
@@ -352,6 +354,22 @@ cdef class EntryColumns:
         self.rows += 1
         return status
 
+    cdef int put_routed(self, const EntryHead* head, const Change* change,
+                        uint64_t seq) noexcept nogil:
+        """Append the rows of an entry that another reader has read.
+
+        HELD when it is to be put again, FAILED when nothing may follow.
+        """
+        cdef int status
+        self.head, self.change = head[0], change[0]
+        status = self.look()
+        if status != OK:
+            return status
+        if self.seq_now != seq:
+            self.seq_now, self.row_now = seq, 0
+        self.bytes_unmeasured += head.store.n
+        return self.put_change()
+
     # --- problems ---------------------------------------------------------------------
 
     cdef int fail(self, str problem) except -1:
@@ -397,6 +415,9 @@ cdef class EntryColumns:
         return DecodeError(reason, file=file, position=offset)
 
     # --- what a kind of columns decides -----------------------------------------------
+
+    cdef int look(self) noexcept nogil:
+        return OK
 
     cdef int put_change(self) noexcept nogil:
         return OK

@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 from canal_server.core.digits cimport put_u64
 from canal_server.core.wire cimport Input
 from canal_server.decoder.arrow_buffers cimport (
-    BAD_IMAGE, BAD_VALUE, FAILED, LAYOUT_STRUCT, LAYOUT_TEXT, MALFORMED, NO_ROOM, OK,
+    BAD_IMAGE, BAD_VALUE, FAILED, HELD, LAYOUT_STRUCT, LAYOUT_TEXT, MALFORMED, NO_ROOM, OK,
     ArrowColumn, column_bytes, free_column, init_column, put_null, put_text,
     put_texts, put_valid, take_column,
 )
@@ -82,6 +82,8 @@ cdef class TypedColumns(EntryColumns):
     cdef Shape shape
     cdef dict members          # by the type's text
     cdef size_t members_known
+    cdef list known            # type and whether it is of the key; None: not compared
+    cdef bint unlike           # a column was met that is not what is known
 
     def __cinit__(self, *args, **options):
         memset(&self.shape, 0, sizeof(Shape))
@@ -178,7 +180,57 @@ cdef class TypedColumns(EntryColumns):
         for name, i in self.numbers.items():
             self.fields[i].missing = name in names
 
+    def compare(self, known):
+        """Say what the table's columns are: (type, whether it is of the key) of each.
+
+        Only for `TableRouter`, which asks for them anew at rows with others.
+        """
+        self.known = None if known is None else list(known)
+        if known is not None and len(self.known) != self.field_n:
+            raise ValueError(f"{len(self.known)} types of {self.field_n} columns")
+
     # --- rows -------------------------------------------------------------------------
+
+    cdef int look(self) noexcept nogil:
+        """Compare the columns of the entry's first row with what is known."""
+        cdef Input source
+        cdef Slice row, field, value
+        cdef ColumnText* text
+        cdef uint64_t tag = 0
+        cdef uint64_t wanted = (
+            TAG_BEFORE if self.change.event == EVENT_DELETE else TAG_AFTER)
+        cdef size_t at = 0
+        cdef int status
+        if self.known is None:
+            return OK
+        source = input_of(self.head.store)
+        while source.p < source.end and tag != TAG_ROW:
+            tag = take_varint(&source)
+            if tag == TAG_ROW:
+                row = take_slice(&source)
+            else:
+                skip_field(&source, tag)
+        if tag != TAG_ROW or source.short:
+            return MALFORMED if source.short else OK
+        self.unlike = False
+        source = input_of(row)
+        while source.p < source.end:
+            tag = take_varint(&source)
+            if tag != wanted:
+                skip_field(&source, tag)
+                continue
+            field = take_slice(&source)
+            if source.short:
+                return MALFORMED
+            status = read_column(&self.shape, at, field, &text, &value)
+            at += 1
+            if status == OK and text.target == UNRESOLVED:
+                status = self.resolve(text)
+            if status != OK:
+                return status
+        if source.short:
+            return MALFORMED
+        return HELD if self.unlike or at != self.field_n else OK
 
     cdef bint is_ours(self) noexcept nogil:
         return (same(self.head.table, self.table_text.p, self.table_text.n)
@@ -386,6 +438,8 @@ cdef class TypedColumns(EntryColumns):
         try:
             name = text.name.p[:text.name.n].decode()
             number = self.numbers.get(name.lower())
+            if self.known is not None and not self.is_known(text, number):
+                self.unlike = True
             if number is None:
                 text.target = IGNORED
                 return OK
@@ -409,6 +463,13 @@ cdef class TypedColumns(EntryColumns):
         except MemoryError:
             return NO_ROOM
         return OK
+
+    cdef bint is_known(self, ColumnText* text, object number) except -1:
+        """Tell whether a column has the type that is known, and is of the key or not."""
+        if number is None:
+            return False
+        mysql_type = text.mysql_type.p[:text.mysql_type.n].decode()
+        return self.known[number] == (mysql_type, bool(text.is_key))
 
     cdef int fail_column(self, ColumnText* text, Slice value, int status) noexcept with gil:
         """Say which column has a value that it cannot have."""

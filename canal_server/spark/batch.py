@@ -56,7 +56,9 @@ class CanalBatchReader(DataSourceReader):
             start = self._start(channel)
             end = self._locate(channel, self._options.ending_position or TO)
             if version_of(start) >= version_of(end):
-                return []
+                # Packed, the place is told where nothing lies in between.
+                here = Range(channel.destination, start, start)
+                return [here] if self._options.is_packed else []
             whole = Range(channel.destination, start, end)
             try:
                 return cut(channel, self._options, whole, None)

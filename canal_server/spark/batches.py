@@ -81,6 +81,17 @@ class Batches:
         self._names = names
         self._on_statement = on_statement
 
+    @property
+    def pending(self) -> int:
+        """How many rows wait for the end of their transaction."""
+        return self._columns.pending
+
+    @property
+    def typed(self) -> TypedColumns:
+        """The columns of one table, for whoever feeds several of them."""
+        assert isinstance(self._columns, TypedColumns)
+        return self._columns
+
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[pa.RecordBatch]:
         """Take whole entries (a body of Messages); yields each batch that is full.
 

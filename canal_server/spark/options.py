@@ -30,6 +30,7 @@ WHOLE_MAX: Final = 2**62
 RANGE: Final = "range"  # how rows are dealt out to tasks
 DESTINATION: Final = "destination"
 KEYHASH: Final = "keyhash"
+PACKED: Final = "arrow"  # payload: runs of rows, not rows
 
 
 class Address(NamedTuple):
@@ -97,6 +98,11 @@ class SourceOptions:
         """Tell where this reads, and no secret."""
         servers = ",".join(map(str, self.servers))
         return f"<canal {','.join(self.destinations)} at {servers}>"
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether a row for Spark is a run of rows of a table."""
+        return self.payload == PACKED
 
     @property
     def wire_filter(self) -> str:
@@ -189,10 +195,19 @@ class _Reader:
             for name in ("updates", "keyChanges", "columns", "zeroDates", "truncates"):
                 if has(name):
                     self._add(f"option {name} needs option table, a typed stream")
+            self._check_packed()
         elif has("payload"):
             self._add("option payload has no meaning with option table; leave it out")
         else:
             self._check_key_changes()
+
+    def _check_packed(self) -> None:
+        is_packed = self._text("payload").lower() == PACKED
+        if is_packed and self._text("partitionBy").lower() == KEYHASH:
+            self._add(
+                "payload = arrow does not go with partitionBy = keyhash, as its rows "
+                "have many keys; leave partitionBy out"
+            )
 
     def _check_key_changes(self) -> None:
         changes = self._text("keyChanges").lower()
@@ -344,7 +359,7 @@ OPTIONS: Final = (
     Option("filter", "filter", _text),
     Option("table", "table", _table),
     Option("columns", "columns", _names),
-    Option("payload", "payload", _one_of("map", "json")),
+    Option("payload", "payload", _one_of("map", "json", PACKED)),
     Option("updates", "updates", _one_of("postimage", "both", "envelope")),
     Option("keyChanges", "key_changes", _one_of("split", "keep")),
     Option("zeroDates", "zero_dates", _one_of("null", "fail")),

@@ -140,7 +140,9 @@ def cut(
             most = _most(options, sum(part.rows for part in parts))
         return [replace(whole, keys=(number, most)) for number in range(most)]
     parts = _planned(channel, options, whole, most)
-    return _merged(whole, parts, options.min_partition_rows)
+    found = _merged(whole, parts, options.min_partition_rows)
+    # Packed, a batch tells how far it reaches, also where nothing is in it.
+    return found or ([whole] if options.is_packed else [])
 
 
 def _most(options: SourceOptions, rows: int | None) -> int:

@@ -7,15 +7,17 @@ task looks at each before it goes on.
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from canal_server.client.ranged import OTHER_EPOCH
+from canal_server.client.ranged import OTHER_EPOCH, RangePosition
 from canal_server.errors import ClientError, PositionError, TableMetaError
 from canal_server.model.entry import EventType
 from canal_server.spark.batches import generic_batches, typed_batches
 from canal_server.spark.offsets import version_of
+from canal_server.spark.packed_form import part_batch
+from canal_server.spark.packing import PackedBatches
 from canal_server.spark.ranges import (
     earliest_of,
     is_lost,
@@ -26,6 +28,7 @@ from canal_server.spark.ranges import (
 )
 from canal_server.spark.schema import typed_columns, wanted, zone_of
 from canal_server.spark.servers import Channel, kept_channel
+from canal_server.spark.statements import dropped_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,27 +36,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from canal_server.client.ranged import RangePosition, RangeTable
+    from canal_server.client.ranged import RangeTable
     from canal_server.spark.batches import Batches, Statement
-    from canal_server.spark.options import SourceOptions
+    from canal_server.spark.options import SourceOptions, TableName
+    from canal_server.spark.packing import Place
     from canal_server.spark.ranges import Range
 
 log = logging.getLogger(__name__)
 
 _EMPTYING: Final = (EventType.TRUNCATE, EventType.ERASE)
-_DROPS_SCHEMA: Final = re.compile(
-    r"(?:\s|/\*.*?\*/)*DROP\s+(?:DATABASE|SCHEMA)\s+(?:IF\s+EXISTS\s+)?"
-    r"(?:`((?:[^`]|``)+)`|([^\s;`/]+))",
-    re.IGNORECASE | re.DOTALL,
-)
-
-
-def dropped_schema(sql: str) -> str | None:
-    """Return the schema that a statement drops, with all of its tables."""
-    found = _DROPS_SCHEMA.match(sql)
-    if found is None:
-        return None
-    return found[1].replace("``", "`") if found[1] else found[2]
 
 
 def read_rows(
@@ -65,6 +56,10 @@ def read_rows(
     where the table is not what the stream takes it for.
     """
     channel = kept_channel(options, part.destination)
+    if options.is_packed:
+        yield part_batch(part)
+        if part.start == part.end:
+            return
     has_begun = False
     try:
         for batch in _rows_of_now(options, schema, part, channel):
@@ -112,21 +107,37 @@ def _rows_of_now(
 def _rows(
     options: SourceOptions, schema: StructType, part: Range, channel: Channel
 ) -> Iterator[pa.RecordBatch]:
-    batches = _batches(options, schema, part, channel)
-    if _is_inside(part):
-        batches.expect(version_of(part.commit), part.commit_ms)
-    for piece in pieces(channel, options, part):
-        yield from batches.feed(piece)
-    if part.commit.journal:
-        batches.finish(version_of(part.commit), part.commit_ms)
-    rest = batches.rest()
-    if rest is not None:
-        yield rest
+    # Not the connection on which the range is being read.
+    asking = Channel(options, part.destination)
+    try:
+        batches = _batches(options, schema, part, channel, asking)
+        if _is_inside(part):
+            batches.expect(version_of(part.commit), part.commit_ms)
+        for piece in pieces(channel, options, part):
+            yield from batches.feed(piece)
+        if part.commit.journal:
+            batches.finish(version_of(part.commit), part.commit_ms)
+        rest = batches.rest()
+        if rest is not None:
+            yield rest
+    finally:
+        asking.close()
 
 
 def _batches(
-    options: SourceOptions, schema: StructType, part: Range, channel: Channel
-) -> Batches:
+    options: SourceOptions,
+    schema: StructType,
+    part: Range,
+    channel: Channel,
+    asking: Channel,
+) -> Batches | PackedBatches:
+    if options.is_packed:
+        return PackedBatches(
+            part.destination,
+            partial(_columns_at, asking, part),
+            epoch=part.end.epoch,
+            zone=options.time_zone,
+        )
     if options.table is None:
         return generic_batches(
             part.destination,
@@ -150,6 +161,16 @@ def _batches(
     )
     table.batches = batches
     return batches
+
+
+def _columns_at(
+    channel: Channel, part: Range, name: TableName, place: Place | None
+) -> RangeTable:
+    """Return what a table is at a place of a part; None: where that begins."""
+    at = part.start
+    if place is not None:
+        at = RangePosition(part.end.epoch, *place)
+    return channel.call(lambda c: c.schema(part.destination, *name, at))
 
 
 def _is_inside(part: Range) -> bool:

@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 from canal_server.errors import ConfigError, TableMetaError
 from canal_server.model.table import ColumnMeta
 from canal_server.spark.columns import wanted_column
+from canal_server.spark.options import PACKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,6 +111,34 @@ def generic_schema(payload: str) -> StructType:
     )
 
 
+def packed_schema() -> StructType:
+    """Return the schema of runs of rows, each an Arrow stream."""
+    return StructType(
+        [
+            StructField("destination", StringType()),
+            StructField("db", StringType()),
+            StructField("table", StringType()),
+            StructField("kind", StringType()),
+            StructField("rows", IntegerType()),
+            StructField("arrow", BinaryType()),
+            StructField("sql", StringType()),
+            StructField("event_type", StringType()),
+            StructField("is_ddl", BooleanType()),
+            StructField("columns", StringType()),
+            *ORDER_FIELDS,
+            StructField("journal", StringType()),
+            StructField("position", LongType()),
+            StructField("start", StringType()),
+            StructField("end", StringType()),
+        ]
+    )
+
+
+def schema_of_all(payload: str) -> StructType:
+    """Return the schema of a stream of all tables."""
+    return packed_schema() if payload == PACKED else generic_schema(payload)
+
+
 def typed_schema(
     options: SourceOptions, columns: Iterable[RangeColumn], zone: str
 ) -> StructType:
@@ -153,7 +182,7 @@ def typed_schema(
 def check_given(options: SourceOptions, schema: StructType) -> None:
     """Raise ConfigError unless a schema, which Spark gives back, is one of ours."""
     if options.table is None:
-        if schema != generic_schema(options.payload):
+        if schema != schema_of_all(options.payload):
             raise _not_ours()
     else:
         typed_columns(schema)

@@ -31,11 +31,11 @@ class CanalDataSource(DataSource):
         Called before anybody knows whether this is a stream, so only what is needed
         here is checked here.
         """
-        from canal_server.spark.schema import generic_schema  # noqa: PLC0415  # types
+        from canal_server.spark.schema import schema_of_all  # noqa: PLC0415  # types
 
         options = read_options(self.options)
         if options.table is None:
-            return generic_schema(options.payload)
+            return schema_of_all(options.payload)
         return _schema_of_table(options)
 
     def reader(self, schema: StructType) -> CanalBatchReader:

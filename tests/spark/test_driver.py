@@ -17,8 +17,8 @@ from canal_server.spark import servers
 from canal_server.spark.driver import StreamDriver
 from canal_server.spark.options import read_options
 from canal_server.spark.ranges import Range, pieces
-from canal_server.spark.rows import dropped_schema
 from canal_server.spark.servers import Channel
+from canal_server.spark.statements import dropped_schema
 
 pytestmark = pytest.mark.slow
 NAME = "lake"

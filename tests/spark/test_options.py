@@ -74,7 +74,7 @@ def test_addresses_are_written_as_they_are_read() -> None:
         ({"destination": "a,b,a"}, "a name occurs twice"),
         ({"table": "orders"}, r"write schema\.table"),
         ({"table": "a.b,c.d"}, "one table is possible"),
-        ({"payload": "xml"}, "write map or json"),
+        ({"payload": "xml"}, "write map, json or arrow"),
         ({"updates": "all", "table": "a.b"}, "postimage, both or envelope"),
         ({"startingPosition": "yesterday"}, "write acked, earliest, latest, time:"),
         ({"startingPosition": "time:2026-01-31T12:00"}, "write time:2026-01-31T12:00"),
@@ -87,6 +87,10 @@ def test_addresses_are_written_as_they_are_read() -> None:
         ({"zzz": "1"}, r"zzz is not known; see docs/spark\.md"),
         ({"table": "a.b", "filter": "x"}, "exclude each other"),
         ({"updates": "both"}, "option updates needs option table"),
+        (
+            {"payload": "ARROW", "partitionBy": "keyhash"},
+            "does not go with partitionBy",
+        ),
         ({"table": "a.b", "payload": "json"}, "payload has no meaning with"),
         (
             {"table": "a.b", "updates": "both", "keyChanges": "split"},

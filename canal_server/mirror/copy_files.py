@@ -1,0 +1,192 @@
+"""From a chunk to files in the table's folder, as executors do it.
+
+The files are no part of the table before its log names them. A chunk that breaks off
+leaves files behind that nothing names, which vacuuming deletes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from canal_server.errors import LakeError
+from canal_server.mirror import masks
+from canal_server.mirror.chunk_read import read_chunk
+from canal_server.mirror.file_stats import FileStats
+from canal_server.mirror.manifests import ChunkManifest
+from canal_server.mirror.model import CopiedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+    from typing import Self
+
+    from canal_server.lifecycle import Stop
+    from canal_server.mirror.chunks import Chunk
+    from canal_server.mirror.folder import Folder
+    from canal_server.mirror.model import MirrorTable
+    from canal_server.mysql.settings import Access
+
+FILE_BYTES: Final = 64 << 20
+COMPRESSION: Final = ("zstd", 1)
+
+_ADDED: Final = [
+    pa.field("_seq", pa.int64()),
+    pa.field("_row", pa.int32()),
+    pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC")),
+]
+_DELETED: Final = pa.field("_deleted", pa.bool_())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyTask:
+    """All that an executor needs to copy chunks of a table."""
+
+    access: Access
+    table: MirrorTable
+    copy_id: str
+    seq: int  # of the copied rows
+    folder: Folder  # of the table
+    manifests: Folder
+    rows_per_s: int = 0  # 0: no limit
+    file_bytes: int = FILE_BYTES
+
+
+def copy_schema(table: MirrorTable) -> pa.Schema:
+    """Return the schema of a copy's files."""
+    fields = [*masks.lake_schema(table), *_ADDED]
+    return pa.schema(fields + [_DELETED] * (table.deletes == "soft"))
+
+
+def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkManifest:
+    """Copy a chunk and say so in its manifest, unless that is there already.
+
+    Raises SourceError, DecodeError, TableMetaError and LakeError.
+    """
+    known = ChunkManifest.read(task.manifests, chunk.number)
+    if known is not None and is_whole(task.folder, known):
+        return known
+    batches = read_chunk(
+        task.access, task.table, chunk, rows_per_s=task.rows_per_s, stop=stop
+    )
+    files = write_files(task, chunk, batches)
+    rows = sum(file.rows for file in files)
+    manifest = ChunkManifest(chunk.number, rows, tuple(files))
+    manifest.write(task.manifests)
+    return manifest
+
+
+def is_whole(folder: Folder, manifest: ChunkManifest) -> bool:
+    """Tell whether the files that a manifest names are there."""
+    if not manifest.files:
+        return True
+    sizes = folder.names()
+    return all(sizes.get(file.path) == file.size for file in manifest.files)
+
+
+def write_files(
+    task: CopyTask, chunk: Chunk, batches: Iterable[pa.RecordBatch]
+) -> list[CopiedFile]:
+    """Write rows as the lake has them; returns the files, which are on the disk."""
+    schema = copy_schema(task.table)
+    read_at = datetime.now(UTC)
+    done: list[CopiedFile] = []
+    current: _File | None = None
+    with contextlib.ExitStack() as stack:
+        for batch in batches:
+            if current is None:
+                name = _file_name(task, chunk, len(done))
+                current = stack.enter_context(_File(task, name, schema))
+            current.add(_as_in_lake(task, batch, schema, read_at))
+            if current.size >= task.file_bytes:
+                done.append(current.finish())
+                current = None
+        if current is not None:
+            done.append(current.finish())
+        stack.pop_all()
+    return done
+
+
+def _as_in_lake(
+    task: CopyTask, batch: pa.RecordBatch, schema: pa.Schema, read_at: datetime
+) -> pa.RecordBatch:
+    """Return rows masked and renamed, with the columns that the lake has besides."""
+    count = batch.num_rows
+    values = {"_seq": task.seq, "_row": 0, "_commit_timestamp": read_at}
+    values["_deleted"] = False
+    arrays = list(masks.apply(batch, task.table).columns)
+    added = list(schema)[len(arrays) :]
+    arrays += [pa.repeat(pa.scalar(values[c.name], c.type), count) for c in added]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _file_name(task: CopyTask, chunk: Chunk, number: int) -> str:
+    """Return a name that no other attempt at the chunk has."""
+    unique = uuid.uuid4().hex[:12]
+    return f"copy-{task.copy_id}-{chunk.number:06}-{number}-{unique}.zstd.parquet"
+
+
+class _File:
+    """A Parquet file that is being written; what is not finished is deleted."""
+
+    def __init__(self, task: CopyTask, name: str, schema: pa.Schema) -> None:
+        self._folder = task.folder
+        self._name = name
+        self._stats = FileStats(schema, _key_targets(task.table))
+        self._sink = task.folder.open_output(name)
+        codec, level = COMPRESSION
+        self._writer = pq.ParquetWriter(
+            self._sink, schema, compression=codec, compression_level=level
+        )
+        self.size = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Write rows."""
+        try:
+            self._writer.write_batch(batch)
+            self.size = self._sink.tell()
+        except OSError as error:
+            raise self._failed(error) from error
+        self._stats.add(batch)
+
+    def finish(self) -> CopiedFile:
+        """Close the file; returns it when it is on the disk."""
+        try:
+            self._writer.close()
+            self.size = self._sink.tell()
+            self._sink.close()
+        except OSError as error:
+            raise self._failed(error) from error
+        self._folder.keep(self._name)
+        stats = self._stats
+        return CopiedFile(self._name, self.size, stats.rows, stats.to_json())
+
+    def _failed(self, error: OSError) -> LakeError:
+        return LakeError(f"cannot write {self._folder}/{self._name}: {error}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Only after an error, which is told: what fails here follows from it.
+        with contextlib.suppress(OSError, LakeError):
+            if not self._sink.closed:
+                self._writer.close()
+                self._sink.close()
+        with contextlib.suppress(LakeError):
+            self._folder.delete(self._name)
+
+
+def _key_targets(table: MirrorTable) -> list[str]:
+    return [column.target for column in table.columns if column.name in table.key]

@@ -1,0 +1,91 @@
+"""What the Delta log tells of a file: rows, NULLs, least and greatest values.
+
+A reader leaves a file out when these say that nothing in it can be wanted. So they may
+be too wide, never too narrow; where that is in doubt, there are none.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+COLUMNS_MAX: Final = 32  # from the first on, as Delta has it by default
+_CHARACTERS_MAX: Final = 32
+_LAST_CHARACTER: Final = "\U0010ffff"
+_INTEGER_MAX: Final = 2**63 - 1  # beyond, readers differ
+
+
+class FileStats:
+    """Gathers the statistics of one file, batch by batch."""
+
+    def __init__(self, schema: pa.Schema, also: Collection[str] = ()) -> None:
+        """Take the file's columns, and those to be told of however many there are."""
+        self.rows = 0
+        self._nulls: dict[str, int] = {}
+        self._ends: dict[str, tuple[Any, Any]] = {}
+        for number, column in enumerate(schema):
+            if number < COLUMNS_MAX or column.name in also:
+                self._nulls[column.name] = 0
+        self._ordered = {
+            name for name in self._nulls if _has_order(schema.field(name).type)
+        }
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows that were written to the file."""
+        self.rows += batch.num_rows
+        for name in self._nulls:
+            column = batch.column(name)
+            self._nulls[name] += column.null_count
+            if name in self._ordered and column.null_count < len(column):
+                ends = pc.min_max(column)
+                least, most = ends["min"].as_py(), ends["max"].as_py()
+                if name in self._ends:
+                    before = self._ends[name]
+                    least, most = min(least, before[0]), max(most, before[1])
+                self._ends[name] = least, most
+
+    def to_json(self) -> str:
+        """Return the statistics as the Delta log has them."""
+        least, most = [], []
+        for name, (low, high) in self._ends.items():
+            if isinstance(low, Decimal) and not _is_plain(low, high):
+                continue
+            least.append(f"{json.dumps(name)}:{_told(low, upwards=False)}")
+            most.append(f"{json.dumps(name)}:{_told(high, upwards=True)}")
+        nulls = json.dumps(self._nulls, separators=(",", ":"))
+        return (
+            f'{{"numRecords":{self.rows},"minValues":{{{",".join(least)}}},'
+            f'"maxValues":{{{",".join(most)}}},"nullCount":{nulls}}}'
+        )
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    return not (pa.types.is_binary(kind) or pa.types.is_boolean(kind))
+
+
+def _is_plain(low: Decimal, high: Decimal) -> bool:
+    return max(abs(low), abs(high)) < _INTEGER_MAX
+
+
+def _told(value: Any, *, upwards: bool) -> str:
+    """Return a value as JSON; a long text is cut, to one that is not less or more."""
+    if isinstance(value, str):
+        if len(value) > _CHARACTERS_MAX:
+            value = value[:_CHARACTERS_MAX] + (_LAST_CHARACTER if upwards else "")
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, datetime):
+        text = value.replace(tzinfo=None).isoformat(timespec="microseconds")
+        return f'"{text}{"Z" if value.tzinfo else ""}"'
+    if isinstance(value, date):
+        return f'"{value.isoformat()}"'
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return repr(value)

@@ -1,0 +1,176 @@
+"""A table copied by Spark: whole, restartable, and told as it goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fix_mirror import table_on
+from fix_source_access import access_of
+
+from canal_server.client.ranged import RangePosition
+from canal_server.errors import ConnectionLost, LakeError, SourceError
+from canal_server.lifecycle import Stop
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
+
+import pyarrow.parquet as pq
+
+from canal_server.mirror.copying import Copied, CopyJob, CopyProgress
+from canal_server.mirror.settings import (
+    CanalSettings,
+    CopySettings,
+    LakeSettings,
+    MirrorSettings,
+    SourceSettings,
+)
+
+if TYPE_CHECKING:
+    from servers import Server
+
+    from canal_server.mirror.model import MirrorTable
+
+PLACE = RangePosition(1, "binlog.000007", 1234)
+ROWS = 1000
+SERIES = (
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 1000) "
+    "SELECT n, CONCAT('row ', n) FROM r"
+)
+
+
+def settings_of(server: Server, lake: Path, **copy: Any) -> MirrorSettings:
+    """Return settings of a mirror; `copy` is of its section."""
+    return MirrorSettings(
+        name="m",
+        canal=CanalSettings(destination="d"),
+        source=SourceSettings(access=access_of(server)),
+        lake=LakeSettings(path=str(lake)),
+        tables=(),
+        copy=CopySettings(**({"connections": 4, "chunk_rows": 100} | copy)),
+    )
+
+
+@pytest.fixture
+def table(mysql_server: Server, database: str) -> MirrorTable:
+    """Give a table of a thousand rows."""
+    mysql_server.execute(
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v VARCHAR(20))",
+        f"INSERT INTO {database}.t {SERIES}",
+        f"ANALYZE TABLE {database}.t",
+    )
+    return table_on(mysql_server, database, "t")
+
+
+def ids_in(lake: Path, table: MirrorTable, copied: Copied) -> Counter[int]:
+    """Return the ids in the files of a copy."""
+    folder = lake / table.target
+    return Counter(
+        number
+        for file in copied.files
+        for number in pq.read_table(folder / file.path)["id"].to_pylist()
+    )
+
+
+def test_copy_and_restart(
+    spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
+) -> None:
+    """All rows are in the files once; a second run finds all of it done."""
+    settings = settings_of(mysql_server, tmp_path)
+    progress: list[CopyProgress] = []
+    copied = CopyJob(spark, settings, table, "c1", PLACE).run(progress.append, Stop())
+    assert ids_in(tmp_path, table, copied) == Counter(range(1, ROWS + 1))
+    assert copied.rows == ROWS
+    assert copied.schema.names == ["id", "v", "_seq", "_row", "_commit_timestamp"]
+    assert progress[0].rows == 0
+    assert progress[-1][1:3] == (progress[-1].chunks, ROWS)
+    assert progress[-1].chunks > 5
+
+    again = CopyJob(spark, settings, table, "c1", PLACE).run(progress.append, Stop())
+    assert again == copied
+    lost = sorted((tmp_path / "_mirror/m/copies/c1").glob("chunk-*"))[:2]
+    for file in lost:
+        file.unlink()
+    third = CopyJob(spark, settings, table, "c1", PLACE).run(progress.append, Stop())
+    assert ids_in(tmp_path, table, third) == Counter(range(1, ROWS + 1))
+    assert len({*third.files} - {*copied.files}) == len(lost)
+
+    other = RangePosition(1, "binlog.000007", 9999)
+    with pytest.raises(LakeError, match="at another place"):
+        CopyJob(spark, settings, table, "c1", other).run(progress.append, Stop())
+
+
+def workers() -> list[int]:
+    """Return Spark's processes of Python below this one."""
+    parents, names = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text().rpartition(")")[2].split()
+            names[int(folder.name)] = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        parents[int(folder.name)] = int(stat[1])
+    found = []
+    for process, name in names.items():
+        above = parents[process]
+        if b"pyspark" in name and b"daemon" in names.get(above, b""):
+            while above in parents and above != os.getpid():
+                above = parents[above]
+            if above == os.getpid():
+                found.append(process)
+    return found
+
+
+def test_killed_workers(
+    spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
+) -> None:
+    """Processes killed amid their chunks: every row is in the named files once."""
+    settings = settings_of(mysql_server, tmp_path, rows_per_second=400)
+    killed: list[int] = []
+
+    def on_progress(progress: CopyProgress) -> None:
+        if progress.chunks_done > 0 and not killed:
+            killed.extend(workers())
+            for process in killed:
+                os.kill(process, signal.SIGKILL)
+
+    copied = CopyJob(spark, settings, table, "c2", PLACE).run(on_progress, Stop())
+    assert killed
+    assert ids_in(tmp_path, table, copied) == Counter(range(1, ROWS + 1))
+
+
+def test_stopped(
+    spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
+) -> None:
+    """A stop ends the job of Spark; what was copied until then is found again."""
+    settings = settings_of(mysql_server, tmp_path, rows_per_second=40)
+    stop = Stop()
+
+    def on_progress(progress: CopyProgress) -> None:
+        if progress.chunks_done:
+            stop.request()
+
+    job = CopyJob(spark, settings, table, "c3", PLACE)
+    with pytest.raises(ConnectionLost, match="a stop was asked for"):
+        job.run(on_progress, stop)
+    told: list[CopyProgress] = []
+    settings = settings_of(mysql_server, tmp_path)
+    copied = CopyJob(spark, settings, table, "c3", PLACE).run(told.append, Stop())
+    assert 0 < told[0].chunks_done < told[0].chunks
+    assert ids_in(tmp_path, table, copied) == Counter(range(1, ROWS + 1))
+
+
+def test_what_a_task_meets(
+    spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
+) -> None:
+    """An error of a task comes as it is, without what Spark says around it."""
+    settings = settings_of(mysql_server, tmp_path)
+    job = CopyJob(spark, settings, table, "c4", PLACE)
+    mysql_server.execute(f"ALTER TABLE {table.source} RENAME COLUMN v TO w")
+    with pytest.raises(SourceError, match="Unknown column 'v'") as caught:
+        job.run(lambda _: None, Stop())
+    assert "Traceback" not in str(caught.value)

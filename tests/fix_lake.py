@@ -99,7 +99,6 @@ class LakeRows:
     rng: random.Random
     seq: int = COPY_AT
     rows: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    copies: list[dict[str, Any]] = field(default_factory=list)  # of a keyless table
 
     @property
     def data_schema(self) -> pa.Schema:
@@ -142,7 +141,7 @@ class LakeRows:
         if self.rows and self.rng.random() < 0.6:
             old = self.rng.choice(list(self.rows.values()))
             same_key = {c.target: old[c.target] for c in self.table.columns if c.is_key}
-            if self.rng.random() < 0.4:
+            if self.rng.random() < 0.25:
                 yield self._delete(old)
                 return
             if self.rng.random() < 0.8:
@@ -282,3 +281,10 @@ def published(folder: Any, rows: LakeRows, copy: str = COPY) -> DeltaLakeTable:
     files = write_copy(folder, copied_rows(rows), copy)
     lake.publish(copy, lake_schema(rows.table), files, rows.seq + 1, {"from": "copy"})
     return lake
+
+
+def random_keyless_table(rng: random.Random, deletes: str = "hard") -> MirrorTable:
+    """Return a table of random columns without a key."""
+    kinds = rng.sample(sorted(VALUES), rng.randrange(1, 9))
+    names = rng.sample(NAMES, len(kinds))
+    return lake_table(zip(names, kinds, strict=True), (), deletes)

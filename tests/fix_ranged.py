@@ -103,6 +103,7 @@ class Lake:
 
     def read_memory(self, start: RangePlace, end: RangePlace) -> list[bytes]:
         """Return the same, from memory."""
+        self.wait_for_memory(end)
         before = self.looks()
         found = self.read(start, end)
         assert self.looks() == (before[0] + 1, before[1])
@@ -117,11 +118,28 @@ class Lake:
         status: dict[str, Any] = self.ranges.status()
         return status["from_memory"], status["from_binlog"]
 
+    def wait_for_memory(self, place: RangePlace) -> None:
+        """Wait until memory has what is in front of a place.
+
+        A head that was answered from the binlog may be ahead of the pump.
+        """
+        deadline, tail = Deadline(PATIENCE_S), self.ranges._access.stages().tail
+        while True:
+            seen, latest = tail.changes, tail.latest()
+            if latest is not None:
+                reached = RangePlace(place.epoch, latest[0], latest[1])
+                if reached.order() >= place.order():
+                    return
+            assert not deadline.passed(), f"memory has {latest}, never {place}"
+            tail.wait(seen, deadline.remaining_s() or 0.0, None)
+
     def warm(self, source: Server, table: str, row: str = "(-1)") -> RangePlace:
-        """Return a place behind which memory holds everything."""
+        """Return a place that memory has reached: all behind it will be held there."""
         start = self.subscribe()
         source.execute(f"INSERT INTO {table} VALUES {row}")
-        return self.until(start, 1)
+        place = self.until(start, 1)
+        self.wait_for_memory(place)
+        return place
 
 
 def rows_of(entries: list[bytes]) -> list[tuple[str | None, ...]]:

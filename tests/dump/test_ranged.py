@@ -90,11 +90,15 @@ def test_columns_are_those_of_the_place(make_lake, source_server, table, databas
 
 
 def test_columns_while_nothing_changes(make_lake, source_server, table, database):
-    """Whoever asks again what a table is has no look at the source, until a DDL."""
+    """Whoever asks again what a table is has no look at the source, until a DDL.
+
+    So it is of places that the pump has read up to; further on there may be one.
+    """
     lake = make_lake(source_server)
     first = lake.warm(source_server, table)
     source_server.execute(f"INSERT INTO {table} VALUES (1)")
     second = lake.until(first, 1)
+    lake.wait_for_memory(second)
 
     def names(place):
         before = lake.looks()[1]
@@ -108,6 +112,7 @@ def test_columns_while_nothing_changes(make_lake, source_server, table, database
         f"ALTER TABLE {table} ADD COLUMN b INT", f"INSERT INTO {table} VALUES (2, 2)"
     )
     third = lake.until(second, 2)
+    lake.wait_for_memory(third)
     assert names(third) == (["a", "b"], 1)
     assert names(third) == (["a", "b"], 0)
     assert names(second) == (["a"], 1)
@@ -183,6 +188,7 @@ def test_limits(make_lake, source_server, table):
                 f"INSERT INTO {table} VALUES ({2 * n}), ({2 * n + 1})"
             )
         end = lake.until(start, 8)
+        lake.wait_for_memory(end)  # else a batch ends where the pump is
         assert lake.head(start, RangeLimits(rows=5)).rows == 4
         assert lake.head(start, RangeLimits(rows=4)).rows == 4
         assert lake.head(start, RangeLimits(rows=1)).rows == 2

@@ -11,6 +11,7 @@ from fix_store import in_thread
 
 from canal_server.client.ranged import RangedClient
 from canal_server.errors import ClientError
+from canal_server.model.positions import binlog_file_number
 from canal_server.protocol.entries import Entry, EntryType, EventType, decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
@@ -18,6 +19,7 @@ from canal_server.protocol.ranged import NOT_HERE, RangePosition
 
 NAME = "lake"
 WAIT_MS = int(UNIT_S * 3000)
+COMMIT_BYTES_MAX = 31  # of its event, with a checksum
 
 
 @pytest.fixture
@@ -102,6 +104,18 @@ def looks(pipeline):
     return ranges["from_memory"], ranges["from_binlog"]
 
 
+def wait_for_memory(pipeline, place):
+    """Wait until memory has the COMMIT that ends at a place; a head may be ahead."""
+
+    def has_it(status):
+        file, _, offset = status["position"].partition(":")
+        reached = binlog_file_number(file), int(offset)
+        wanted = binlog_file_number(place.journal), place.position - COMMIT_BYTES_MAX
+        return reached >= wanted
+
+    pipeline.wait_for_status(has_it)
+
+
 def test_a_first_batch(pipeline, ranged):
     """What is written behind a new cursor comes, once acked not again."""
     table = f"{pipeline.schema}.t"
@@ -146,6 +160,7 @@ def test_memory_and_binlog_give_the_same(pipeline, ranged):
             if ends.end == last:
                 break
             last = ends.end
+        wait_for_memory(pipeline, last)
         memory, binlog = looks(pipeline)
         hot = read(ranged, at, last)
         assert looks(pipeline) == (memory + 1, binlog)

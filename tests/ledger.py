@@ -40,12 +40,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a stream came."""
+    """How far a stream came, and how it may go on where nothing came since a resume."""
 
     done: int
     index: int
     open: bool
     place: tuple[int, int]
+    may_begin_at: range | None
+    left_at: int | None
 
 
 class Writer:
@@ -185,11 +187,15 @@ class Checker:
         """Allow the stream to begin again at one of these transactions.
 
         By default at any up to the first that did not arrive with its END. With `amid`
-        it may go on amid the open one, too, as if nothing had been.
+        it may go on amid the open one, too, as if nothing had been: also where nothing
+        came since the last such resume.
         """
         latest = self._reached[0] if latest is None else latest
         self._may_begin_at = range(earliest, latest + 1)
-        self._left_at = self._index if amid and self._open else None
+        if not amid:
+            self._left_at = None
+        elif self._open:
+            self._left_at = self._index
         self._open = False
         self._index = 0
         self._place = (0, 0)
@@ -208,14 +214,23 @@ class Checker:
 
     def mark(self) -> Mark:
         """Remember how far the stream came, amid a transaction as well."""
-        if self._left_at is not None:  # nothing came since then
-            return Mark(self.done, self._left_at, True, self._place)
-        return Mark(self.done, self._index, self._open, self._place)
+        return Mark(
+            self.done,
+            self._index,
+            self._open,
+            self._place,
+            self._may_begin_at,
+            self._left_at,
+        )
 
     def rewind(self, mark: Mark) -> None:
-        """Expect what came behind the mark to come again."""
+        """Expect what came behind the mark to come again.
+
+        What began again behind it may do so once more.
+        """
         self.done, self._index = mark.done, mark.index
         self._open, self._place = mark.open, mark.place
+        self._may_begin_at, self._left_at = mark.may_begin_at, mark.left_at
         self._last.append(f"rewound to {mark}")
 
     def take(self, entries: Iterable[Entry]) -> None:

@@ -26,7 +26,7 @@ from fix_pipeline import DESTINATION, UNIT_S
 from fix_proxy import Proxy
 from load import Load
 
-from canal_server.errors import ClientError
+from canal_server.errors import ClientError, NodeMissing, VersionConflict
 from canal_server.lifecycle import Stop
 from canal_server.model.running import Running, decode
 from canal_server.model.znodes import running_path
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from canal_server.client import CanalClient, Message
 
 WIRING = "classpath:spring/default-instance.xml"
-SESSION_S = 3.0
+SESSION_S = 6.0  # outlives a machine that stands still for some seconds
 LONG_SESSION_S = 10.0  # outlives the choice of a leader among ZooKeepers
 DELAY_S = 0.3
 AGAIN_S = 0.02  # between two tries of a client that is refused
@@ -119,6 +119,14 @@ class Seen:
             f"a run of {server.conf.name}",
         )
         return self.runs[-1].began_s
+
+    def has_run(self, server: Pipeline, timeout_s: float) -> bool:
+        """Tell whether a server delivers, at the latest after this time."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self.error is not None or self.runs[-1].server is server,
+                timeout_s,
+            )
 
     def wait_for_acks(self, count: int) -> None:
         """Wait until the server that delivers now accepted so many more acks."""
@@ -224,6 +232,30 @@ class Cluster:
         """Return what the node of the destination says."""
         node = self.zookeeper.read(running_path(DESTINATION))
         return decode(node.data) if node else None
+
+    def ask_for(self, server: Pipeline) -> None:
+        """Ask another one that runs the destination to give it up, as an operator."""
+        path = running_path(DESTINATION)
+        node = self.zookeeper.read(path)
+        running = decode(node.data) if node else None
+        if node and running and running.address != self.address(server):
+            assert node.data is not None
+            asked_for = node.data.replace(b"true", b"false")
+            # It may be given up just now: there is nobody to ask then.
+            with contextlib.suppress(VersionConflict, NodeMissing):
+                self.zookeeper.write(path, asked_for, node.version)
+
+    def hand_over(self, server: Pipeline, seen: Seen) -> None:
+        """Ask until a server runs the destination, as an operator would.
+
+        Once is enough, unless the machine stands still: who was asked waits for one
+        delay more than others, then it has it again.
+        """
+        for _ in range(6):
+            self.ask_for(server)
+            if seen.has_run(server, UNIT_S):
+                return
+        raise AssertionError(f"{server.conf.name} was asked for, and does not run")
 
     @contextlib.contextmanager
     def following(self) -> Iterator[Seen]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fix_pipeline import Pipeline, Settings
-    from ledger import Checker
+    from ledger import Checker, Mark
     from servers import Server
     from zookeepers import PrivateZooKeeper, ZooKeepersOfOneMind
 
@@ -71,6 +71,7 @@ class Seen:
     checker: Checker
     runs: list[Run] = field(default_factory=list)
     error: BaseException | None = None
+    _acked: Mark | None = None  # behind the last accepted ack
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def took(self, client: CanalClient, message: Message) -> bool:
@@ -93,10 +94,22 @@ class Seen:
                     self.runs[-1].acks += 1
             else:
                 if self.runs:
-                    self.checker.resume()
+                    self._resume(server)
                 self.runs.append(Run(server, client, time.monotonic()))
                 self.checker.take(late.entries)
+            if self.runs[-1].client is client:
+                self._acked = self.checker.mark()
             self._changed.notify_all()
+
+    def _resume(self, server: Pipeline) -> None:
+        """Expect another run; one of the same server may go on amid a transaction.
+
+        So it does where it only refused to answer while it had no proof of its lease.
+        """
+        if self.runs[-1].server is server:
+            self.checker.resume(amid=True, acked=self._acked)
+        else:
+            self.checker.resume()
 
     def failed(self, error: BaseException) -> None:
         """Keep what went wrong in a client's thread."""

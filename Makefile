@@ -16,9 +16,10 @@ help:
 	@echo 'make test    build the package, run the tests on it; T=path runs some,'
 	@echo '             N=3 has three processes run them all in the place of two'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
-	@echo 'make bench-spark  the same of the Spark source; needs Java 17'
+	@echo 'make bench-spark  the same of the Spark source; needs Java 17 or 21'
 	@echo 'make spark-plot'
-	@echo '             draw how soon changes are in Spark; S="--seconds 60" for longer'
+	@echo '             draw how soon changes are in Spark; needs Java 17 or 21;'
+	@echo '             S="--seconds 60" for longer'
 	@echo 'make lint    check format, style and types; make format mends the first two'
 	@echo 'make dev     install an editable build for working on the code'
 

@@ -7,6 +7,7 @@ import re
 import select
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -23,6 +24,7 @@ from canal_server.protocol.framing import frame_length
 from canal_server.protocol.packets import Packet
 from canal_server.protocol.protobuf import decode, encode, varint
 from canal_server.server.listener import Server
+from canal_server.server.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -376,3 +378,16 @@ class Wire:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@pytest.fixture
+def service(instances):
+    """Give a service of the fake instances."""
+    return Service(instances)
+
+
+@pytest.fixture
+def pool():
+    """Give threads."""
+    with ThreadPoolExecutor() as threads:
+        yield threads

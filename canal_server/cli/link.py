@@ -44,15 +44,16 @@ def client_of(args: argparse.Namespace, client_id: int) -> CanalClient:
 def failure_of(args: argparse.Namespace, error: Exception) -> str:
     """Return what to tell of an error: the server, and why."""
     where = f"{args.destination} at {args.host}:{args.port}"
-    return f"canal-server {args.command}: {where}: {_reason(error)}"
+    why = _reason(error, f"{args.host}:{args.port}: ")
+    return f"canal-server {args.command}: {where}: {why}"
 
 
-def _reason(error: Exception) -> str:
-    """Return why it failed, without the number of the system's error."""
+def _reason(error: Exception, told: str) -> str:
+    """Return why it failed, without the number of the system's error, and `told`."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused; is the server running, is this its port?"
     if isinstance(error, ProtocolError):
-        return f"that is not canal's protocol: {error}"
+        return f"that is not canal's protocol: {str(error).removeprefix(told)}"
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return str(error)

@@ -7,7 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.cli.conf import add_conf_option, load_for, named
+from canal_server.cli.actions import add_destination_options
+from canal_server.cli.conf import load_for, named
 from canal_server.cli.position_found import (
     Found,
     amount_text,
@@ -54,10 +55,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "again or is skipped is printed before. A running server goes on from there at "
         "once, and its clients stay connected; batches that they have open are void.",
     )
-    add_conf_option(parser)
+    add_destination_options(parser, "whose clients")
     add = parser.add_argument
-    add("--destination", metavar="NAME", help="whose clients; needed when several "
-        "destinations are configured")  # fmt: skip
     add("--to", required=True, type=_target, metavar="TARGET",
         help="FILE:POSITION, a GTID set, a time with its zone "
         "(2026-11-21T10:00:00+00:00) or in milliseconds since 1970, oldest, "

@@ -6,7 +6,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from canal_server.cli.conf import add_conf_option, load_for
+from canal_server.cli.actions import add_listing_options
+from canal_server.cli.conf import load_for
 from canal_server.cli.position_found import (
     Found,
     behind_as_json,
@@ -36,11 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Print the place up to which each client has acked, the one up to "
         "which the source was read, and how far they are behind its end.",
     )
-    add_conf_option(parser)
-    parser.add_argument(
-        "--destination", metavar="NAME", help="this one only (default: all)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON, for machines")
+    add_listing_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,11 +1,6 @@
-"""`canal-server schema …`: look into the table history, check it, carry it elsewhere.
-
-Each action is a module of its own, made like those of the commands.
-"""
+"""`canal-server schema …`: look into the table history, check and carry it."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 
 from canal_server.cli import (
     schema_export,
@@ -14,35 +9,21 @@ from canal_server.cli import (
     schema_show,
     schema_verify,
 )
+from canal_server.cli.actions import Command
 
-if TYPE_CHECKING:
-    import argparse
+_COMMAND = Command(
+    name="schema",
+    description="Look into the history of table definitions that a server keeps: "
+    "while it runs, and when it does not.",
+    actions={
+        "show": schema_show,
+        "history": schema_history,
+        "verify": schema_verify,
+        "export": schema_export,
+        "import": schema_import,
+    },
+    failed=" or verify found differences",
+)
 
-_ACTIONS = {
-    "show": schema_show,
-    "history": schema_history,
-    "verify": schema_verify,
-    "export": schema_export,
-    "import": schema_import,
-}
-
-
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Add the actions of this command and their options."""
-    parser = subparsers.add_parser(
-        "schema",
-        help="show, check and carry the table history",
-        description="Look into the history of table definitions that a server keeps: "
-        "while it runs, and when it does not.",
-        epilog="Exit status: 0 done, 1 failed or verify found differences, 2 settings "
-        "or options that cannot be used.",
-    )
-    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-    for action in _ACTIONS.values():
-        action.add_parser(actions)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do what the action says; returns the exit status."""
-    status: int = _ACTIONS[args.action].run(args)
-    return status
+add_parser = _COMMAND.add_parser
+run = _COMMAND.run

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from canal_server.cli.actions import add_destination_options
 from canal_server.cli.schema_options import (
     add_at_option,
-    add_destination_options,
     load_config,
     moment_at,
     opened_history,
@@ -38,7 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Write the tables as they were at a place into a JSON file, which "
         "`schema import` reads.",
     )
-    add_destination_options(parser)
+    add_destination_options(parser, "whose history")
     add_at_option(parser)
     parser.add_argument(
         "file", metavar="FILE", type=Path, help="a file to write; - is standard output"

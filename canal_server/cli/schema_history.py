@@ -7,8 +7,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.cli.actions import add_destination_options
 from canal_server.cli.schema_options import (
-    add_destination_options,
     load_config,
     opened_history,
     place_as_json,
@@ -42,7 +42,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Print each statement that changed a table: when and where in the "
         "binlog it stands, its session, its text, and what it made of the columns.",
     )
-    add_destination_options(parser)
+    add_destination_options(parser, "whose history")
     add = parser.add_argument
     add("--table", metavar="SCHEMA.TABLE", required=True, help="the table")
     add("--since", metavar="TIME", type=time_ms, help="leave out what was before: "

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.cli.actions import add_destination_options
 from canal_server.cli.schema_export import STANDARD
 from canal_server.cli.schema_options import (
-    add_destination_options,
     load_config,
     opened_history,
     place,
@@ -47,7 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "wrote, or of a schema dump of mysqldump or mariadb-dump together with the "
         "place in the binlog at which it was taken. The server must not run.",
     )
-    add_destination_options(parser)
+    add_destination_options(parser, "whose history")
     add = parser.add_argument
     add("--at", metavar="PLACE", type=place, help="of a dump: "
         "binlog.000003:4711; default: what its --source-data or --master-data has "

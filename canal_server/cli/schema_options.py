@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from canal_server.cli.conf import add_conf_option, source_of_destination
+from canal_server.cli.conf import source_of_destination
 from canal_server.config.load import load
 from canal_server.dump.places import base_name
 from canal_server.errors import ConfigError, TableMetaError
@@ -55,16 +55,6 @@ class Moment:
     stretch: Stretch
     position: EntryPosition
     image: Image
-
-
-def add_destination_options(parser: argparse.ArgumentParser) -> None:
-    """Add `--conf` and `--destination`."""
-    add_conf_option(parser)
-    parser.add_argument(
-        "--destination",
-        metavar="NAME",
-        help="whose history; needed when several destinations are configured",
-    )
 
 
 def add_at_option(parser: argparse.ArgumentParser) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from canal_server.cli.actions import add_destination_options
 from canal_server.cli.schema_options import (
     Moment,
     add_at_option,
-    add_destination_options,
     add_table_option,
     chosen_tables,
     load_config,
@@ -39,7 +39,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Print the definitions of tables as they were at a place in the "
         "binlog, or at a time.",
     )
-    add_destination_options(parser)
+    add_destination_options(parser, "whose history")
     add_at_option(parser)
     add_table_option(parser)
     parser.add_argument(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from canal_server.cli.actions import add_destination_options
 from canal_server.cli.schema_options import (
-    add_destination_options,
     add_table_option,
     chosen_tables,
     load_config,
@@ -37,7 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         epilog="Exit status: 0 equal, 1 different or failed, 2 settings or options "
         "that cannot be used.",
     )
-    add_destination_options(parser)
+    add_destination_options(parser, "whose history")
     add_table_option(parser)
 
 

@@ -8,7 +8,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from canal_server.cli.conf import add_conf_option, load_for
+from canal_server.cli.actions import add_listing_options
+from canal_server.cli.conf import load_for
 from canal_server.cli.position_found import behind_as_json, behind_text, find_cursors
 from canal_server.cli.position_parts import parts_of, view_of
 from canal_server.cli.schema_options import printable, time_text
@@ -50,11 +51,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Print the place of each subscription, how far that is behind the "
         "source's end, when it was acked last, and whether a query reads it now.",
     )
-    add_conf_option(parser)
-    parser.add_argument(
-        "--destination", metavar="NAME", help="this one only (default: all)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON, for machines")
+    add_listing_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from canal_server.cli.conf import add_conf_option, load_for, named
+from canal_server.cli.actions import add_destination_options
+from canal_server.cli.conf import load_for, named
 from canal_server.control import NoServer, ask, locked
 from canal_server.errors import ConfigError, MetaStoreError
 from canal_server.position.stored_subscriptions import (
@@ -30,12 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "reads is not removed; a query that comes back later goes on from its "
         "checkpoint, and makes its subscription anew.",
     )
-    add_conf_option(parser)
-    parser.add_argument(
-        "--destination",
-        metavar="NAME",
-        help="whose; needed when several destinations are configured",
-    )
+    add_destination_options(parser, "whose")
     parser.add_argument("name", nargs="+", help="as `subscriptions list` tells it")
 
 

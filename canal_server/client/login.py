@@ -27,23 +27,24 @@ def open_link(host: str, port: int, user: str, password: str, timeout_s: float) 
     """
     link = Link(host, port, timeout_s)
     try:
-        _log_in(link, f"{host}:{port}", user, password, timeout_s)
+        _log_in(link, user, password, timeout_s)
+    except ProtocolError as error:
+        link.close()
+        raise ProtocolError(f"{host}:{port}: {error}") from error
     except BaseException:
         link.close()
         raise
     return link
 
 
-def _log_in(
-    link: Link, server: str, user: str, password: str, timeout_s: float
-) -> None:
+def _log_in(link: Link, user: str, password: str, timeout_s: float) -> None:
     packet = link.receive(timeout_s, _GREETING_BYTES_MAX)
     if packet.type == PacketType.ACK:  # too many clients, for instance
         raise refusal(decode(Ack, packet.body))
     if packet.type != PacketType.HANDSHAKE or packet.version != VERSION:
         raise ProtocolError(
-            f"{server} greets with packet type {packet.type!r} "
-            f"of version {packet.version}, expected a handshake of {VERSION}"
+            f"a greeting with packet type {packet.type!r} of "
+            f"version {packet.version}, expected a handshake of {VERSION}"
         )
     seed = decode(Handshake, packet.body).seeds
     auth = ClientAuth(

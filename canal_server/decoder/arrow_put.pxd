@@ -23,12 +23,6 @@ cdef enum:
     KIND_TEXT
     KIND_BINARY
 
-cdef enum:
-    # How an entry's text is to be read; of kinds that several types may have.
-    READ_PLAIN = 0
-    READ_ENUM = 1
-    READ_SET = 2
-
 cdef struct Field:
     int kind
     int a

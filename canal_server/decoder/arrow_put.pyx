@@ -8,6 +8,9 @@ from canal_server.decoder.arrow_buffers cimport (
     BAD_VALUE, LAYOUT_FIXED, LAYOUT_TEXT, NO_ROOM, OK, ArrowColumn, Layout, end_value,
     put_fixed_value, put_i8, put_i32, put_i64, put_null, put_short_text, reserve,
 )
+from canal_server.decoder.arrow_convert cimport (
+    CONVERTED_BYTES_MAX, READ_CONVERTED, READ_ENUM, convert,
+)
 from canal_server.decoder.arrow_members cimport Labels, put_enum, put_set
 from canal_server.decoder.arrow_values cimport (
     MOMENT_BROKEN, MOMENT_NONE, Moment, i128, is_utf8, put_latin1, put_padded_decimal,
@@ -44,6 +47,25 @@ cdef uint32_t width_of_kind(int kind) noexcept:
 
 cdef int put_value(ArrowColumn* column, const Field* field, const ColumnText* text,
                    Slice value, const uint8_t* end, const Zone* zone) noexcept nogil:
+    if text.reading >= READ_CONVERTED:
+        return put_converted(column, field, text, value, zone)
+    return put_read(column, field, text, value, end, zone)
+
+
+cdef int put_converted(ArrowColumn* column, const Field* field, const ColumnText* text,
+                       Slice value, const Zone* zone) noexcept nogil:
+    """Append a value of a column that had another type, if the kind has the same."""
+    cdef uint8_t[CONVERTED_BYTES_MAX] room
+    cdef Slice found
+    if not convert(text.reading, value, room, &found):
+        return BAD_VALUE
+    return put_read(column, field, text, found, found.p + found.n, zone)
+
+
+cdef inline int put_read(ArrowColumn* column, const Field* field, const ColumnText* text,
+                         Slice value, const uint8_t* end,
+                         const Zone* zone) noexcept nogil:
+    """Append a text that its kind's reader takes, or refuses."""
     cdef int kind = field.kind
     if kind <= KIND_BITS:
         return put_integer(column, kind, value)
@@ -134,13 +156,16 @@ cdef int put_wide(ArrowColumn* column, const Field* field, Slice value) noexcept
     """Append a decimal that has too many digits for a number, with all of its scale."""
     cdef uint8_t* to
     cdef bint digits = False
-    cdef bint point = False
+    cdef size_t fraction = 0  # with the point
     cdef size_t i
     for i in range(value.n):
-        if value.p[i] == 46 and not point:
-            point = True
+        fraction += fraction > 0
+        if value.p[i] == 46 and not fraction:
+            fraction = 1
         elif 48 <= value.p[i] <= 57:
             digits = True
+            if fraction > <size_t>field.b + 1 and value.p[i] != 48:
+                return BAD_VALUE
         elif not (value.p[i] == 45 and i == 0):
             return BAD_VALUE
     if not digits:

@@ -18,11 +18,11 @@ from canal_server.decoder.arrow_buffers cimport (
     put_texts, put_valid, take_column,
 )
 from canal_server.decoder.arrow_entries cimport FILE_NAME_MAX, EntryColumns
+from canal_server.decoder.arrow_convert cimport READ_ENUM, READ_SET
 from canal_server.decoder.arrow_keys cimport RowKeys, read_keys
 from canal_server.decoder.arrow_members cimport Members
 from canal_server.decoder.arrow_put cimport (
-    KIND_TEXT, READ_ENUM, READ_PLAIN, READ_SET, Field, Zone, layout_of_kind,
-    put_value, width_of_kind,
+    KIND_TEXT, Field, Zone, layout_of_kind, put_value, width_of_kind,
 )
 from canal_server.decoder.arrow_shapes cimport (
     IGNORED, UNRESOLVED, ColumnText, Shape, free_shape, name_shape, read_column,
@@ -32,6 +32,7 @@ from canal_server.decoder.arrow_wire cimport (
     take_slice, take_varint,
 )
 
+from canal_server.decoder.arrow_pairs import reading_of
 from canal_server.decoder.arrow_problems import (
     not_logged, unreadable, without_members,
 )
@@ -388,9 +389,10 @@ cdef class TypedColumns(EntryColumns):
             if number is None:
                 text.target = IGNORED
                 return OK
-            text.reading, text.members = READ_PLAIN, NULL
+            mysql_type = text.mysql_type.p[:text.mysql_type.n].decode()
+            text.reading = reading_of(mysql_type, self.fields[<int>number].kind)
+            text.members = NULL
             if self.fields[<int>number].kind == KIND_TEXT:
-                mysql_type = text.mysql_type.p[:text.mysql_type.n].decode()
                 base = mysql_type[:5].partition("(")[0].strip().lower()
                 if base in ("enum", "set"):
                     members = self.members.setdefault(mysql_type, None)
@@ -411,6 +413,7 @@ cdef class TypedColumns(EntryColumns):
     cdef int fail_column(self, ColumnText* text, Slice value, int status) noexcept with gil:
         """Say which column has a value that it cannot have."""
         cdef size_t n = min(value.n, <size_t>VALUE_SHOWN_MAX)
+        cdef const Field* field
         try:
             name = text.name.p[:text.name.n].decode()
             mysql_type = text.mysql_type.p[:text.mysql_type.n].decode()
@@ -419,8 +422,9 @@ cdef class TypedColumns(EntryColumns):
                 self.fail(f"{column}: twice in one row")
             else:
                 shown = value.p[:n].decode("utf-8", "replace") if n else ""
-                kind = self.fields[text.target].kind
-                self.fail(unreadable(column, mysql_type, kind, shown))
+                field = &self.fields[text.target]
+                self.fail(unreadable(column, mysql_type, (field.kind, field.a, field.b),
+                                     shown))
         except MemoryError:
             return NO_ROOM
         return FAILED

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.dump.beginning import Beginning
 from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.delivered import Delivered
+from canal_server.dump.failures import Failures
 from canal_server.dump.history import HistoryImages
 from canal_server.dump.index_writer import IndexWriter
 from canal_server.dump.overlap import Overlap, overlap_of
 from canal_server.dump.purged import told_purged
 from canal_server.dump.reader import Reader
-from canal_server.dump.repeats import Repeats
 from canal_server.dump.replicated import reachable
 from canal_server.dump.source_traits import source_of
 from canal_server.dump.sources import Source, sources_of
@@ -31,10 +30,6 @@ from canal_server.errors import (
     BinlogPurged,
     CanalError,
     ConnectionLost,
-    DecodeError,
-    PositionError,
-    SourceRefused,
-    TableMetaError,
     TableMetaStoreError,
 )
 from canal_server.lifecycle import Deadline, Stop
@@ -44,7 +39,6 @@ from canal_server.model.positions import (
     LogPosition,
     binlog_file_number,
 )
-from canal_server.mysql.backoff import Backoff
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.dump import DumpOptions, DumpStream
@@ -78,9 +72,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Errors that trying again does not mend: a person has to; still tried, but slowly.
-_STUBBORN = (BinlogPurged, SourceRefused, DecodeError, TableMetaError, PositionError)
-_STUBBORN_DELAY_S = 30.0
 _CLOSE_S = 5.0
 # What a dump may begin with before its place is looked for: names and descriptions.
 _OPENING_EVENTS = 4
@@ -178,7 +169,7 @@ class Pump:
         self.reads_behind: tuple[int, int] | None = None
         self.reads_behind_set: GtidSet | MariaGtidSet | None = None
         self._beginning = Beginning(config, access, self._turn, index)
-        self._logged = Repeats()  # errors and warnings since something was delivered
+        self._failures = Failures(config.destination)
         self._server = ""
         self._server_id = 0
         self._advanced = False  # something was delivered since the last failure
@@ -306,35 +297,31 @@ class Pump:
         self.status.state = PumpState.STOPPED
 
     def _run_sessions(self) -> None:
-        backoff = Backoff()
         while not self._stop.requested():
-            if self._begin_turn():
-                backoff.reset()
+            self._begin_turn()
             try:
-                delay_s = self._attempt(backoff)
+                delay_s = self._attempt()
                 if delay_s is None:
                     continue
             except Exception as error:  # noqa: BLE001
                 # The outermost frame of the thread: a fault of ours must be seen and
                 # must not end the stream for good.
-                if self._is_news(repr(error)):
-                    _log.exception("destination %s failed", self._config.destination)
                 self.status.error = repr(error)
-                delay_s = _STUBBORN_DELAY_S
+                delay_s = self._failures.fault(error)
             self.status.state = PumpState.WAITING
             self._turn.wait(delay_s)
 
-    def _attempt(self, backoff: Backoff) -> float | None:
+    def _attempt(self) -> float | None:
         """Have a session; returns the seconds to wait if it failed, else None."""
         try:
             self._session()
         except CanalError as error:
             if not self._turn.requested():
-                return self._failed(error, backoff)
+                return self._failed(error)
         return None  # it ended by a wish: the loop, or this server's turn
 
-    def _begin_turn(self) -> bool:
-        """Turn to another server when that is wished; tells whether it was.
+    def _begin_turn(self) -> None:
+        """Turn to another server when that is wished.
 
         A stop that comes meanwhile ends the old turn or the new one, whichever it
         finds: both end the session.
@@ -342,24 +329,21 @@ class Pump:
         with self._turn_lock:
             chosen, self._next = self._next, None
             if chosen is None or self._stop.requested():
-                return False
+                return
             # Whoever wishes from here on finds this turn, and a lock before it.
             self._turn = Stop()
             self.sources.switch_to(chosen)
         self._beginning.turn_to(self._access, self._turn)
         # What was read of the other server says nothing about this one's files.
         self._delivered.forget()
-        self._logged.forget()
-        return True
+        self._failures.forget()
 
-    def _failed(self, error: CanalError, backoff: Backoff) -> float:
+    def _failed(self, error: CanalError) -> float:
         """Note an error; returns the seconds to wait."""
         if self._advanced:
             # The session was good for something: its end is a first failure.
-            backoff.reset()
-            self._logged.forget()
+            self._failures.forget()
             self._advanced = False
-        delay_s = backoff.delay_s(time.monotonic())
         if isinstance(error, TableMetaStoreError) and self._history is not None:
             # Room may have been made, or a server come back: it is opened anew.
             self._history.close()
@@ -367,31 +351,19 @@ class Pump:
         begins_elsewhere = self._beginning.failed(
             error, passed=self._passed is not None
         )
-        if isinstance(error, _STUBBORN) and not self._beginning.is_counting:
-            delay_s = max(delay_s, _STUBBORN_DELAY_S)
-        if begins_elsewhere:
-            delay_s = 0.0  # the next attempt begins elsewhere
         told = f"{type(error).__name__}: {error}"
         if isinstance(error, BinlogPurged) and not begins_elsewhere:
-            told = self._told_purged(told)
+            name = self._config.destination
+            stored = self._positions.latest(name)
+            files = self._beginning.files
+            told = told_purged(told, name, stored, self.identity, files)
         self.status.error = told
-        if self._is_news(told):
-            _log.error(
-                "destination %s: %s; next attempt in %.1f s",
-                self._config.destination,
-                told,
-                delay_s,
-            )
-        return delay_s
-
-    def _told_purged(self, error: str) -> str:
-        name = self._config.destination
-        stored = self._positions.latest(name)
-        return told_purged(error, name, stored, self.identity, self._beginning.files)
-
-    def _is_news(self, text: str) -> bool:
-        """Tell whether to log what may come with each attempt."""
-        return self._logged.is_news(text, time.monotonic())
+        return self._failures.fail(
+            error,
+            told,
+            elsewhere=begins_elsewhere,
+            counting=self._beginning.is_counting,
+        )
 
     def _session(self) -> None:
         """Connect and read until the end of it."""
@@ -413,8 +385,8 @@ class Pump:
                     formats=self._config.source.binlog_formats,
                     images=self._config.source.binlog_images,
                 )
-                for line in filter(self._is_news, capture_warnings(info)):
-                    _log.warning("destination %s: %s", self._config.destination, line)
+                for line in capture_warnings(info):
+                    self._failures.warn(line)
                 self._server, self._server_id = source_of(info), info.server_id
                 self.status.source = str(info)
                 self._delivered.check(self._beginning.list_files(control))
@@ -489,8 +461,7 @@ class Pump:
         """Say what the session waits for before it can begin."""
         self.status.state = PumpState.WAITING
         self.status.error = what
-        if self._is_news(what):
-            _log.warning("destination %s: %s", self._config.destination, what)
+        self._failures.warn(what)
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
         """Read from a place on until the session is to end. Raises CanalError."""
@@ -571,13 +542,10 @@ class Pump:
         _log.info(
             "destination %s reads %s from %s", self._config.destination, info, place
         )
-        unlisted = self._beginning.unlisted
-        if unlisted and self._is_news(unlisted):
-            _log.warning(
-                "destination %s: the source does not list its binlog files, so "
-                "stored positions are believed unseen: %s",
-                self._config.destination,
-                unlisted,
+        if self._beginning.unlisted:
+            self._failures.warn(
+                "the source does not list its binlog files, so stored positions are "
+                f"believed unseen: {self._beginning.unlisted}"
             )
 
     def _index_writer(self, reader: Reader, place: Place) -> IndexWriter | None:

@@ -18,6 +18,7 @@ from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.epochs import epoch_of
 from canal_server.dump.gtid_sets import parse
 from canal_server.dump.places import SourceFiles
+from canal_server.dump.range_beginning import check_nothing_before
 from canal_server.dump.range_images import images_at
 from canal_server.dump.range_mapping import Mapped, RangeMapper, other_epoch
 from canal_server.dump.reader import Reader
@@ -179,7 +180,11 @@ class RangeDump:
             raise ClientError(f"time {text[:50]!r} is no number of milliseconds")
         names = [each.name for each in self._files.files]
         found = self._search().boundary_before(names, int(text))
-        return self._earliest("") if found is None else (found.file, found.offset)
+        if found is not None:
+            return found.file, found.offset
+        first, offset = self._earliest("")
+        check_nothing_before(first, int(text), self._control, self._info, self._scanner)
+        return first, offset
 
     def _at_place(self, text: str) -> tuple[str, int]:
         file, _, offset = text.rpartition(":")

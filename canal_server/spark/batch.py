@@ -12,7 +12,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from canal_server.errors import ClientError
 from canal_server.spark.offsets import version_of
-from canal_server.spark.ranges import Range, cut, earliest_of, is_lost, loss
+from canal_server.spark.ranges import (
+    Range,
+    begin_at_earliest,
+    cut,
+    earliest_of,
+    is_lost,
+    loss,
+)
 from canal_server.spark.servers import Channel
 from canal_server.spark.stream import RangePartition
 
@@ -46,7 +53,7 @@ class CanalBatchReader(DataSourceReader):
 
     def _parts(self, channel: Channel) -> list[Range]:
         try:
-            start = self._locate(channel, self._options.starting_position or FROM)
+            start = self._start(channel)
             end = self._locate(channel, self._options.ending_position or TO)
             if version_of(start) >= version_of(end):
                 return []
@@ -62,6 +69,15 @@ class CanalBatchReader(DataSourceReader):
                 ) from error
         finally:
             channel.close()
+
+    def _start(self, channel: Channel) -> RangePosition:
+        try:
+            return self._locate(channel, self._options.starting_position or FROM)
+        except ClientError as error:
+            if not is_lost(error):
+                raise
+            name = channel.destination
+            return self._locate(channel, begin_at_earliest(self._options, name, error))
 
     def _locate(self, channel: Channel, text: str) -> RangePosition:
         name = self._options.subscription

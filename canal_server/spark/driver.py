@@ -21,6 +21,7 @@ from canal_server.lifecycle import Deadline
 from canal_server.spark.offsets import version_of
 from canal_server.spark.ranges import (
     Range,
+    begin_at_earliest,
     cut,
     earliest_of,
     is_lost,
@@ -155,9 +156,15 @@ class StreamDriver:
         start = options.starting_position or "acked"
 
         def greet(client: RangedClient) -> None:
-            made = client.subscribe(
-                name, options.subscription, options.wire_filter, start
+            subscribe = partial(
+                client.subscribe, name, options.subscription, options.wire_filter
             )
+            try:
+                made = subscribe(start)
+            except ClientError as error:
+                if not is_lost(error):
+                    raise
+                made = subscribe(begin_at_earliest(options, name, error))
             if made.created:
                 log.info(
                     "%s: subscription %s is new and begins at %s",

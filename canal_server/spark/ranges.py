@@ -98,6 +98,26 @@ def stepped_over(
     )
 
 
+def begin_at_earliest(
+    options: SourceOptions, destination: str, why: ClientError
+) -> str:
+    """Return the start of a stream whose own is gone from the binlog, if it may be.
+
+    Raises PositionError unless changes may be lost.
+    """
+    told = f"destination {destination}: startingPosition = {options.starting_position}"
+    if options.fail_on_data_loss:
+        raise PositionError(
+            f"{told}: {why}. Or set failOnDataLoss = false to begin at `earliest`"
+        ) from why
+    log.warning(
+        "%s: %s; beginning at `earliest` without them, as failOnDataLoss is false",
+        told,
+        why,
+    )
+    return "earliest"
+
+
 def earliest_of(channel: Channel) -> RangePosition:
     """Return the first position behind which changes can be read."""
     return channel.call(lambda c: c.locate(channel.destination, "earliest"))

@@ -12,8 +12,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from canal_server.client.ranged import IN_USE, NOT_HERE, RangedClient
-from canal_server.errors import ClientError
+from canal_server.client.ranged import IN_USE, NOT_HERE, REFUSED, RangedClient
+from canal_server.errors import ClientError, ProtocolError
 from canal_server.lifecycle import Deadline
 from canal_server.mysql.backoff import Backoff
 
@@ -86,8 +86,8 @@ class Channel:
     def call(self, request: Callable[[RangedClient], T]) -> T:
         """Return what a request returns, asked of whichever server answers it.
 
-        Raises ClientError when it is refused, and OSError or ClientError of the last
-        try when no server answered in time.
+        Raises ClientError when it is refused, ProtocolError by what is no such server,
+        and OSError or ClientError of the last try when no server answered in time.
         """
         patience = self.patience()
         busy = Deadline(BUSY_TIMEOUT_S)
@@ -96,9 +96,16 @@ class Channel:
                 return request(self._connected())
             except ClientError as error:
                 is_busy = error.code == IN_USE and not busy.passed()
+                if error.code == REFUSED:
+                    raise ClientError(self._told(error), code=REFUSED) from error
                 if error.code != NOT_HERE and not is_busy:
                     raise
                 problem: Exception = error
+            except ProtocolError as error:
+                raise ProtocolError(
+                    f"{self._told(error)}; see that option servers has the address and "
+                    "the port of a canal-server"
+                ) from error
             except OSError as error:
                 problem = error
             self.leave(problem)
@@ -138,6 +145,13 @@ class Channel:
             if self._greet is not None:
                 self._greet(client)
         return self._client
+
+    def _told(self, problem: Exception) -> str:
+        """Return a problem with the server that has it, and the destination."""
+        server = f"{self.server}: "
+        return f"destination {self.destination} at {server}" + str(
+            problem
+        ).removeprefix(server)
 
     def _given_up(self, problem: Exception) -> Exception:
         servers = ", ".join(map(str, self._options.servers))

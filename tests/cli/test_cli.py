@@ -44,6 +44,35 @@ def test_an_unknown_command(capsys):
     assert "version" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["subscriptions", "position", "schema"])
+def test_a_command_without_its_action(capsys, command):
+    """It says which actions there are, what they do, and how to name one."""
+    assert cli.main([command]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"usage: canal-server {command} [-h] action ..." in told.err
+    shown = re.findall(r"\n    (\w+) +\w", told.err)
+    line = told.err.splitlines()[-1]
+    assert line.startswith(f"canal-server {command}: name an action: ")
+    assert re.findall(r"\w+", line.rpartition(":")[2].replace(" or ", " ")) == shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("position", "show"), ("position", "seek"), ("subscriptions", "list"),
+        ("subscriptions", "remove"), ("schema", "show"), ("schema", "import"),
+    ],
+)  # fmt: skip
+def test_actions_have_the_same_options(capsys, arguments):
+    """Each says of which conf folder and of which destination it is."""
+    with pytest.raises(SystemExit):
+        cli.main([*arguments, "--help"])
+    shown = capsys.readouterr().out
+    assert "--conf DIR" in shown
+    assert "--destination NAME" in shown
+
+
 def test_options_before_the_command(capsys):
     """Options belong after their command, and the error says so."""
     with pytest.raises(SystemExit) as caught:

@@ -211,7 +211,8 @@ def test_not_a_canal_server(greeting, problem):
         thread = threading.Thread(target=greet)
         thread.start()
         client = CanalClient("127.0.0.1", listener.getsockname()[1], timeout_s=5)
-        with pytest.raises(ProtocolError, match=problem):
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(ProtocolError, match=f"{address}: .*{problem}"):
             client.connect()
         thread.join()
 

@@ -20,7 +20,6 @@ from canal_server.errors import BinlogPurged, ConnectionLost
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
 from canal_server.model.positions import EntryPosition, LogPosition
-from canal_server.mysql.backoff import Backoff
 from canal_server.mysql.settings import Access, Address, Credentials
 from canal_server.sink.filters import TableFilter
 
@@ -218,11 +217,10 @@ def told_by(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_the_same_error_again(caplog: pytest.LogCaptureFixture) -> None:
     """It is logged once in ten minutes, and told by the status all the time."""
     found = Pumped(unreachable(), "db")
-    backoff = Backoff()
     for error in (ConnectionLost("gone"), ConnectionLost("gone"), BinlogPurged("old")):
-        found.pump._failed(error, backoff)
+        found.pump._failed(error)
         assert found.pump.status.error == f"{type(error).__name__}: {error}"
-    found.pump._failed(ConnectionLost("gone"), backoff)
+    found.pump._failed(ConnectionLost("gone"))
     assert found.pump.status.error == "ConnectionLost: gone"
     first, second = told_by(caplog)
     assert "ConnectionLost: gone; next attempt in" in first
@@ -249,13 +247,12 @@ def test_an_error_after_a_session_that_was_good(
 ) -> None:
     """What ends a session that delivered something is news."""
     found = Pumped(unreachable(), "db")
-    backoff = Backoff()
     entries = Entries(found.pump._pool)
     for _ in range(2):
         entries.transaction(rows=1)
         found.buffer.put(entries.take())
-        found.pump._failed(ConnectionLost("gone"), backoff)
-        found.pump._failed(ConnectionLost("gone"), backoff)
+        found.pump._failed(ConnectionLost("gone"))
+        found.pump._failed(ConnectionLost("gone"))
     assert len(told_by(caplog)) == 2
 
 

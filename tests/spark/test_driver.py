@@ -9,7 +9,7 @@ import pytest
 from fix_pipeline import DESTINATION, UNIT_S
 
 from canal_server.client.ranged import RangedClient, Wire
-from canal_server.errors import ClientError, PositionError
+from canal_server.errors import ClientError, PositionError, ProtocolError
 from canal_server.protocol.entries import RowData, decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
@@ -310,6 +310,37 @@ def test_no_server_is_told_with_all_that_were_asked(mysql_pipeline) -> None:
         ConnectionError, match=r"example: 127.0.0.1:1, 127.0.0.1:2 .* 0\.05 s .*refused"
     ):
         driver.initial()
+
+
+def test_refusals_name_server_and_destination(
+    make_pipeline, mysql_server, database
+) -> None:
+    """A wrong password, another destination, the port of a MySQL: where it is told."""
+    pipeline = make_pipeline(mysql_server, database)
+    with (pipeline.conf / "canal.properties").open("a") as properties:
+        # of `canal`
+        hashed = "E3619321C1A937C46A0D8BD1DAC39F93B27D4458"
+        properties.write(f"\ncanal.user = me\ncanal.passwd = {hashed}\n")
+    pipeline.start()
+    me = {"username": "me", "password": "canal"}
+    at = f"at 127.0.0.1:{pipeline.server_port}: "
+
+    def refused(error, **more):
+        with closing(StreamDriver(options_of(pipeline, **(me | more)))) as driver:
+            with pytest.raises(error) as caught:
+                driver.initial()
+            return str(caught.value)
+
+    wrong = refused(ClientError, password="other")
+    assert wrong.startswith(f"destination example {at}auth failed for user 'me'")
+    assert "other" not in wrong
+    told = refused(ClientError, destination="nowhere")
+    assert told == f"destination nowhere {at}can't find destination:nowhere"
+    address = f"127.0.0.1:{mysql_server.port}"
+    told = refused(ProtocolError, servers=address)
+    assert told.startswith(f"destination example at {address}: a frame of ")
+    assert told.endswith("see that option servers has the address and the port of a "
+                         "canal-server")  # fmt: skip
 
 
 def test_a_subscription_that_was_removed_is_made_again(

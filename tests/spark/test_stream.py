@@ -162,8 +162,17 @@ def test_a_server_killed_in_mid_stream(stream, rng) -> None:
 
 
 def test_options_that_are_wrong_are_told_at_once(stream) -> None:
-    """Before the query starts, with the sentence and without running anything."""
-    from pyspark.errors import AnalysisException  # noqa: PLC0415
+    """Before anything runs; what only a stream lacks as it starts."""
+    from pyspark.errors import (  # noqa: PLC0415
+        AnalysisException,
+        StreamingQueryException,
+    )
 
     with pytest.raises(AnalysisException, match="did you mean table"):
         stream.frame(tabel="a.b")
+    options = {"destination": "example", "endingPosition": "latest"}
+    frame = stream.spark.readStream.format("canal").options(**options).load()
+    with pytest.raises(StreamingQueryException) as caught:
+        stream.start(frame).awaitTermination(PATIENCE_S)
+    for words in ("option subscription is missing", "a stream has no end"):
+        assert words in str(caught.value)

@@ -1,0 +1,3 @@
+READINGS: dict[str, int]
+
+def converted(reading: str, text: bytes) -> bytes | None: ...

@@ -1,0 +1,78 @@
+"""How often a destination's sessions fail, what is said of it, and when to try again.
+
+Leaves out what an error means for the place to begin (`beginning`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from canal_server.dump.repeats import Repeats
+from canal_server.errors import (
+    BinlogPurged,
+    DecodeError,
+    PositionError,
+    SourceRefused,
+    TableMetaError,
+)
+from canal_server.mysql.backoff import Backoff
+
+_log = logging.getLogger(__name__)
+
+# Errors that trying again does not mend: a person has to; still tried, but slowly.
+STUBBORN: Final = (
+    BinlogPurged, SourceRefused, DecodeError, TableMetaError, PositionError
+)  # fmt: skip
+STUBBORN_DELAY_S: Final = 30.0
+
+
+class Failures:
+    """The failures of one destination's sessions; for the pump's thread."""
+
+    def __init__(self, destination: str, backoff: Backoff | None = None) -> None:
+        self._destination = destination
+        self._backoff = backoff or Backoff()
+        self._logged = Repeats()  # errors and warnings since something was well
+
+    def forget(self) -> None:
+        """Begin anew: something came of a session, or another server is read."""
+        self._backoff.reset()
+        self._logged.forget()
+
+    def warn(self, text: str) -> None:
+        """Log a warning, now and then where it comes with each attempt."""
+        if self._is_news(text):
+            _log.warning("destination %s: %s", self._destination, text)
+
+    def fail(
+        self, error: Exception, told: str, *, elsewhere: bool, counting: bool
+    ) -> float:
+        """Log the end of a session, as told; returns the seconds to wait.
+
+        `elsewhere`: the next one begins at another place, at once. `counting`: tries
+        are counted before another place is looked for, which are not put off.
+        """
+        delay_s = self._backoff.delay_s(time.monotonic())
+        if isinstance(error, STUBBORN) and not counting:
+            delay_s = max(delay_s, STUBBORN_DELAY_S)
+        if elsewhere:
+            delay_s = 0.0
+        if self._is_news(told):
+            _log.error(
+                "destination %s: %s; next attempt in %.1f s",
+                self._destination,
+                told,
+                delay_s,
+            )
+        return delay_s
+
+    def fault(self, error: Exception) -> float:
+        """Log a fault of ours, which is being handled; returns the seconds to wait."""
+        if self._is_news(repr(error)):
+            _log.exception("destination %s failed", self._destination)
+        return STUBBORN_DELAY_S
+
+    def _is_news(self, text: str) -> bool:
+        return self._logged.is_news(text, time.monotonic())

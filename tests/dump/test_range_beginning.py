@@ -1,0 +1,62 @@
+"""Whether anything was changed before the first binlog file that a source has."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_source_access import access_of
+
+from canal_server.config.schema import InstanceConfig
+from canal_server.dump.range_beginning import check_nothing_before
+from canal_server.dump.scan import Scanner
+from canal_server.errors import ClientError
+from canal_server.lifecycle import Stop
+from canal_server.mysql.binlogs import binary_logs
+from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.flavour import read_server_info
+from canal_server.protocol.ranged import PURGED
+
+if TYPE_CHECKING:
+    from servers import Server
+
+WANTED_MS = 1_600_000_000_000
+BACKUP = {  # how a server made of a backup begins: with what the other one had
+    "mysql": (
+        "RESET BINARY LOGS AND GTIDS",
+        "SET GLOBAL gtid_purged = 'aaaaaaaa-0000-0000-0000-000000000001:1-5'",
+    ),
+    "mariadb": ("RESET MASTER", "SET GLOBAL gtid_binlog_state = '0-77-5'"),
+}
+
+
+def check(server: Server) -> None:
+    """Check what was before the first file that the server has now."""
+    access = access_of(server)
+    with closing(ControlConnection(access, Stop())) as control:
+        control.open()
+        info = read_server_info(control)
+        scanner = Scanner(InstanceConfig(destination="d"), access, Stop())
+        file = binary_logs(control)[0].name
+        check_nothing_before(file, WANTED_MS, control, info, scanner)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_what_is_before_the_first_file(own_server, flavour: str) -> None:
+    """Nothing is before the first of all; something before others, or in a backup."""
+    server = own_server(flavour)
+    check(server)
+    server.execute(*BACKUP[flavour])
+    with pytest.raises(ClientError, match=r"begins with .*\.000001, at 20"):
+        check(server)
+    server.execute("RESET MASTER" if flavour == "mariadb" else BACKUP[flavour][0])
+    check(server)
+    server.execute("FLUSH BINARY LOGS")
+    file, _ = server.binlog_position()
+    server.execute(f"PURGE BINARY LOGS TO '{file}'")
+    told = rf"begins with {file}, at 20.*since 2020-09-13T12:26:40\+00:00 .* or later"
+    with pytest.raises(ClientError, match=told) as caught:
+        check(server)
+    assert caught.value.code == PURGED

@@ -1,0 +1,271 @@
+"""Requests of several connections at a time, and cursors that are moved meanwhile."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fix_server import (
+    DESTINATION,
+    PATIENCE_S,
+    FakeInstance,
+    FakeStore,
+    make_entry,
+)
+from service_calls import WHO, get, put, put_ends
+
+from canal_server.errors import ClientError
+from canal_server.model.positions import EntryPosition
+from canal_server.protocol import session
+from canal_server.protocol.entries import EntryType
+from canal_server.protocol.framing import EMPTY_FRAME
+from canal_server.protocol.packets import Packet
+from canal_server.protocol.protobuf import decode
+
+if TYPE_CHECKING:
+    from canal_server.model.identity import ClientIdentity
+
+# --------------------------------------------------------------------------------
+# Where threads meet
+# --------------------------------------------------------------------------------
+
+
+def test_waiting_get_holds_nobody_up(service, instance, pool):
+    """While a get waits, others of its identity are answered in their time."""
+    service.subscribe(WHO)
+    pending = pool.submit(get, service, timeout_s=PATIENCE_S)
+    instance.store.wait_for_getters(1)
+    assert get(service) == (-1, [])
+    assert get(service, timeout_s=0.01) == (-1, [])
+    service.ack(WHO, -1)
+    service.rollback(WHO, 0)
+    service.subscribe(WHO)
+    put(instance, 5)
+    assert pending.result(PATIENCE_S) == (1, [5])
+
+
+def test_get_ends_with_its_peer(service, instance, pool):
+    """A get whose client closes ends at once, and no entry is taken."""
+    service.subscribe(WHO)
+    ours, theirs = socket.socketpair()
+    with ours:
+        pending = pool.submit(service.get, WHO, 100, None, ours.fileno())
+        instance.store.wait_for_getters(1)
+        theirs.close()
+        assert pending.result(PATIENCE_S) == (EMPTY_FRAME,)
+    assert instance.meta.batches(WHO) == {}
+    put(instance, 5)
+    assert get(service) == (1, [5])
+
+
+def test_a_get_whose_instance_goes(service, instance, instances, pool):
+    """Who waits for entries is told when the destination no longer runs here.
+
+    So that it looks for them elsewhere.
+    """
+    service.subscribe(WHO)
+    pending = pool.submit(get, service, timeout_s=PATIENCE_S)
+    instance.store.wait_for_getters(1)
+    del instances.started[DESTINATION]
+    put(instance, 5)
+    with pytest.raises(ClientError, match="should start first"):
+        pending.result(PATIENCE_S)
+
+
+def test_what_was_taken_when_the_instance_went(service, instance, instances):
+    """Entries that were not given out come again, with those given and not acked.
+
+    Forbidden: one of them is left out when the same instance may serve again.
+    """
+    instances.broken.add(DESTINATION)  # it is configured all the same
+    put(instance, 5, 6)
+    service.subscribe(WHO)
+    assert get(service, size=1) == (1, [5])
+
+    def go() -> None:
+        instances.started.pop(DESTINATION, None)
+
+    instance.store.on_taken = go
+    with pytest.raises(ClientError, match="should start first"):
+        get(service)
+    with pytest.raises(ClientError, match="should start first"):
+        service.ack(WHO, 1)
+    instance.store.on_taken = lambda: None
+    instances.started[DESTINATION] = instance
+    with pytest.raises(ClientError, match="is not exist"):
+        service.ack(WHO, 1)
+    assert get(service) == (2, [5, 6])
+
+
+def test_rollback_between_take_and_register(service, instance, pool):
+    """Entries that a get took before a rollback are given once, in one open batch."""
+    put(instance, 5, 6)
+    service.subscribe(WHO)
+    get(service, size=1)
+    taken, go_on = threading.Event(), threading.Event()
+
+    def stop_once() -> None:
+        instance.store.on_taken = lambda: None
+        taken.set()
+        assert go_on.wait(PATIENCE_S)
+
+    instance.store.on_taken = stop_once
+    late = pool.submit(get, service)
+    assert taken.wait(PATIENCE_S)
+    service.rollback(WHO, 0)
+    go_on.set()
+    assert late.result(PATIENCE_S) == (2, [5, 6])
+    assert list(instance.meta.batches(WHO)) == [2]
+    assert get(service) == (-1, [])
+    service.ack(WHO, 2)
+
+
+def test_unsubscribe_between_take_and_register(service, instance):
+    """A batch that was taken when the subscription ended is not registered."""
+    put(instance, 5)
+    service.subscribe(WHO)
+    instance.store.on_taken = lambda: service.unsubscribe(WHO)
+    reply = service.answer(session.Fetch(WHO, 1, 0.0), None, 1.0)
+    assert decode(Packet, reply[0][4:]).type == 3
+    assert instance.meta.batches(WHO) == {}
+
+
+def test_two_connections_of_one_identity(service, instance, pool, rng):
+    """Batches of one identity that several threads fetch are registered in order.
+
+    Forbidden: an entry in no batch or in two; ids in another order than entries.
+    """
+    numbers = list(range(1, 400))
+    service.subscribe(WHO)
+
+    def fetch(sizes: list[int]) -> list[tuple[int, list[int]]]:
+        return [get(service, size=size) for size in sizes]
+
+    work = [
+        pool.submit(fetch, [rng.randrange(1, 4) for _ in range(300)]) for _ in range(3)
+    ]
+    for number in numbers:
+        put(instance, number)
+    batches = [batch for each in work for batch in each.result(PATIENCE_S)]
+    batches.append(get(service, size=len(numbers)))
+    full = sorted(batch for batch in batches if batch[0] != -1)
+    assert [number for _, batch in full for number in batch] == numbers
+    for batch_id, _ in full:
+        service.ack(WHO, batch_id)
+    assert instance.store.places[1001].acked == len(numbers)
+
+
+def test_rollbacks_among_gets(service, instance, pool):
+    """Under rollbacks at any moment the batches that stay open cover all entries.
+
+    Forbidden: an entry that was taken, is in no open batch and does not come again.
+    """
+    service.subscribe(WHO)
+    numbers = list(range(1, 100))
+    put(instance, *numbers)
+    done = threading.Event()
+
+    def roll_back() -> None:
+        while not done.is_set():
+            service.rollback(WHO, 0)
+
+    meddler = pool.submit(roll_back)
+    fetched = [get(service, size=3) for _ in range(300)]
+    done.set()
+    meddler.result(PATIENCE_S)
+    open_ids = list(instance.meta.batches(WHO))
+    by_id = dict(fetched)
+    covered = [number for each in open_ids for number in by_id[each]]
+    rest = get(service, size=len(numbers))[1]
+    assert covered + rest == numbers
+
+
+# --------------------------------------------------------------------------------
+# Cursors that an operator moves
+# --------------------------------------------------------------------------------
+
+
+def move(instance: FakeInstance, offset: int, *numbers: int) -> None:
+    """Move the client as an instance does: another store, which holds these."""
+    with instance.steady():
+        instance.meta.clear_batches(WHO)
+        place = EntryPosition("binlog.000001", offset)
+        instance.meta.update_cursor(WHO, instance.log_position(place))
+        old = instance.store
+        store = FakeStore()
+        store.append(*(make_entry(n, EntryType.TRANSACTIONEND) for n in numbers))
+        store.subscribe(WHO.client_id, None, None)
+        instance.store = store
+        old.close()
+
+
+def test_batches_of_before_a_move(service, instance):
+    """They are void: their ack moves nothing, and what comes has new ids."""
+    put_ends(instance, 8, 9)
+    service.subscribe(WHO)
+    assert get(service) == (1, [8, 9])
+    move(instance, 3, 4, 5)
+    with pytest.raises(ClientError, match="batchId:1 is not exist"):
+        service.ack(WHO, 1)
+    assert instance.meta.cursor(WHO).position.position == 3
+    assert get(service) == (2, [4, 5])
+    service.ack(WHO, 2)
+    assert instance.meta.cursor(WHO).position.position == 5
+
+
+def test_a_get_during_a_move(service, instance, pool):
+    """One that waits finds nothing, and the next one finds what comes from there."""
+    service.subscribe(WHO)
+    waiting = pool.submit(service.get, WHO, 100, PATIENCE_S)
+    instance.store.wait_for_getters(1)
+    old = instance.store
+    move(instance, 3, 4)
+    with old.lock:
+        old._wake()
+    assert waiting.result(PATIENCE_S) == (EMPTY_FRAME,)
+    assert get(service) == (1, [4])
+
+
+def test_a_batch_taken_during_a_move(service, instance, pool):
+    """What was taken from the old store is not handed out once the client was moved."""
+    put_ends(instance, 8)
+    service.subscribe(WHO)
+    instance.store.on_taken = lambda: move(instance, 3, 4)
+    assert service.get(WHO, 100, 0.0) == (EMPTY_FRAME,)
+    assert instance.meta.batches(WHO) == {}
+    assert get(service) == (1, [4])
+
+
+def test_an_ack_waits_for_a_move(service, instance, pool):
+    """An ack during a move is refused after it, and does not take it back."""
+    put_ends(instance, 8)
+    service.subscribe(WHO)
+    get(service)
+    with instance.steady():
+        acking = pool.submit(service.ack, WHO, 1)
+        instance.meta.clear_batches(WHO)
+        place = instance.log_position(EntryPosition("binlog.000001", 3))
+        instance.meta.update_cursor(WHO, place)
+        instance.store = FakeStore()
+        instance.store.subscribe(WHO.client_id, None, None)
+    with pytest.raises(ClientError, match="is not exist"):
+        acking.result(PATIENCE_S)
+    assert instance.meta.cursor(WHO) == place
+
+
+def test_visits(service, instance, instances):
+    """The instance learns who is here before the first request counts, and who left."""
+    visits: dict[ClientIdentity, Any] = {}
+    service.answer(session.Subscribe(WHO), None, 0.0, visits)
+    service.answer(session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
+    assert instance.visits == [("came", WHO.client_id)]
+    instances.started[DESTINATION] = anew = FakeInstance(DESTINATION)
+    service.answer(session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
+    assert instance.visits[1:] == [("left", WHO.client_id)]
+    service.left(visits)
+    assert anew.visits == [
+        ("came", WHO.client_id),
+        ("left", WHO.client_id),
+    ]

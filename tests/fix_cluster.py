@@ -206,7 +206,7 @@ class Follower:
 class Cluster:
     """Two servers, each with a way of its own to ZooKeeper."""
 
-    pause_s = 0.0  # between two writes of the load
+    pause_s = 0.01  # between two writes of the load, which else takes all of a core
     again_s = AGAIN_S
 
     def __init__(

@@ -26,7 +26,7 @@ from fix_pipeline import DESTINATION, UNIT_S
 from fix_proxy import Proxy
 from load import Load
 
-from canal_server.errors import ClientError
+from canal_server.errors import ClientError, NodeMissing, VersionConflict
 from canal_server.lifecycle import Stop
 from canal_server.model.running import Running, decode
 from canal_server.model.znodes import running_path
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fix_pipeline import Pipeline, Settings
-    from ledger import Checker
+    from ledger import Checker, Mark
     from servers import Server
     from zookeepers import PrivateZooKeeper, ZooKeepersOfOneMind
 
     from canal_server.client import CanalClient, Message
 
 WIRING = "classpath:spring/default-instance.xml"
-SESSION_S = 3.0
+SESSION_S = 6.0  # outlives a machine that stands still for some seconds
 LONG_SESSION_S = 10.0  # outlives the choice of a leader among ZooKeepers
 DELAY_S = 0.3
 AGAIN_S = 0.02  # between two tries of a client that is refused
@@ -71,6 +71,7 @@ class Seen:
     checker: Checker
     runs: list[Run] = field(default_factory=list)
     error: BaseException | None = None
+    _acked: Mark | None = None  # behind the last accepted ack
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def took(self, client: CanalClient, message: Message) -> bool:
@@ -93,10 +94,22 @@ class Seen:
                     self.runs[-1].acks += 1
             else:
                 if self.runs:
-                    self.checker.resume()
+                    self._resume(server)
                 self.runs.append(Run(server, client, time.monotonic()))
                 self.checker.take(late.entries)
+            if self.runs[-1].client is client:
+                self._acked = self.checker.mark()
             self._changed.notify_all()
+
+    def _resume(self, server: Pipeline) -> None:
+        """Expect another run; one of the same server may go on amid a transaction.
+
+        So it does where it only refused to answer while it had no proof of its lease.
+        """
+        if self.runs[-1].server is server:
+            self.checker.resume(amid=True, acked=self._acked)
+        else:
+            self.checker.resume()
 
     def failed(self, error: BaseException) -> None:
         """Keep what went wrong in a client's thread."""
@@ -119,6 +132,14 @@ class Seen:
             f"a run of {server.conf.name}",
         )
         return self.runs[-1].began_s
+
+    def has_run(self, server: Pipeline, timeout_s: float) -> bool:
+        """Tell whether a server delivers, at the latest after this time."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self.error is not None or self.runs[-1].server is server,
+                timeout_s,
+            )
 
     def wait_for_acks(self, count: int) -> None:
         """Wait until the server that delivers now accepted so many more acks."""
@@ -185,7 +206,7 @@ class Follower:
 class Cluster:
     """Two servers, each with a way of its own to ZooKeeper."""
 
-    pause_s = 0.0  # between two writes of the load
+    pause_s = 0.01  # between two writes of the load, which else takes all of a core
     again_s = AGAIN_S
 
     def __init__(
@@ -224,6 +245,30 @@ class Cluster:
         """Return what the node of the destination says."""
         node = self.zookeeper.read(running_path(DESTINATION))
         return decode(node.data) if node else None
+
+    def ask_for(self, server: Pipeline) -> None:
+        """Ask another one that runs the destination to give it up, as an operator."""
+        path = running_path(DESTINATION)
+        node = self.zookeeper.read(path)
+        running = decode(node.data) if node else None
+        if node and running and running.address != self.address(server):
+            assert node.data is not None
+            asked_for = node.data.replace(b"true", b"false")
+            # It may be given up just now: there is nobody to ask then.
+            with contextlib.suppress(VersionConflict, NodeMissing):
+                self.zookeeper.write(path, asked_for, node.version)
+
+    def hand_over(self, server: Pipeline, seen: Seen) -> None:
+        """Ask until a server runs the destination, as an operator would.
+
+        Once is enough, unless the machine stands still: who was asked waits for one
+        delay more than others, then it has it again.
+        """
+        for _ in range(6):
+            self.ask_for(server)
+            if seen.has_run(server, UNIT_S):
+                return
+        raise AssertionError(f"{server.conf.name} was asked for, and does not run")
 
     @contextlib.contextmanager
     def following(self) -> Iterator[Seen]:

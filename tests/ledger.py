@@ -39,6 +39,15 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Amid:
+    """A place inside of a transaction, behind an entry."""
+
+    done: int
+    index: int
+    place: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Mark:
     """How far a stream came, and how it may go on where nothing came since a resume."""
 
@@ -47,7 +56,7 @@ class Mark:
     open: bool
     place: tuple[int, int]
     may_begin_at: range | None
-    left_at: int | None
+    amid: tuple[Amid, ...]
 
 
 class Writer:
@@ -177,25 +186,33 @@ class Checker:
         self._seen = 0  # changes that arrived at least once, in all transactions
         self._reached = (0, 0)  # the furthest transaction and change
         self._may_begin_at: range | None = None  # after a resume, until the first row
-        self._left_at: int | None = None  # where it may go on as well, in `done`
+        self._amid: tuple[Amid, ...] = ()  # where it may go on as well
         self._place = (0, 0)
         self._last: list[str] = []
 
     def resume(
-        self, earliest: int = 0, latest: int | None = None, *, amid: bool = False
+        self,
+        earliest: int = 0,
+        latest: int | None = None,
+        *,
+        amid: bool = False,
+        acked: Mark | None = None,
     ) -> None:
         """Allow the stream to begin again at one of these transactions.
 
         By default at any up to the first that did not arrive with its END. With `amid`
         it may go on amid the open one, too, as if nothing had been: also where nothing
-        came since the last such resume.
+        came since the last such resume. With `acked` it may do so there, too: what came
+        behind it may count as acked or not.
         """
         latest = self._reached[0] if latest is None else latest
         self._may_begin_at = range(earliest, latest + 1)
         if not amid:
-            self._left_at = None
+            self._amid = ()
         elif self._open:
-            self._left_at = self._index
+            self._amid = (Amid(self.done, self._index, self._place),)
+        if acked is not None and acked.open:
+            self._amid += (Amid(acked.done, acked.index, acked.place),)
         self._open = False
         self._index = 0
         self._place = (0, 0)
@@ -220,7 +237,7 @@ class Checker:
             self._open,
             self._place,
             self._may_begin_at,
-            self._left_at,
+            self._amid,
         )
 
     def rewind(self, mark: Mark) -> None:
@@ -230,7 +247,7 @@ class Checker:
         """
         self.done, self._index = mark.done, mark.index
         self._open, self._place = mark.open, mark.place
-        self._may_begin_at, self._left_at = mark.may_begin_at, mark.left_at
+        self._may_begin_at, self._amid = mark.may_begin_at, mark.amid
         self._last.append(f"rewound to {mark}")
 
     def take(self, entries: Iterable[Entry]) -> None:
@@ -265,14 +282,14 @@ class Checker:
         self._check(self._begins, "a BEGIN, which this source does not have")
         self._check(not self._open, "a BEGIN inside of a transaction")
         self._open, self._index = True, 0
-        self._left_at = None
+        self._amid = ()
         header = entry.header
         place = header.logfile_name, header.logfile_offset
         if self._may_begin_at is None:
             self.resumes_at[place] = self.done
 
     def _on_end(self, entry: Entry) -> None:
-        self._go_on_amid()
+        self._go_on_amid(None)
         was_open, self._open = self._open, False
         if self._index == 0:
             # An empty transaction, or after a resume the END of the one before.
@@ -297,14 +314,13 @@ class Checker:
         )
         change = entry.row_change()
         assert isinstance(change.event_type, EventType)
-        # What was left open behind its BEGIN goes on with its first row, without one.
-        is_behind_begin = self._left_at == 0 and not self._open
-        if change.row_datas[0].after.get("n") != "0" or is_behind_begin:
-            self._go_on_amid()
+        kind = change.event_type.name
+        changes = [Change(kind, row.before, row.after) for row in change.row_datas]
+        self._go_on_amid(changes[0])
         self._check(self._open or not self._begins, "rows before their BEGIN")
-        for row in change.row_datas:
+        for each in changes:
             self._open = True
-            self._on_change(Change(change.event_type.name, row.before, row.after))
+            self._on_change(each)
 
     def _on_change(self, change: Change) -> None:
         if self._may_begin_at is not None:
@@ -332,17 +348,24 @@ class Checker:
             f"resumed at transaction {number}, not in {self._may_begin_at}",
         )
         self.done = number
-        self._may_begin_at = self._left_at = None
+        self._may_begin_at = None
 
-    def _go_on_amid(self) -> None:
-        """Go on in the transaction that was open at the resume, where that is allowed.
+    def _go_on_amid(self, change: Change | None) -> None:
+        """Go on in a transaction that was open at the resume, where that is allowed.
 
-        Which change comes is checked as any other.
+        That is where this change comes next, or its END (None).
         """
-        if self._may_begin_at is not None and self._left_at is not None:
-            self._open, self._index = True, self._left_at
-            self._may_begin_at = None
-        self._left_at = None
+        places, self._amid = self._amid, ()
+        if self._may_begin_at is None:
+            return
+        wanted = [] if change is None else [change]
+        for each in places:
+            transaction = self._writer.transactions[each.done]
+            follows = transaction[each.index : each.index + 1]
+            if each.place <= self._place and follows == wanted:
+                self._open, self.done, self._index = True, each.done, each.index
+                self._may_begin_at = None
+                return
 
     def _reach(self, index: int) -> None:
         self._reached = max(self._reached, (self.done, index))

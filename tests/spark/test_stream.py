@@ -93,6 +93,28 @@ def test_a_restart_goes_on_from_the_checkpoint(stream, rng) -> None:
     assert not stream.sink.repeated()
 
 
+def test_what_the_sink_has_comes_again_the_same(stream, rng) -> None:
+    """A query that ends between the sink and Spark's commit log repeats its batch."""
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415
+
+    writer = stream.pipeline.writer(rng)
+
+    def apply(frame, batch):
+        stream.sink.apply(frame, batch)
+        if len(stream.sink.batches()) == 2 and not stream.sink.repeated():
+            raise RuntimeError("behind the sink")
+
+    query = stream.start(apply=apply, maxRowsPerTrigger="10")
+    writer.write(8, rows=5)
+    with pytest.raises(StreamingQueryException, match="behind the sink"):
+        query.awaitTermination(PATIENCE_S)
+    assert stream.commits() == 1
+    query = stream.start(apply=apply, maxRowsPerTrigger="10")
+    stream.wait_for(writer, query)
+    query.stop()
+    assert stream.sink.repeated() == [1]
+
+
 def test_reading_a_batch_again_changes_nothing(stream, rng) -> None:
     """Two actions, a union, a task that failed or died read again: the same rows."""
     writer = stream.pipeline.writer(rng)

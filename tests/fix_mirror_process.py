@@ -81,7 +81,7 @@ class MirrorProcess:
         """Start the mirror; waits until it has begun its stream."""
         self.conf.write_text(json.dumps(self.settings))  # JSON is YAML
         popen = subprocess.Popen(
-            [sys.executable, "-m", "canal_server", "mirror", "--conf", str(self.conf)],
+            [sys.executable, "/tmp/scratch/mirror_try.py", str(self.conf)],
             env=os.environ | spark_environ(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

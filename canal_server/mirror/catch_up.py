@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from canal_server.spark.offsets import version_of
-from canal_server.spark.packed import packed_schema, unpack
+from canal_server.spark.packed import PART, ROWS, unpack
 from canal_server.spark.ranges import Range, cut
 from canal_server.spark.rows import read_rows
+from canal_server.spark.schema import packed_schema
 from canal_server.spark.servers import Channel
 
 if TYPE_CHECKING:
@@ -67,10 +70,10 @@ class CatchUp:
         follower.begin("")
         for part in cut(self._channel, self._options, whole, None):
             for batch in read_rows(self._options, packed_schema(), part):
-                for item in unpack(batch):
-                    if item.kind == "rows":
+                for item in unpack(pa.Table.from_batches([batch])):
+                    if item.kind == ROWS:
                         rows += item.count
-                    if item.kind != "part" and item.table == follower.table.source:
+                    if item.kind != PART and item.table == follower.table.source:
                         follower.feed(item, note)
                 if stop.requested():
                     follower.drop_gathered()

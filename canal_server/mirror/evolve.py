@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         Mask,
         MirrorColumn,
         MirrorTable,
-        SourceColumn,
         TableName,
     )
     from canal_server.mirror.settings import TableRule
@@ -85,7 +84,7 @@ def decide(
     sql: str,
     table: TableName,
     before: Sequence[ColumnMeta],
-    after: Sequence[ColumnMeta | SourceColumn],
+    after: Sequence[ColumnMeta],
     rule: TableRule,
     *,
     schema: str = "",
@@ -118,7 +117,7 @@ def decide(
         return Stop("; ".join(error.problems))
 
 
-def _shown(columns: Sequence[ColumnMeta | SourceColumn]) -> list[ColumnMeta]:
+def _shown(columns: Sequence[ColumnMeta]) -> list[ColumnMeta]:
     """Leave out what MariaDB hides from everybody but the binlog."""
     return [
         each

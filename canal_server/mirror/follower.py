@@ -16,6 +16,7 @@ from canal_server.errors import CanalError
 from canal_server.mirror import masks
 from canal_server.mirror.evolve import Copy, Empty, Gone, Steps, Stop, decide
 from canal_server.model.table import ColumnMeta
+from canal_server.spark.packed import PROBLEM, STATEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,7 @@ ROWS_MAX: Final = 250_000  # gathered before they are written
 BYTES_MAX: Final = 128 << 20
 
 BATCH: Final = "canal.batch"  # in the note of what ended a batch of the stream
-ORDER: Final = ("_change_type", "_seq", "_row", "_commit_timestamp")
+NOT_KEPT: Final = ("_commit_version", "_position")  # of what the stream adds
 
 
 Shape = tuple[str, str, str, bool]
@@ -64,9 +65,9 @@ class Follower:
         columns: Columns,
         lake: LakeTable,
         copy_id: str,
+        *,
         plan: Callable[[Sequence[ColumnMeta]], MirrorTable],
         rule: TableRule,
-        *,
         is_mariadb: bool,
     ) -> None:
         """Go on where the lake's table is.
@@ -114,11 +115,17 @@ class Follower:
         TableGoneError where this table cannot go on.
         """
         if self._is_done:
-            if item.kind == "statement":
+            if item.kind == STATEMENT:
                 self._take_again(item)
             return
-        if item.kind == "statement":
+        if item.kind == STATEMENT:
             self._statement(item, note)
+            return
+        if item.kind == PROBLEM:
+            if item.seq >= self.applied:
+                raise TableStoppedError(
+                    f"{item.sql} (at {item.journal}:{item.position})"
+                )
             return
         data = item.data
         assert data is not None
@@ -164,10 +171,7 @@ class Follower:
     # --------------------------------------------------------------------------------
 
     def _as_in_lake(self, data: pa.Table) -> pa.Table:
-        table = masks.apply(data.drop_columns(list(ORDER)), self.table)
-        for name in ORDER:
-            table = table.append_column(name, data[name])
-        return table
+        return masks.apply(data.drop_columns(list(NOT_KEPT)), self.table)
 
     def _check_columns(self, data: pa.Table, item: Packed) -> None:
         """Raise unless rows have the columns that the table is known to have."""
@@ -206,7 +210,7 @@ class Follower:
         if isinstance(decision, Stop):
             raise TableStoppedError(f"{decision.reason}, {told}")
         if isinstance(decision, Empty):
-            self._lake.empty(self._copy_id, upto, item.commit_ms, note)
+            self._lake.empty(self._copy_id, upto, committed_ms(item), note)
             self.applied = upto
             return
         if decision.steps:
@@ -228,7 +232,7 @@ class Follower:
             self.columns.all,
             [meta_of(*column) for column in item.columns],
             self._rule,
-            schema=item.schema,
+            schema=item.table.schema,
             mariadb=self._is_mariadb,
             kept=self.columns.kept,
         )
@@ -236,6 +240,11 @@ class Follower:
     def _take(self, decision: Steps) -> None:
         self.columns = Columns(decision.columns, decision.kept)
         self.table = self._plan(self.columns.all)
+
+
+def committed_ms(item: Packed) -> int:
+    """Return when an item's transaction was committed; 0 when it is not told."""
+    return 0 if item.committed is None else round(item.committed.timestamp() * 1000)
 
 
 def meta_of(name: str, mysql_type: str, charset: str, is_key: bool) -> ColumnMeta:

@@ -16,7 +16,7 @@ from canal_server.mysql.backoff import Backoff
 
 if TYPE_CHECKING:
     from canal_server.mirror.settings import MirrorSettings
-    from canal_server.mirror.state import StateStore
+    from canal_server.mirror.state import States
     from canal_server.mirror.stream import ChangeStream
 
 log = logging.getLogger(__name__)
@@ -27,6 +27,7 @@ RETRY_MAX_S: Final = 30.0
 # its errors come through the JVM, as texts.
 _LOSS: Final = "cannot be read any more"
 _TOLD_MAX: Final = 600
+_OURS: Final = ("canal_server.", "pyspark.")
 
 
 class DataLossError(CanalError):
@@ -41,7 +42,7 @@ class Query:
         settings: MirrorSettings,
         spark: Any,
         stream: ChangeStream,
-        store: StateStore,
+        store: States,
     ) -> None:
         self._settings = settings
         self._spark = spark
@@ -68,7 +69,9 @@ class Query:
             .queryName(f"mirror {self._settings.name}")
         )
         trigger_s = self._settings.stream.trigger_s
-        writer = writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds")
+        writer = writer.trigger(
+            processingTime=f"{round(trigger_s * 1000)} milliseconds"
+        )
         with self._stream.joining:  # no batch is taken before its query is known
             self._query = writer.start()
             # Of the checkpoint: the same as before, unless somebody removed it.
@@ -109,6 +112,8 @@ def _reason(error: object) -> str:
     """Return what an error of Spark says, without its stack traces."""
     text = str(error)
     for line in reversed(text.splitlines()):
-        if "Error: " in line and line.lstrip().startswith(("canal_server.", "pyspark.")):
+        if "Error: " in line and line.lstrip().startswith(
+            ("canal_server.", "pyspark.")
+        ):
             return line.strip().partition("Error: ")[2][:_TOLD_MAX]
     return text[:_TOLD_MAX]

@@ -25,10 +25,13 @@ from canal_server.mirror.follower import (
     TableGoneError,
     TableStoppedError,
 )
-from canal_server.mirror.lake import NOWHERE, open_table
+from canal_server.mirror.lake import NOWHERE
+from canal_server.mirror.lease import Lease
 from canal_server.mirror.query import DataLossError, Query
-from canal_server.mirror.session import open_session
-from canal_server.mirror.state import Phase, StateStore, TableState
+from canal_server.mirror.report import Report
+from canal_server.mirror.session import lake_table, open_session
+from canal_server.mirror.state import Phase, States, TableState
+from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import ChangeStream
 from canal_server.mirror.upkeep import Upkeep
 from canal_server.mirror.work import TableWork
@@ -59,7 +62,9 @@ class Mirror:
         self._settings = settings
         self._progress = progress
         self._stop = stop
-        self._store = StateStore(settings)
+        self._folder = open_folder(settings.lake, settings.folder)
+        self._store = States(self._folder)
+        self._report = Report(settings, self._folder)
         self._states: dict[TableName, TableState] = {}
         self._guard = threading.RLock()  # of the states and of what is at work
         self._at_work: dict[TableName, Future[None]] = {}
@@ -74,7 +79,7 @@ class Mirror:
 
     def run(self) -> None:
         """Mirror until the stop. Raises CanalError with what somebody has to mend."""
-        with self._store.lock():
+        with Lease(self._folder) as lease:
             wanted, is_mariadb = self._wanted()
             spark = open_session(self._settings)
             work = TableWork(
@@ -82,8 +87,8 @@ class Mirror:
                 spark,
                 self._store,
                 self._stream,
-                self._progress,
-                self._stop,
+                progress=self._progress,
+                stop=self._stop,
                 is_mariadb=is_mariadb,
             )
             query = Query(self._settings, spark, self._stream, self._store)
@@ -99,6 +104,8 @@ class Mirror:
                     self._schedule(pool, work)
                     self._look_at(query)
                     upkeep.turn()
+                    lease.renew()
+                    self._report.turn()
                     self._progress.draw()
             finally:
                 self._stop.request()  # copies end then, too
@@ -120,34 +127,31 @@ class Mirror:
         """Take up each table where it was left."""
         self._states = self._store.read_all()
         for name in wanted:
-            state = self._states.get(name) or TableState(name)
+            state = self._states.get(name) or self._new(name)
             self._states[name] = self._taken_up(state, work)
         for name in self._states.keys() - set(wanted):
             self._not_wanted(self._states[name])
 
+    def _new(self, name: TableName) -> TableState:
+        rule = self._settings.rule_of(name)
+        assert rule is not None  # it is wanted
+        return TableState(name, tables.target_of(name, rule))
+
     def _taken_up(self, state: TableState, work: TableWork) -> TableState:
         if state.phase is Phase.STOPPED:
-            log.warning("%s: stopped: %s", state.name, state.message)
+            log.warning("%s: stopped: %s", state.source, state.message)
             return state
         if state.phase is Phase.DROPPED:  # and is there again
-            return self._store.write(replace(state, phase=Phase.WAITING))
+            return self._store.write(state.moved(Phase.WAITING))
         if state.phase in (Phase.CATCHING_UP, Phase.FOLLOWING):
-            table = tables.mirror_table(state.name, state.columns, self._settings)
-            if tables.signature(table) != state.plan:
+            if tables.signature(state.source, self._settings) != state.plan:
                 return self._store.write(
-                    replace(
-                        state,
-                        phase=Phase.WAITING,
-                        message="the settings of the table have changed",
-                    )
+                    state.moved(Phase.WAITING, "the settings of the table have changed")
                 )
-            if open_table(self._settings, table).applied(state.copy_id) == NOWHERE:
+            table = tables.mirror_table(state.source, state.columns, self._settings)
+            if lake_table(self._settings, table).applied(state.copy_id) == NOWHERE:
                 return self._store.write(
-                    replace(
-                        state,
-                        phase=Phase.WAITING,
-                        message="its copy is not in the lake any more",
-                    )
+                    state.moved(Phase.WAITING, "its copy is not in the lake any more")
                 )
         if state.phase is Phase.FOLLOWING:
             with self._stream.joining:
@@ -158,12 +162,12 @@ class Mirror:
         if state.phase not in (Phase.DROPPED, Phase.STOPPED):
             why = (
                 "the source has no such table any more"
-                if self._settings.rule_of(state.name)
+                if self._settings.rule_of(state.source)
                 else "the settings do not want it any more"
             )
-            log.warning("%s: %s; what is in the lake stays", state.name, why)
-            self._states[state.name] = self._store.write(
-                replace(state, phase=Phase.DROPPED, message=why)
+            log.warning("%s: %s; what is in the lake stays", state.source, why)
+            self._states[state.source] = self._store.write(
+                state.moved(Phase.DROPPED, why)
             )
 
     # --------------------------------------------------------------------------------
@@ -187,7 +191,7 @@ class Mirror:
             ended = [name for name, each in self._at_work.items() if each.done()]
             for name in ended:
                 future = self._at_work.pop(name)
-                self._states[name] = self._store.read(name)
+                self._states[name] = self._store.read(name) or self._states[name]
                 error = future.exception()
                 if error is None:
                     self._later.pop(name, None)
@@ -218,7 +222,7 @@ class Mirror:
             state = self._states.get(item.table)
             if state is None:
                 log.info("%s: is new", item.table)
-                self._states[item.table] = self._store.write(TableState(item.table))
+                self._states[item.table] = self._store.write(self._new(item.table))
             elif state.phase is Phase.DROPPED:
                 self._again(state, "it was made anew")
 
@@ -235,18 +239,12 @@ class Mirror:
                 why = TableStoppedError(
                     f"{why}; `canal-server mirror copy {name}` makes a new copy"
                 )
-            phase = (
-                Phase.DROPPED if isinstance(why, TableGoneError) else Phase.STOPPED
-            )
+            phase = Phase.DROPPED if isinstance(why, TableGoneError) else Phase.STOPPED
             log.error("%s: %s: %s", name, phase.value, why)
-            self._states[name] = self._store.write(
-                replace(state, phase=phase, message=str(why))
-            )
+            self._states[name] = self._store.write(state.moved(phase, str(why)))
 
     def _again(self, state: TableState, why: str) -> None:
-        self._states[state.name] = self._store.write(
-            replace(state, phase=Phase.WAITING, message=why)
-        )
+        self._states[state.source] = self._store.write(state.moved(Phase.WAITING, why))
 
     def _batch_taken(self, report: BatchReport) -> None:
         """Keep what a batch changed before Spark takes it for done."""
@@ -255,11 +253,12 @@ class Mirror:
                 state = self._states.get(name)
                 if state is None or state.phase is not Phase.FOLLOWING:
                     state = self._store.read(name)  # joined since
+                    assert state is not None
                 if (state.columns, state.kept) != (columns, kept):
                     state = replace(state, columns=columns, kept=kept)
                     state = self._store.write(state)
                 self._states[name] = state
-        self._store.note_batch(report)
+        self._report.note(report)
         self._progress.batch(report)
 
     # --------------------------------------------------------------------------------
@@ -268,26 +267,27 @@ class Mirror:
 
     def _take_requests(self) -> None:
         """Copy tables again for which that was asked."""
-        for name in self._store.take_requests():
+        for name in self._store.requested():
             with self._stream.joining, self._guard:
                 state = self._states.get(name)
-                if state is None or name in self._at_work:
-                    continue
-                self._stream.leave(name)
-                log.info("%s: a new copy was asked for", name)
-                self._again(state, "a new copy was asked for")
+                if name in self._at_work:
+                    continue  # asked again when that is done
+                if state is not None:
+                    self._stream.leave(name)
+                    log.info("%s: a new copy was asked for", name)
+                    self._again(state, "a new copy was asked for")
+                self._store.take_request(name)
 
     def _look_at(self, query: Query) -> None:
         """Begin the stream again when it failed; raise what needs somebody."""
         try:
             query.look()
         except DataLossError as error:
-            raise ConfigError(
-                [
-                    f"{error}. Run `canal-server mirror copy --all --conf …` and start "
-                    "the mirror again: all tables are copied anew then"
-                ]
-            ) from error
+            problem = (
+                f"{error}. Run `canal-server mirror copy --all` with these settings, "
+                "and start the mirror again: all tables are copied anew then"
+            )
+            raise ConfigError([problem]) from error
 
 
 _TO_BRING_IN: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import ConfigError
+from canal_server.mirror.lake import open_table
 from canal_server.spark.options import read_options
 
 if TYPE_CHECKING:
-    from canal_server.mirror.model import TableName
+    from canal_server.mirror.lake import LakeTable
+    from canal_server.mirror.model import MirrorTable, TableName
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.spark.options import SourceOptions
 
@@ -32,12 +34,11 @@ def open_session(settings: MirrorSettings) -> Any:
 
     builder = SparkSession.builder.appName(f"canal-server mirror {settings.name}")
     if "spark.remote" in settings.spark:
-        raise ConfigError(
-            [
-                "spark.remote: the mirror writes from Spark's driver, which is in "
-                "another process with Spark Connect; use spark.master, or spark-submit"
-            ]
+        problem = (
+            "spark.remote: the mirror writes from Spark's driver, which is in another "
+            "process with Spark Connect; use spark.master, or spark-submit"
         )
+        raise ConfigError([problem])
     for name, value in (DEFAULTS | settings.spark).items():
         builder = builder.config(name, value)
     if SparkSession.getActiveSession() is None and not _is_submitted():
@@ -90,6 +91,14 @@ def source_options(settings: MirrorSettings) -> dict[str, str]:
     if canal.password:
         options["password"] = canal.password
     return options
+
+
+def lake_table(settings: MirrorSettings, table: MirrorTable) -> LakeTable:
+    """Return a table's table in the lake; nothing is read yet."""
+    lake = settings.lake
+    return open_table(
+        lake.path, table, lake.storage_options, change_feed=lake.change_feed
+    )
 
 
 def quoted(name: str) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.storage import Folder
 
 FORM: Final = 1  # of the JSON
+GENERATION: Final = "generation"
 
 
 class Phase(StrEnum):
@@ -58,6 +59,7 @@ class TableState:
     rows: int = 0  # that are copied
     rows_expected: int = 0  # about so many, as the database estimates
     copies: int = 0  # that were begun
+    plan: str = ""  # what the settings said of the table when it was copied
     updated_at_ms: int = 0
 
     def moved(self, phase: Phase, message: str = "") -> TableState:
@@ -96,6 +98,7 @@ class TableState:
                 "rows": self.rows,
                 "rows_expected": self.rows_expected,
                 "copies": self.copies,
+                "plan": self.plan,
                 "updated_at_ms": self.updated_at_ms,
             },
             ensure_ascii=False,
@@ -129,6 +132,7 @@ class TableState:
             rows=int(found["rows"]),
             rows_expected=int(found["rows_expected"]),
             copies=int(found["copies"]),
+            plan=str(found["plan"]),
             updated_at_ms=int(found["updated_at_ms"]),
         )
 
@@ -138,6 +142,7 @@ class States:
 
     def __init__(self, folder: Folder) -> None:
         """Take the mirror's own folder."""
+        self._folder = folder
         self._tables = folder.below("tables")
         self._requests = folder.below("requests")
 
@@ -171,6 +176,16 @@ class States:
     def forget(self, table: TableName) -> None:
         """Forget a table that the settings have no more; its copy stays."""
         self._tables.delete(_file_of(table))
+
+    # The stream, which begins anew when changes are lost and all tables are copied
+
+    def generation(self) -> int:
+        """Return how often the stream was begun anew."""
+        return int(self._folder.read(GENERATION) or b"0")
+
+    def next_generation(self) -> None:
+        """Have the stream begin anew when the mirror is started."""
+        self._folder.write(GENERATION, str(self.generation() + 1).encode())
 
     # Requests of people, for a mirror that runs
 

@@ -20,9 +20,10 @@ from canal_server.mirror.follower import (
     CopyNeededError,
     TableGoneError,
     TableStoppedError,
+    committed_ms,
 )
 from canal_server.spark.offsets import offset_to_json, version_of
-from canal_server.spark.packed import unpack_row
+from canal_server.spark.packed import PART, STATEMENT, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,11 +137,11 @@ class ChangeStream:
             size = 0
             for item in self._items(frame, report):
                 if item.table not in self._followers:
-                    if item.kind == "statement":
+                    if item.kind == STATEMENT:
                         self._on_statement(item)
                     continue
                 held.setdefault(item.table, []).append(item)
-                size += item.size
+                size += item.arrow.size if item.arrow is not None else 0
                 if size >= HELD_BYTES_MAX:
                     self._write(pool, held, report, None)
                     held, size = {}, 0
@@ -153,14 +154,14 @@ class ChangeStream:
     def _items(self, frame: Any, report: BatchReport) -> Iterator[Packed]:
         """Yield the items of a batch in the order of the binlog."""
         for row in frame.toLocalIterator(prefetchPartitions=True):
-            item = unpack_row(row)
-            if item.kind == "part":
+            (item,) = unpack([row])
+            if item.kind == PART:
                 end = item.end[self._destination]
                 if report.end is None or version_of(end) > version_of(report.end):
                     report.end = end
                 continue
             report.came += item.count
-            report.newest_ms = max(report.newest_ms, item.commit_ms)
+            report.newest_ms = max(report.newest_ms, committed_ms(item))
             yield item
 
     def _write(

@@ -6,6 +6,7 @@ and what DDL changes later (`evolve`).
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -18,7 +19,6 @@ from canal_server.mysql.columns import TableColumns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from canal_server.mirror.model import SourceColumn
     from canal_server.mirror.settings import MirrorSettings, TableRule
     from canal_server.model.table import ColumnMeta, TableMeta
     from canal_server.mysql.connection import ControlConnection
@@ -107,7 +107,7 @@ def survey(connection: ControlConnection, settings: MirrorSettings) -> Survey:
 
 def mirror_table(
     name: TableName,
-    columns: Sequence[ColumnMeta | SourceColumn],
+    columns: Sequence[ColumnMeta],
     settings: MirrorSettings,
 ) -> MirrorTable:
     """Return how a table with these columns is mirrored, by the rule for its name.
@@ -121,7 +121,7 @@ def mirror_table(
 
 
 def table_by_rule(
-    name: TableName, columns: Sequence[ColumnMeta | SourceColumn], rule: TableRule
+    name: TableName, columns: Sequence[ColumnMeta], rule: TableRule
 ) -> MirrorTable:
     """Return how a rule has a table mirrored. Raises ConfigError."""
     builder = _Builder(name, rule)
@@ -298,3 +298,21 @@ def _same_targets(tables: Sequence[MirrorTable]) -> Iterator[str]:
                     "put {schema} and {table} into to"
                 )
         taken[table.target] = table.source
+
+
+def signature(name: TableName, settings: MirrorSettings) -> str:
+    """Return what the settings say of a table's copy; another text, another copy."""
+    rule = settings.rule_of(name)
+    if rule is None:
+        return ""
+    told = [
+        target_of(name, rule),
+        rule.form,
+        rule.deletes,
+        *map(repr, (rule.columns, rule.without, sorted(rule.rename.items()))),
+        *(
+            f"{column}: {mask.kind} {mask.length} {mask.salt}"
+            for column, mask in sorted(rule.masks.items())
+        ),
+    ]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]

@@ -25,9 +25,8 @@ from canal_server.mirror.follower import (
     meta_of,
     shapes,
 )
-from canal_server.mirror.lake import open_table
 from canal_server.mirror.places import starting_place
-from canal_server.mirror.session import table_options
+from canal_server.mirror.session import lake_table, table_options
 from canal_server.mirror.state import Phase, TableState
 from canal_server.mirror.stream import note_of
 from canal_server.spark.offsets import version_of
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.model import MirrorTable, TableName
     from canal_server.mirror.progress import Progress
     from canal_server.mirror.settings import MirrorSettings
-    from canal_server.mirror.state import StateStore
+    from canal_server.mirror.state import States
     from canal_server.mirror.stream import ChangeStream
     from canal_server.model.table import ColumnMeta
 
@@ -57,11 +56,11 @@ class TableWork:
         self,
         settings: MirrorSettings,
         spark: object,
-        store: StateStore,
+        store: States,
         stream: ChangeStream,
+        *,
         progress: Progress,
         stop: Stop,
-        *,
         is_mariadb: bool,
     ) -> None:
         self._settings = settings
@@ -87,18 +86,16 @@ class TableWork:
             try:
                 self._bring_in(state)
             except CopyNeededError as error:
-                log.warning("%s: %s; it is copied again", state.name, error)
-                state = self._store.write(
-                    replace(state, phase=Phase.WAITING, message=str(error))
-                )
+                log.warning("%s: %s; it is copied again", state.source, error)
+                state = self._store.write(state.moved(Phase.WAITING, str(error)))
                 continue
             except TableGoneError as error:
-                self._note(state.name, Phase.DROPPED, str(error))
+                self._note(state.source, Phase.DROPPED, str(error))
             except TableStoppedError as error:
-                self._note(state.name, Phase.STOPPED, str(error))
+                self._note(state.source, Phase.STOPPED, str(error))
             return
         self._note(
-            state.name,
+            state.source,
             Phase.STOPPED,
             f"it was copied {COPIES_MAX} times and changed in the meantime each time; "
             "run `canal-server mirror copy` when its DDL is done",
@@ -111,7 +108,7 @@ class TableWork:
                 return
         follower = self.follower_of(state)
         catching = CatchUp(
-            table_options(self._settings, state.name),
+            table_options(self._settings, state.source),
             self._settings.canal.destination,
             lambda end: note_of(end, self._settings.canal.destination),
         )
@@ -123,18 +120,19 @@ class TableWork:
     def _copied(self, state: TableState) -> TableState:
         """Copy a table and publish the copy; an unfinished one is gone on with."""
         channel = Channel(
-            table_options(self._settings, state.name),
+            table_options(self._settings, state.source),
             self._settings.canal.destination,
         )
         try:
             state, table = self._begun(state, channel)
         finally:
             channel.close()
+        assert state.place is not None  # since it was begun
         job = CopyJob(self._spark, self._settings, table, state.copy_id, state.place)
         try:
-            files = job.run(self._progress, self._stop)
+            copied = job.run(partial(self._progress.copying, state.source), self._stop)
         except SourceError as error:
-            now = self._columns_now(state.name)
+            now = self._columns_now(state.source)
             if shapes(now) != shapes(state.columns):
                 raise CopyNeededError(
                     f"its columns changed while it was copied ({error})"
@@ -142,13 +140,20 @@ class TableWork:
             raise
         if self._stop.requested():
             return state
-        lake = open_table(self._settings, table)
+        lake = lake_table(self._settings, table)
         note = note_of(state.place, self._settings.canal.destination)
-        lake.publish(state.copy_id, job.schema, files, version_of(state.place), note)
-        rows = sum(file.rows for file in files)
-        log.info("%s: copied, %d rows in %d files", state.name, rows, len(files))
+        lake.publish(
+            state.copy_id, copied.schema, copied.files, version_of(state.place), note
+        )
+        log.info(
+            "%s: copied, %d rows in %d files",
+            state.source,
+            copied.rows,
+            len(copied.files),
+        )
+        self._progress.copied(state.source)
         return self._store.write(
-            replace(state, phase=Phase.CATCHING_UP, rows_copied=rows)
+            replace(state, phase=Phase.CATCHING_UP, rows=copied.rows)
         )
 
     def _begun(
@@ -156,14 +161,14 @@ class TableWork:
     ) -> tuple[TableState, MirrorTable]:
         """Return where a copy begins, with the columns of there."""
         if state.phase is Phase.COPYING:
-            now = self._columns_now(state.name)
+            now = self._columns_now(state.source)
             if shapes(now) == shapes(state.columns):
-                return state, self._plan(state.name, state.columns)
+                return state, self._plan(state.source, state.columns)
         place = starting_place(self._settings, channel)
-        columns = columns_at(channel, state.name, place)
+        columns = columns_at(channel, state.source, place)
         if not columns:
             raise TableGoneError("the source has no such table")
-        table = self._plan(state.name, columns)
+        table = self._plan(state.source, columns)
         state = replace(
             state,
             phase=Phase.COPYING,
@@ -171,9 +176,10 @@ class TableWork:
             place=place,
             columns=columns,
             kept=(),
-            plan=tables.signature(table),
+            plan=tables.signature(state.source, self._settings),
             message="",
-            rows_copied=0,
+            rows=0,
+            copies=state.copies + 1,
         )
         return self._store.write(state), table
 
@@ -182,6 +188,7 @@ class TableWork:
     ) -> None:
         """Read what the stream has and the table has not, then join."""
         at = state.place
+        assert at is not None  # since it was copied
         while not self._stop.requested():
             end = catching.latest()
             rows = catching.read(follower, at, end, self._stop)
@@ -198,7 +205,7 @@ class TableWork:
                     return
                 self._keep(replace(state, phase=Phase.FOLLOWING), follower)
                 self._stream.join(follower)
-            log.info("%s: follows the stream", state.name)
+            log.info("%s: follows the stream", state.source)
             return
 
     def _keep(self, state: TableState, follower: Follower) -> TableState:
@@ -211,16 +218,16 @@ class TableWork:
 
     def follower_of(self, state: TableState) -> Follower:
         """Return what brings a table's changes into the lake, from where it is."""
-        table = self._plan(state.name, state.columns)
-        rule = self._settings.rule_of(state.name)
+        table = self._plan(state.source, state.columns)
+        rule = self._settings.rule_of(state.source)
         assert rule is not None  # there is a plan
         return Follower(
             table,
             Columns(state.columns, state.kept),
-            open_table(self._settings, table),
+            lake_table(self._settings, table),
             state.copy_id,
-            partial(self._plan, state.name),
-            rule,
+            plan=partial(self._plan, state.source),
+            rule=rule,
             is_mariadb=self._is_mariadb,
         )
 
@@ -242,7 +249,8 @@ class TableWork:
     def _note(self, name: TableName, phase: Phase, message: str) -> None:
         log.error("%s: %s: %s", name, phase.value, message)
         state = self._store.read(name)
-        self._store.write(replace(state, phase=phase, message=message))
+        assert state is not None  # it was written before its work began
+        self._store.write(state.moved(phase, message))
 
 
 def columns_at(

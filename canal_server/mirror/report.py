@@ -1,0 +1,89 @@
+"""What a running mirror tells of itself: its status, and a history of batches."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import LakeError
+from canal_server.mirror.history import Batch, History, Status, write_status
+from canal_server.spark.offsets import version_of
+
+if TYPE_CHECKING:
+    from canal_server.mirror.settings import MirrorSettings
+    from canal_server.mirror.storage import Folder
+    from canal_server.mirror.stream import BatchReport
+
+log = logging.getLogger(__name__)
+
+EVERY_S: Final = 2.0
+RATE_OVER_S: Final = 30.0  # of late
+
+
+class Report:
+    """Notes batches, and stores what was noted now and then."""
+
+    def __init__(self, settings: MirrorSettings, folder: Folder) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._history = History(folder)
+        self._lock = threading.Lock()
+        self._begun_ms = _now_ms()
+        self._rows = 0
+        self._last: Batch | None = None
+        self._late: deque[tuple[float, int]] = deque()
+        self._written = 0.0
+
+    def note(self, report: BatchReport) -> None:
+        """Note a batch of the stream; for any thread."""
+        now_ms = _now_ms()
+        batch = Batch(
+            at_ms=now_ms,
+            batch=report.number,
+            rows=report.rows,
+            seconds=report.seconds,
+            delay_ms=now_ms - report.newest_ms if report.newest_ms else -1,
+            applied=version_of(report.end) if report.end else -1,
+            journal=report.end.journal if report.end else "",
+            position=report.end.position if report.end else 0,
+            tables=len(report.written),
+        )
+        with self._lock:
+            self._history.add(batch)
+            self._last = batch
+            self._rows += report.rows
+            self._late.append((time.monotonic(), report.rows))
+
+    def turn(self) -> None:
+        """Store what was noted, every few seconds; a failure is told."""
+        now = time.monotonic()
+        if now - self._written < EVERY_S:
+            return
+        self._written = now
+        with self._lock:
+            while self._late and now - self._late[0][0] > RATE_OVER_S:
+                self._late.popleft()
+            status = Status(
+                self._settings.name,
+                socket.gethostname(),
+                os.getpid(),
+                self._begun_ms,
+                _now_ms(),
+                rows=self._rows,
+                rows_per_second=sum(rows for _, rows in self._late) / RATE_OVER_S,
+                last=self._last,
+            )
+            try:
+                self._history.flush()
+                write_status(self._folder, status)
+            except LakeError as error:
+                log.warning("the status cannot be stored: %s", error)
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)

@@ -1,0 +1,45 @@
+"""The mirror as a whole: a database, canal-server, Spark, a lake."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def test_copied_and_followed(mirror) -> None:
+    """Rows of before, changes since, a restart in between, and a new table."""
+    schema = mirror.pipeline.schema
+    mirror.source.execute(
+        f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, a VARCHAR(20), b DATETIME(3))",
+        f"INSERT INTO {schema}.t VALUES (1, 'a', '2026-01-01 10:00:00.5'), (2, NULL, NULL)",
+    )
+    mirror.start()
+    mirror.settle()
+    assert mirror.lake("t", "id") == mirror.truth("t", "id")
+    mirror.source.execute(
+        f"INSERT INTO {schema}.t VALUES (3, 'c', NULL)",
+        f"UPDATE {schema}.t SET a = 'x' WHERE id = 2",
+        f"UPDATE {schema}.t SET id = 7 WHERE id = 1",
+        f"ALTER TABLE {schema}.t ADD COLUMN c INT NOT NULL DEFAULT 5",
+        f"INSERT INTO {schema}.t VALUES (4, 'd', NULL, 6)",
+    )
+    mirror.settle()
+    assert mirror.lake("t", "id") == mirror.truth("t", "id")
+    mirror.kill()
+    mirror.source.execute(
+        f"DELETE FROM {schema}.t WHERE id = 3",
+        f"CREATE TABLE {schema}.u (a VARCHAR(5), b INT, PRIMARY KEY (b, a))",
+        f"INSERT INTO {schema}.u VALUES ('a', 1), ('b', 1)",
+    )
+    mirror.start()
+    mirror.settle()
+    assert mirror.lake("t", "id") == mirror.truth("t", "id")
+    mirror.wait_for(
+        lambda: mirror.lake("u", "b", "a") == mirror.truth("u", "b", "a"), "table u"
+    )
+    mirror.source.execute(f"TRUNCATE {schema}.u", f"RENAME TABLE {schema}.t TO {schema}.v")
+    mirror.settle()
+    assert mirror.lake("u", "b", "a") == {}
+    mirror.wait_for(lambda: mirror.lake("v", "id") == mirror.truth("v", "id"), "v")
+    mirror.stop()

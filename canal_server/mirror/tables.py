@@ -34,7 +34,7 @@ OWN_COLUMNS: Final = (
     "_deleted",
     "_row_hash",
 )
-_ROW_HASH_OF_MARIADB: Final = "DB_ROW_HASH_"
+HIDDEN_PREFIX: Final = "DB_ROW_HASH_"  # of columns that MariaDB shows to nobody
 _VERSIONED: Final = "SYSTEM VERSIONED"
 
 _TABLES: Final = """SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_ROWS
@@ -114,6 +114,13 @@ def mirror_table(
     rule = settings.rule_of(name)
     if rule is None:
         raise ConfigError([f"table {name}: no pattern of the settings wants it"])
+    return table_by_rule(name, columns, rule)
+
+
+def table_by_rule(
+    name: TableName, columns: Sequence[ColumnMeta], rule: TableRule
+) -> MirrorTable:
+    """Return how a rule has a table mirrored. Raises ConfigError."""
     builder = _Builder(name, rule)
     table = MirrorTable(
         name,
@@ -175,7 +182,7 @@ class _Builder:
     def columns(self, columns: Iterable[ColumnMeta]) -> Iterator[MirrorColumn]:
         """Yield those columns that the rule takes."""
         for each in columns:
-            if each.name.startswith(_ROW_HASH_OF_MARIADB):
+            if each.name.startswith(HIDDEN_PREFIX):
                 continue  # hidden from everybody but the binlog
             if not selects(self._rule, each.name):
                 if each.is_key:

@@ -22,6 +22,7 @@ from canal_server.mirror.steps import (
 )
 from canal_server.mirror.tables import HIDDEN_PREFIX, table_by_rule
 from canal_server.mirror.widening import Outcome, outcome
+from canal_server.model.table import ColumnMeta
 from canal_server.tablemeta.image import AUTO_INCREMENT, GENERATED
 
 if TYPE_CHECKING:
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
         Mask,
         MirrorColumn,
         MirrorTable,
+        SourceColumn,
         TableName,
     )
     from canal_server.mirror.settings import TableRule
     from canal_server.mirror.statements import Said
     from canal_server.mirror.steps import Step
-    from canal_server.model.table import ColumnMeta
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def decide(
     sql: str,
     table: TableName,
     before: Sequence[ColumnMeta],
-    after: Sequence[ColumnMeta],
+    after: Sequence[ColumnMeta | SourceColumn],
     rule: TableRule,
     *,
     schema: str = "",
@@ -98,18 +99,18 @@ def decide(
     are names of columns in the lake that the source has no more; `schema` is the
     default one of the session, when it is not the table's.
     """
-    before, after = _shown(before), _shown(after)
-    if not after:
+    old, new = _shown(before), _shown(after)
+    if not new:
         return Gone()
     said = read_statement(
         sql,
         table,
         schema=schema or table.schema,
-        exists=bool(before),
+        exists=bool(old),
         mariadb=mariadb,
     )
     try:
-        decision = _Decision(table, before, after, rule, said)
+        decision = _Decision(table, old, new, rule, said)
         return decision.made(kept)
     except _CannotFollowError as error:
         return (Stop if rule.drift == "stop" else Copy)(str(error))
@@ -117,9 +118,15 @@ def decide(
         return Stop("; ".join(error.problems))
 
 
-def _shown(columns: Sequence[ColumnMeta]) -> list[ColumnMeta]:
+def _shown(columns: Sequence[ColumnMeta | SourceColumn]) -> list[ColumnMeta]:
     """Leave out what MariaDB hides from everybody but the binlog."""
-    return [each for each in columns if not each.name.startswith(HIDDEN_PREFIX)]
+    return [
+        each
+        if isinstance(each, ColumnMeta)
+        else ColumnMeta(each.name, each.mysql_type, each.charset or None, each.is_key)
+        for each in columns
+        if not each.name.startswith(HIDDEN_PREFIX)
+    ]
 
 
 class _CannotFollowError(Exception):

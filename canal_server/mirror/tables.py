@@ -18,6 +18,7 @@ from canal_server.mysql.columns import TableColumns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from canal_server.mirror.model import SourceColumn
     from canal_server.mirror.settings import MirrorSettings, TableRule
     from canal_server.model.table import ColumnMeta, TableMeta
     from canal_server.mysql.connection import ControlConnection
@@ -105,7 +106,9 @@ def survey(connection: ControlConnection, settings: MirrorSettings) -> Survey:
 
 
 def mirror_table(
-    name: TableName, columns: Sequence[ColumnMeta], settings: MirrorSettings
+    name: TableName,
+    columns: Sequence[ColumnMeta | SourceColumn],
+    settings: MirrorSettings,
 ) -> MirrorTable:
     """Return how a table with these columns is mirrored, by the rule for its name.
 
@@ -118,7 +121,7 @@ def mirror_table(
 
 
 def table_by_rule(
-    name: TableName, columns: Sequence[ColumnMeta], rule: TableRule
+    name: TableName, columns: Sequence[ColumnMeta | SourceColumn], rule: TableRule
 ) -> MirrorTable:
     """Return how a rule has a table mirrored. Raises ConfigError."""
     builder = _Builder(name, rule)
@@ -179,7 +182,9 @@ class _Builder:
         self._renames = {old.lower(): new for old, new in rule.rename.items()}
         self.problems: list[str] = []
 
-    def columns(self, columns: Iterable[ColumnMeta]) -> Iterator[MirrorColumn]:
+    def columns(
+        self, columns: Iterable[ColumnMeta | SourceColumn]
+    ) -> Iterator[MirrorColumn]:
         """Yield those columns that the rule takes."""
         for each in columns:
             if each.name.startswith(HIDDEN_PREFIX):

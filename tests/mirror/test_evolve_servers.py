@@ -153,6 +153,8 @@ def plain(value, mysql_type: str):
     """Return a value of the driver as the lake has it."""
     if isinstance(value, bytes) and mysql_type.startswith("bit"):
         return int.from_bytes(value)
+    if mysql_type.startswith("date") and str(value).startswith("0000-00-00"):
+        return None
     return value
 
 
@@ -182,7 +184,11 @@ class Copied:
 
 def rows_of(cursor, columns) -> dict[int, dict[str, object]]:
     """Return the rows of the source."""
-    names = ", ".join(f"`{each.name}`" for each in columns)
+    # Of a FLOAT, the server shows six digits.
+    names = ", ".join(
+        f"`{each.name}`" + (" + 0e0" if each.mysql_type.startswith("float") else "")
+        for each in columns
+    )
     cursor.execute(f"SELECT {names} FROM t")
     found = {}
     for values in cursor.fetchall():

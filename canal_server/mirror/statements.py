@@ -64,6 +64,16 @@ class Said:
     # Definitions of columns by their new names, in lower case.
     defined: dict[str, ColumnSpec] = field(default_factory=dict)
     only_if_missing: set[str] = field(default_factory=set)
+    # Columns before and columns behind that an item is about.
+    origins: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether two items are about one column: which counts is the server's."""
+        return any(
+            len(set(names)) < len(names) for names in (self.origins, self.results)
+        )
 
 
 def read_statement(
@@ -93,6 +103,8 @@ def read_statement(
                 and _is(table, operation.name)
             ):
                 said.problem = f"the statement {move}"
+        if said.repeats:
+            said.problem = "several of its items are about one column"
     return said
 
 
@@ -150,6 +162,7 @@ def _take_item(item: Item, said: Said) -> None:
     if isinstance(item, AddColumn):
         name = item.column.name.lower()
         said.added[name] = said.defined[name] = item.column
+        said.results.append(name)
         if item.if_not_exists:
             said.only_if_missing.add(name)
     elif isinstance(item, ChangeColumn):
@@ -161,6 +174,7 @@ def _take_item(item: Item, said: Said) -> None:
         _rename(said, item.old, item.new)
     elif isinstance(item, DropColumn):
         said.dropped.add(item.name.lower())
+        said.origins.append(item.name.lower())
     elif isinstance(item, Options):
         if item.engine in _ENGINES_WITHOUT_ROWS:
             said.problem = f"engine {item.engine} keeps no rows"
@@ -168,5 +182,7 @@ def _take_item(item: Item, said: Said) -> None:
 
 
 def _rename(said: Said, old: str, new: str) -> None:
+    said.origins.append(old.lower())
+    said.results.append(new.lower())
     if old.lower() != new.lower():
         said.renamed[old.lower()] = new.lower()

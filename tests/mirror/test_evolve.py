@@ -199,6 +199,7 @@ def test_nothing_to_follow(sql: str):
         ("INSERT INTO t SELECT * FROM u", "by a statement (INSERT)"),
         ("WITH x AS (SELECT 1) DELETE FROM t", "by a statement (WITH)"),
         ("ALTER TABLE t MODIFY g INT AS (a + 2)", "generated in another way"),
+        ("ALTER TABLE t ADD a INT, DROP a, MODIFY a BIT", "about one column"),
         ("ALTER TABLE t FROB a", "cannot be read"),
         ("ALTER TABLE t ADD c INT DEFAULT 'x", "cannot be read"),
         ("ALTER TABLE t ADD c INT", "what became of the columns c"),

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import pymysql
 import pytest
@@ -23,6 +24,9 @@ from canal_server.mirror.settings import TableRule
 from canal_server.mirror.steps import AddColumn, DropColumn, RenameColumn, WidenColumn
 from canal_server.mysql.columns import TableColumns
 from canal_server.mysql.connection import ControlConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROUNDS = int(os.environ.get("CANAL_DDL_ROUNDS", "25"))
 RULE = TableRule(match=r".*\..*")
@@ -134,7 +138,7 @@ def duration_of(text: str) -> timedelta:
     )
 
 
-READERS = {
+READERS: dict[str, Callable[[str], object]] = {
     "int": int,
     "year": int,
     "bit": int,
@@ -227,7 +231,7 @@ def test_random_ddl(source_server, database, mode):
         cursor.execute("SET sql_mode = %s", (sql_mode,))
         cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL)")
         reader = TableColumns(control)
-        copied = Copied(cursor, reader.fetch(database, "t").columns)
+        copied = Copied(cursor, columns_of(reader, database))
         while outcomes["all"] < ROUNDS:
             types = {each.name: "" for each in copied.columns if each.name != "id"}
             for _ in range(2):
@@ -241,8 +245,7 @@ def test_random_ddl(source_server, database, mode):
                 continue
             outcomes["all"] += 1
             after = [
-                replace(each, nullable=True)
-                for each in reader.fetch(database, "t").columns
+                replace(each, nullable=True) for each in columns_of(reader, database)
             ]
             decision = decide(
                 *(sql, TableName(database, "t"), copied.columns, after, RULE),
@@ -256,11 +259,18 @@ def test_random_ddl(source_server, database, mode):
                 copied.columns = decision.columns
             else:
                 assert isinstance(decision, Copy), (sql, decision)
-                copied = Copied(cursor, reader.fetch(database, "t").columns)
+                copied = Copied(cursor, columns_of(reader, database))
             if len(copied.columns) > 6:
                 cursor.execute("TRUNCATE t")
     print(outcomes)
     assert outcomes["followed"] > ROUNDS // 5
+
+
+def columns_of(reader: TableColumns, database: str):
+    """Return the columns that the table has now."""
+    meta = reader.fetch(database, "t")
+    assert meta is not None
+    return meta.columns
 
 
 def fill(made: Random, cursor, types: dict[str, str], outcomes: Counter[str]) -> None:

@@ -103,13 +103,19 @@ def test_requests(folder: Folder):
     assert states.requested() == [TableName("a", "b")]
 
 
+def write_by_turns(folder: Folder, texts: list[bytes]) -> None:
+    """Write the one text and the other into a file."""
+    for number in range(40):
+        folder.write("x", texts[number % 2])
+
+
 def test_a_reader_never_sees_half_a_file(tmp_path: Path):
     """While a file is written again and again, each reading is one of the versions."""
     folder = open_folder(LakeSettings(path=str(tmp_path)))
     texts = [bytes([65 + n]) * 200_000 for n in range(2)]
     folder.write("x", texts[0])
     writer = multiprocessing.get_context("fork").Process(
-        target=lambda: [folder.write("x", texts[n % 2]) for n in range(40)]
+        target=write_by_turns, args=(folder, texts)
     )
     writer.start()
     while writer.is_alive():

@@ -22,7 +22,6 @@ from canal_server.mirror.steps import (
 )
 from canal_server.mirror.tables import HIDDEN_PREFIX, table_by_rule
 from canal_server.mirror.widening import Outcome, outcome
-from canal_server.model.table import ColumnMeta
 from canal_server.tablemeta.image import AUTO_INCREMENT, GENERATED
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings import TableRule
     from canal_server.mirror.statements import Said
     from canal_server.mirror.steps import Step
+    from canal_server.model.table import ColumnMeta
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +119,7 @@ def decide(
 
 def _shown(columns: Sequence[ColumnMeta]) -> list[ColumnMeta]:
     """Leave out what MariaDB hides from everybody but the binlog."""
-    return [
-        each
-        if isinstance(each, ColumnMeta)
-        else ColumnMeta(each.name, each.mysql_type, each.charset or None, each.is_key)
-        for each in columns
-        if not each.name.startswith(HIDDEN_PREFIX)
-    ]
+    return [each for each in columns if not each.name.startswith(HIDDEN_PREFIX)]
 
 
 class _CannotFollowError(Exception):

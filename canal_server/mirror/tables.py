@@ -182,9 +182,7 @@ class _Builder:
         self._renames = {old.lower(): new for old, new in rule.rename.items()}
         self.problems: list[str] = []
 
-    def columns(
-        self, columns: Iterable[ColumnMeta | SourceColumn]
-    ) -> Iterator[MirrorColumn]:
+    def columns(self, columns: Iterable[ColumnMeta]) -> Iterator[MirrorColumn]:
         """Yield those columns that the rule takes."""
         for each in columns:
             if each.name.startswith(HIDDEN_PREFIX):

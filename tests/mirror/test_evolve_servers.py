@@ -1,13 +1,11 @@
 """Random DDL on live servers: whenever a copy follows, it has what the source has.
 
 An oracle in plain Python takes the steps; the server says what came of the rows. More
-statements by CANAL_DDL_ROUNDS, another seed by CANAL_SEED.
+statements by CANAL_TEST_LONGER.
 """
 
 from __future__ import annotations
 
-import os
-import random
 from collections import Counter
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pymysql
 import pytest
+from fix_random import longer
 from fix_source_access import access_of
 
 from canal_server.mirror.evolve import Copy, Steps, decide
@@ -26,9 +25,10 @@ from canal_server.mysql.columns import TableColumns
 from canal_server.mysql.connection import ControlConnection
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable
 
-ROUNDS = int(os.environ.get("CANAL_DDL_ROUNDS", "25"))
+ROUNDS = longer(25)
 RULE = TableRule(match=r".*\..*")
 TYPES = {  # with values of each, as literals
     "TINYINT": ("-128", "0", "127"),
@@ -73,8 +73,8 @@ NAMES = ("a", "b", "c", "D", "é")
 class Random:
     """Writes statements on one table t with the key `id`."""
 
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, rng: random.Random) -> None:
+        self.random = rng
 
     def definition(self) -> str:
         """Return a type with NULL, NOT NULL and a default by chance."""
@@ -215,11 +215,9 @@ def differing(ours, theirs) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["strict", "lax"])
-def test_random_ddl(source_server, database, mode):
+def test_random_ddl(source_server, database, mode, rng):
     """Steps leave the rows that the server has, in strict mode and without."""
-    seed = int(os.environ.get("CANAL_SEED", random.randrange(10**6)))
-    print(f"CANAL_SEED={seed}")
-    made = Random(seed)
+    made = Random(rng)
     outcomes: Counter[str] = Counter()
     mariadb = source_server.flavour == "mariadb"
     sql_mode = "STRICT_TRANS_TABLES" if mode == "strict" else ""

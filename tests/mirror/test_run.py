@@ -38,7 +38,9 @@ def test_copied_and_followed(mirror) -> None:
     mirror.wait_for(
         lambda: mirror.lake("u", "b", "a") == mirror.truth("u", "b", "a"), "table u"
     )
-    mirror.source.execute(f"TRUNCATE {schema}.u", f"RENAME TABLE {schema}.t TO {schema}.v")
+    mirror.source.execute(
+        f"TRUNCATE {schema}.u", f"RENAME TABLE {schema}.t TO {schema}.v"
+    )
     mirror.settle()
     assert mirror.lake("u", "b", "a") == {}
     mirror.wait_for(lambda: mirror.lake("v", "id") == mirror.truth("v", "id"), "v")

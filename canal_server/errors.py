@@ -23,6 +23,7 @@
     │   ├── NodeMissing           a node to be written or deleted is not there
     │   ├── NodeNotEmpty          a node to be deleted has others below it
     │   └── VersionConflict       a node was changed by somebody else
+    ├── LakeError                 a table of the lake cannot be read or written
     ├── LeaseLost                 the right to run an instance may be gone
     ├── ProtocolError             bytes of the other side that break the wire protocol
     └── ClientError               answered to that client only, with a code
@@ -142,6 +143,10 @@ class NodeNotEmpty(ZooKeeperError):  # noqa: N818
 
 class VersionConflict(ZooKeeperError):  # noqa: N818
     """A node has another version: somebody else wrote it."""
+
+
+class LakeError(CanalError):
+    """A table of the mirror's lake cannot be read or written; it is as it was."""
 
 
 class LeaseLost(CanalError):  # noqa: N818

@@ -1,0 +1,173 @@
+"""Conditions in SQL that leave out files of a Delta table in which no key can be.
+
+A merge reads what its condition does not exclude by the files' least and greatest
+values. Every key given stays within the condition. Leaves out the merge.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from datetime import date, datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RANGES_MAX: Final = 32  # of keys, in one condition
+
+# What statistics in the Delta log are not: times are cut to milliseconds, decimals go
+# through a double or, without a fraction, stop at the greatest number of 64 bits.
+_TIME_CUT: Final = timedelta(milliseconds=1)
+_DOUBLE_DIGITS: Final = 15
+_STATISTICS_MAX: Final = Decimal(2**63 - 1)
+_DOWN: Final = Context(prec=_DOUBLE_DIGITS, rounding=ROUND_FLOOR)
+_UP: Final = Context(prec=_DOUBLE_DIGITS, rounding=ROUND_CEILING)
+
+
+class FileRange(NamedTuple):
+    """The least and the greatest value of a column in a file, and the file's rows."""
+
+    least: Any
+    greatest: Any
+    rows: int
+
+
+class Bounds(NamedTuple):
+    """What can be said of a column's values."""
+
+    condition: str  # empty: nothing
+    rows: int  # in the files that are left
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as SQL has it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def bounds(column: pa.ChunkedArray, target: str, files: pa.Table) -> Bounds:
+    """Return the condition for the values of a column; `target` is it in SQL.
+
+    `files` has columns least, greatest and rows, one row for each file.
+    """
+    kind = column.type
+    if len(column) == 0 or not _has_order(kind):
+        return Bounds("", pc.sum(files["rows"]).as_py() or 0)
+    values = _Sorted(column)
+    columns = (files[name].to_pylist() for name in FileRange._fields)
+    known = [_as_far_as_true(*row) for row in zip(*columns, strict=True)]
+    ends, rows = _separated(values, known)
+    ranges = [
+        _range(values[first], values[end - 1], kind, target)
+        for first, end in zip([0, *ends], [*ends, len(values)], strict=True)
+    ]
+    return Bounds(f"({' OR '.join(ranges)})", rows)
+
+
+def literal(value: Any, kind: pa.DataType) -> str:
+    """Return a value in SQL, of just that type."""
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, Decimal):
+        # As a plain number it were a double.
+        return f"CAST('{value:f}' AS DECIMAL({kind.precision},{kind.scale}))"
+    if isinstance(value, datetime):
+        zone = f'Some("{kind.tz}")' if kind.tz else "None"
+        text = value.replace(tzinfo=None).isoformat(timespec="microseconds")
+        text += "Z" if kind.tz else ""
+        return f"arrow_cast('{text}', 'Timestamp(Microsecond, {zone})')"
+    if isinstance(value, date):
+        return f"CAST('{value.isoformat()}' AS DATE)"
+    return repr(value)
+
+
+class _Sorted:
+    """The values of a column in their order, made to values of Python one by one."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self._values = pc.unique(column).take(pc.sort_indices(pc.unique(column)))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._values[index].as_py()
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    """Tell whether files tell the least and greatest, and SQL orders as we do."""
+    return not pa.types.is_binary(kind) and not pa.types.is_floating(kind)
+
+
+def _range(least: Any, greatest: Any, kind: pa.DataType, target: str) -> str:
+    """Return the condition for values between two, as far as files tell it right."""
+    if isinstance(least, datetime):
+        least = _earlier(least)
+    sides = [">=", "<="]
+    if isinstance(least, Decimal):
+        least = min(_rounded(least, _DOWN), _STATISTICS_MAX)
+        greatest = max(_rounded(greatest, _UP), -_STATISTICS_MAX)
+        limit = Decimal(10) ** (kind.precision - kind.scale)
+        sides = [">=" if least > -limit else "", "<=" if greatest < limit else ""]
+    told = [
+        f"{target} {side} {literal(value, kind)}"
+        for side, value in zip(sides, (least, greatest), strict=True)
+        if side
+    ]
+    return f"({' AND '.join(told) or 'true'})"
+
+
+def _as_far_as_true(least: Any, greatest: Any, rows: int) -> FileRange:
+    """Return a file's range, wide enough for how it is told in the Delta log."""
+    if least is None or greatest is None:
+        return FileRange(None, None, rows)
+    if isinstance(greatest, datetime):
+        return FileRange(least, _later(greatest), rows)
+    if isinstance(least, Decimal):
+        if least <= -_STATISTICS_MAX or greatest >= _STATISTICS_MAX:
+            return FileRange(None, None, rows)
+        return FileRange(_rounded(least, _DOWN), _rounded(greatest, _UP), rows)
+    return FileRange(least, greatest, rows)
+
+
+def _separated(values: _Sorted, files: Sequence[FileRange]) -> tuple[list[int], int]:
+    """Return where values are to be parted, and the rows of the files that stay.
+
+    A file that has none of the values between its ends lies between two neighbours of
+    them; where most rows lie so, there is parted.
+    """
+    rows = 0
+    between: dict[int, int] = {}
+    for file in files:
+        if file.least is None or file.greatest is None:
+            rows += file.rows  # nothing is known of it
+            continue
+        place = bisect_left(values, file.least)
+        if bisect_right(values, file.greatest) > place:
+            rows += file.rows
+        else:
+            between[place] = between.get(place, 0) + file.rows
+    inner = [place for place in between if 0 < place < len(values)]
+    inner.sort(key=lambda place: -between[place])
+    rows += sum(between[place] for place in inner[RANGES_MAX - 1 :])
+    return sorted(inner[: RANGES_MAX - 1]), rows
+
+
+def _rounded(value: Decimal, how: Context) -> Decimal:
+    """Return a decimal that a double tells, not above or not below the value."""
+    return how.plus(value)
+
+
+def _earlier(time: datetime) -> datetime:
+    least = datetime.min.replace(tzinfo=time.tzinfo)
+    return time - _TIME_CUT if time - least >= _TIME_CUT else least
+
+
+def _later(time: datetime) -> datetime:
+    greatest = datetime.max.replace(tzinfo=time.tzinfo)
+    return time + _TIME_CUT if greatest - time >= _TIME_CUT else greatest

@@ -1,0 +1,127 @@
+"""What the mirror asks of a table in the lake, whatever the lake's format.
+
+Readers of the lake never see a part of anything here: each of these is there as a whole
+or not at all, also when the process is killed in it. Done a second time, with the same
+place, each changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from canal_server.spark.batches import typed_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from canal_server.mirror.model import CopiedFile, MirrorTable
+    from canal_server.mirror.steps import Step
+
+NOWHERE = -1  # the position number of a table to which nothing was applied
+
+SEQ = pa.field("_seq", pa.int64())
+ROW = pa.field("_row", pa.int32())
+TIME = pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC"))
+DELETED = pa.field("_deleted", pa.bool_())
+HASH = pa.field("_row_hash", pa.int64())
+ADDED = frozenset(field.name for field in (SEQ, ROW, TIME, DELETED, HASH))
+
+
+class Applied(NamedTuple):
+    """What came of changes, in rows of the lake."""
+
+    changed: int = 0  # inserted or updated
+    deleted: int = 0
+
+
+class StreamBatch(NamedTuple):
+    """A micro-batch: the checkpoint that numbers it, and its number there."""
+
+    stream: str
+    number: int
+
+
+class LakeTable(Protocol):
+    """One table of the lake. Every method may raise LakeError."""
+
+    def exists(self) -> bool:
+        """Tell whether there is anything that a reader can read."""
+
+    def arrow_schema(self) -> pa.Schema | None:
+        """Return the columns that the table has now; None when it is not there."""
+
+    def applied(self, copy_id: str) -> int:
+        """Return the position number up to which changes are in.
+
+        NOWHERE when what is published is not this copy.
+        """
+
+    def publish(
+        self,
+        copy_id: str,
+        schema: pa.Schema,
+        files: Sequence[CopiedFile],
+        at: int,
+        note: Mapping[str, str],
+    ) -> None:
+        """Replace all that is there by a copy's files, as of the position `at`."""
+
+    def apply(
+        self,
+        copy_id: str,
+        changes: pa.Table,
+        upto: int,
+        note: Mapping[str, str],
+        batch: StreamBatch | None = None,
+    ) -> Applied:
+        """Apply changes, in their order, and move what is applied to `upto`.
+
+        `changes` has columns of the table, by their names in the lake and masked, and
+        _change_type, _seq, _row, _commit_timestamp. Those before what is applied are
+        left out; so is a batch that was applied, whatever its places are.
+        """
+
+    def empty(
+        self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
+    ) -> None:
+        """Delete all rows: TRUNCATE, at a time."""
+
+    def evolve(
+        self, copy_id: str, steps: Sequence[Step], upto: int, note: Mapping[str, str]
+    ) -> None:
+        """Change the table's columns."""
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        version: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows, in any order; `where` is a condition in SQL."""
+
+    def place(self) -> tuple[int, dict[str, str]]:
+        """Return the position number and the note of the newest change by a mirror."""
+
+
+def lake_schema(table: MirrorTable) -> pa.Schema:
+    """Return the columns that a table has in the lake.
+
+    Raises ConfigError for a column with the name of one that is added.
+    """
+    wanted = [replace(column.wanted, name=column.target) for column in table.columns]
+    fields = list(typed_schema(wanted))[: len(wanted)]
+    fields += added_fields(table)
+    return pa.schema(fields)
+
+
+def added_fields(table: MirrorTable) -> list[pa.Field]:
+    """Return the columns that the lake has besides the table's own."""
+    fields = [SEQ, ROW, TIME]
+    if table.deletes == "soft":
+        fields.append(DELETED)
+    if table.is_keyless:
+        fields.append(HASH)
+    return fields

@@ -1,0 +1,54 @@
+"""Hashes of rows, the same wherever a row comes from: source, stream or lake.
+
+Leaves out which rows and which columns; the columns of both sides have to have the same
+types (`canal_server.spark.batches.typed_schema`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from canal_server.decoder.arrow_hashes import add_bytes, add_fixed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SEED: Final = 0x243F6A8885A308D3
+OTHER_SEED: Final = 0x13198A2E03707344  # a second hash of the same values
+
+
+def row_hashes(
+    columns: Sequence[pa.Array], rows: int, seed: int = SEED
+) -> pa.Int64Array:
+    """Return a hash of each row over its columns, in their order.
+
+    TypeError for a column of a type that no table of MySQL has.
+    """
+    hashes = array("Q", [seed]) * rows
+    for column in columns:
+        assert len(column) == rows
+        _add(hashes, column)
+    return pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(hashes)])
+
+
+def _add(hashes: array[int], column: pa.Array) -> None:
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        add_bytes(hashes, *_bytes_of(column), column.offset)
+        return
+    if not (pa.types.is_primitive(kind) or pa.types.is_decimal128(kind)):
+        raise TypeError(f"rows with a column of type {kind} have no hash")
+    if pa.types.is_boolean(kind):
+        raise TypeError("rows with a column of type bool have no hash")
+    add_fixed(hashes, *_bytes_of(column), kind.bit_width // 8, column.offset)
+
+
+def _bytes_of(column: pa.Array) -> list[memoryview | None]:
+    """Return the buffers of an array as plain bytes."""
+    return [
+        None if buffer is None else memoryview(buffer).cast("B")
+        for buffer in column.buffers()
+    ]

@@ -36,19 +36,16 @@ def row_hashes(
 
 def _add(hashes: array[int], column: pa.Array) -> None:
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        add_bytes(hashes, *_bytes_of(column), column.offset)
-        return
-    if not (pa.types.is_primitive(kind) or pa.types.is_decimal128(kind)):
-        raise TypeError(f"rows with a column of type {kind} have no hash")
-    if pa.types.is_boolean(kind):
-        raise TypeError("rows with a column of type bool have no hash")
-    add_fixed(hashes, *_bytes_of(column), kind.bit_width // 8, column.offset)
-
-
-def _bytes_of(column: pa.Array) -> list[memoryview | None]:
-    """Return the buffers of an array as plain bytes."""
-    return [
+    validity, *parts = (
         None if buffer is None else memoryview(buffer).cast("B")
         for buffer in column.buffers()
-    ]
+    )
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        offsets, values = parts
+        add_bytes(hashes, validity, offsets, values, column.offset)
+        return
+    numbers = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
+    if not numbers and not pa.types.is_decimal128(kind):
+        raise TypeError(f"rows with a column of type {kind} have no hash")
+    (values,) = parts
+    add_fixed(hashes, validity, values, kind.bit_width // 8, column.offset)

@@ -99,7 +99,6 @@ class LakeRows:
     rng: random.Random
     seq: int = COPY_AT
     rows: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    copies: list[dict[str, Any]] = field(default_factory=list)  # of a keyless table
 
     @property
     def data_schema(self) -> pa.Schema:
@@ -282,3 +281,10 @@ def published(folder: Any, rows: LakeRows, copy: str = COPY) -> DeltaLakeTable:
     files = write_copy(folder, copied_rows(rows), copy)
     lake.publish(copy, lake_schema(rows.table), files, rows.seq + 1, {"from": "copy"})
     return lake
+
+
+def random_keyless_table(rng: random.Random, deletes: str = "hard") -> MirrorTable:
+    """Return a table of random columns without a key."""
+    kinds = rng.sample(sorted(VALUES), rng.randrange(1, 9))
+    names = rng.sample(NAMES, len(kinds))
+    return lake_table(zip(names, kinds, strict=True), (), deletes)

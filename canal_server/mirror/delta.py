@@ -30,8 +30,12 @@ from pyarrow.fs import PyFileSystem
 from canal_server.errors import LakeError
 from canal_server.mirror import fold
 from canal_server.mirror.bounds import bounds, literal, quoted
+from canal_server.mirror.keyless import difference, row_hashes
 from canal_server.mirror.lake_table import (
+    ADDED,
     DELETED,
+    HASH,
+    META,
     NOWHERE,
     ROW,
     SEQ,
@@ -44,13 +48,13 @@ from canal_server.mirror.reshape import Reshape
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from deltalake.table import TableMerger
+
     from canal_server.mirror.model import CopiedFile, MirrorTable
     from canal_server.mirror.steps import Step
 
 APP: Final = "canal-mirror"  # of transactions in the Delta log
-COPY: Final = (
-    "canal-server mirror, copy "  # description of a table, before the copy's id
-)
+COPY: Final = "canal-server mirror, copy "  # a description, before the id
 NOTE: Final = "canal"  # our part of a commit's own metadata
 FILE_ROWS: Final = 100_000  # a merge rewrites whole files
 FILE_BYTES: Final = (1 << 20, 128 << 20)  # at least, at most
@@ -62,6 +66,7 @@ INDEXED_COLUMNS: Final = 32  # of which Delta keeps least and greatest values
 LOG_DAYS: Final = 7
 
 _OP: Final = "_change_type"
+_INSERT: Final = "insert"
 _LEAST, _GREATEST, _ROWS = "least", "greatest", "rows"
 _WRITER = WriterProperties(compression="ZSTD", compression_level=1)
 
@@ -186,7 +191,7 @@ class DeltaLakeTable:
                 return
             commit = _commit(copy_id, upto, note)
             reshape = Reshape(pa.schema(delta.schema().to_arrow()), steps)
-            if not reshape.is_metadata_only:
+            if self._table.is_keyless or not reshape.is_metadata_only:
                 self._rewrite(delta, reshape, commit)
             elif fields := reshape.new_fields():
                 delta.alter.add_columns(
@@ -208,11 +213,7 @@ class DeltaLakeTable:
                 self._path, version=version, storage_options=self._options
             )
             names = list(columns) if columns is not None else None
-            schema = pa.schema(delta.schema().to_arrow())
-            for batch in pa.RecordBatchReader.from_stream(delta.scan(names, where)):
-                # It gives texts as views.
-                wanted = pa.schema([schema.field(name) for name in batch.schema.names])
-                yield batch.cast(wanted)
+            yield from _batches(delta, names, where)
 
     def place(self) -> tuple[int, dict[str, str]]:
         """Return the position number and the note of the newest change by a mirror."""
@@ -249,7 +250,73 @@ class DeltaLakeTable:
         if len(new) == 0:
             _commit_alone(delta, commit)
             return Applied()
+        if self._table.is_keyless:
+            return self._count(delta, new, commit)
         return self._merge(delta, fold.newest(new, self._key), commit)
+
+    def _count(
+        self, delta: DeltaTable, changes: pa.Table, commit: CommitProperties
+    ) -> Applied:
+        """Apply changes of a table without a key."""
+        lake = pa.schema(delta.schema().to_arrow())
+        own = [name for name in lake.names if name not in ADDED]
+        if missing := [name for name in own if name not in changes.column_names]:
+            raise LakeError(
+                f"changes of the table have no column {missing[0]}, without which its "
+                "rows cannot be told apart: copy the table again"
+            )
+        source = _typed(changes, lake).select([*own, *META, _OP])
+
+        def find(gone: pa.Int64Array) -> pa.Table:
+            found = [batch.filter(pc.is_in(batch[HASH.name], gone)) for batch in rows]
+            return pa.Table.from_batches(found, lake)
+
+        soft = self._table.deletes == "soft"
+        live = f"NOT {quoted(DELETED.name)}" if soft else None
+        rows = _batches(delta, None, live)
+        made = difference(source, soft=soft, find=find)
+        if len(made.gone) == 0:
+            return self._append(delta, made.added, commit)
+        marks = pa.table({HASH.name: made.gone}).cast(pa.schema([HASH]))
+        marks = marks.append_column(_OP, pa.repeat(pa.scalar(fold.DELETE), len(marks)))
+        added = made.added.append_column(
+            _OP, pa.repeat(pa.scalar(_INSERT), len(made.added))
+        )
+        both = pa.concat_tables([added, marks], promote_options="default")
+        condition = f"t.{quoted(HASH.name)} = s.{quoted(HASH.name)}"
+        condition += f" AND s.{quoted(_OP)} = '{fold.DELETE}'"
+        if live:
+            condition += f" AND NOT t.{quoted(DELETED.name)}"
+        names = [name for name in both.column_names if name != _OP]
+        done = (
+            self._merger(delta, both, condition, commit)
+            .when_matched_delete()
+            .when_not_matched_insert(
+                {quoted(name): f"s.{quoted(name)}" for name in names},
+                f"s.{quoted(_OP)} = '{_INSERT}'",
+            )
+            .execute()
+        )
+        again = done["num_target_rows_deleted"] - made.counts[1]
+        return Applied(made.counts[0] - again, made.counts[1])
+
+    def _merger(
+        self,
+        delta: DeltaTable,
+        source: pa.Table,
+        condition: str,
+        commit: CommitProperties,
+    ) -> TableMerger:
+        return delta.merge(
+            source,
+            condition,
+            source_alias="s",
+            target_alias="t",
+            # Else it would leave out files by statistics that are not quite true.
+            streamed_exec=True,
+            writer_properties=_WRITER,
+            commit_properties=commit,
+        )
 
     def _merge(
         self, delta: DeltaTable, rows: pa.Table, commit: CommitProperties
@@ -260,17 +327,11 @@ class DeltaLakeTable:
         values = {quoted(name): f"s.{quoted(name)}" for name in names}
         within, hit = self._bounds(delta, source)
         if hit == 0:
-            return self._append(delta, source, commit)
-        merge = delta.merge(
-            source,
-            " AND ".join([*(_same(source, name) for name in self._key), *within]),
-            source_alias="s",
-            target_alias="t",
-            # Else it would leave out files by statistics that are not quite true.
-            streamed_exec=True,
-            writer_properties=_WRITER,
-            commit_properties=commit,
-        )
+            if DELETED.name not in names:
+                source = source.filter(pc.not_equal(source[_OP], fold.DELETE))
+            return self._append(delta, source.drop_columns([_OP]), commit)
+        condition = " AND ".join([*(_same(source, n) for n in self._key), *within])
+        merge = self._merger(delta, source, condition, commit)
         kept = None
         if DELETED.name not in names:
             merge = merge.when_matched_delete(f"s.{quoted(_OP)} = '{fold.DELETE}'")
@@ -291,7 +352,13 @@ class DeltaLakeTable:
 
         def reshaped() -> pa.Table | None:
             table = next(tables, None)
-            return None if table is None else reshape.rows(table)
+            if table is None:
+                return None
+            table = reshape.rows(table)
+            if self._table.is_keyless:
+                place = table.schema.get_field_index(HASH.name)
+                table = table.set_column(place, HASH, row_hashes(table))
+            return table
 
         def batches(reader: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
             # Asked from within delta-rs, where its own files cannot be read.
@@ -328,12 +395,9 @@ class DeltaLakeTable:
                     yield _complete(pa.table(batch), schema)
 
     def _append(
-        self, delta: DeltaTable, source: pa.Table, commit: CommitProperties
+        self, delta: DeltaTable, rows: pa.Table, commit: CommitProperties
     ) -> Applied:
-        """Add rows whose keys are in no file."""
-        if DELETED.name not in source.column_names:
-            source = source.filter(pc.not_equal(source[_OP], fold.DELETE))
-        rows = source.drop_columns([_OP])
+        """Add rows that are in no file."""
         if len(rows) == 0:
             _commit_alone(delta, commit)
             return Applied()
@@ -352,17 +416,7 @@ class DeltaLakeTable:
         if self._table.deletes == "soft":
             deleted = pc.equal(rows[_OP], fold.DELETE)
             rows = rows.append_column(DELETED, deleted)
-        fields = []
-        for name in rows.column_names:
-            if name != _OP and name not in schema.names:
-                raise LakeError(
-                    f"it has no column {name}, which changes of the table have: "
-                    "copy the table again"
-                )
-            fields.append(
-                rows.schema.field(name) if name == _OP else schema.field(name)
-            )
-        return rows.cast(pa.schema(fields))
+        return _typed(rows, schema)
 
     def _bounds(self, delta: DeltaTable, source: pa.Table) -> tuple[list[str], int]:
         """Return conditions on the keys, and the rows of the files that they leave."""
@@ -496,6 +550,29 @@ def _same(source: pa.Table, name: str) -> str:
     if pa.types.is_floating(source.schema.field(name).type):
         return f"t.{column} + 0.0 = s.{column} + 0.0"  # -0.0 is 0.0
     return f"t.{column} = s.{column}"
+
+
+def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return changes in the types of the lake."""
+    fields = []
+    for name in rows.column_names:
+        if name != _OP and name not in schema.names:
+            raise LakeError(
+                f"it has no column {name}, which changes of the table have: "
+                "copy the table again"
+            )
+        fields.append(rows.schema.field(name) if name == _OP else schema.field(name))
+    return rows.cast(pa.schema(fields))
+
+
+def _batches(
+    delta: DeltaTable, names: list[str] | None, where: str | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows, in any order."""
+    schema = pa.schema(delta.schema().to_arrow())
+    for batch in pa.RecordBatchReader.from_stream(delta.scan(names, where)):
+        # It gives texts as views.
+        yield batch.cast(pa.schema([schema.field(name) for name in batch.schema.names]))
 
 
 def _complete(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -27,6 +27,7 @@ ROW = pa.field("_row", pa.int32())
 TIME = pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC"))
 DELETED = pa.field("_deleted", pa.bool_())
 HASH = pa.field("_row_hash", pa.int64())
+META = (SEQ.name, ROW.name, TIME.name)  # that tell a row's last change
 ADDED = frozenset(field.name for field in (SEQ, ROW, TIME, DELETED, HASH))
 
 

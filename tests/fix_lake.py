@@ -141,7 +141,7 @@ class LakeRows:
         if self.rows and self.rng.random() < 0.6:
             old = self.rng.choice(list(self.rows.values()))
             same_key = {c.target: old[c.target] for c in self.table.columns if c.is_key}
-            if self.rng.random() < 0.4:
+            if self.rng.random() < 0.25:
                 yield self._delete(old)
                 return
             if self.rng.random() < 0.8:

@@ -147,7 +147,8 @@ def test_repeated_batches(tmp_path: Path, rng: random.Random) -> None:
     """A batch that comes again changes nothing: by its places, and by its number."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
-    changes = rows.as_changes(rows.random_changes(30))
+    told = [*rows.random_changes(30), rows.change("insert", {"id": 100, "v": "a"})]
+    changes = rows.as_changes(told)
     batch = StreamBatch("checkpoint-1", 7)
     assert lake.apply(COPY, changes, rows.seq + 1, {}, batch) != Applied()
     before = in_order(lake_rows(lake))
@@ -158,7 +159,8 @@ def test_repeated_batches(tmp_path: Path, rng: random.Random) -> None:
     assert in_order(lake_rows(lake)) == before
     assert lake.applied(COPY) == rows.seq + 1
     other = StreamBatch("checkpoint-2", 0)
-    changes = rows.as_changes(rows.random_changes(30))
+    told = [*rows.random_changes(30), rows.change("delete", {"id": 100, "v": "a"})]
+    changes = rows.as_changes(told)
     assert lake.apply(COPY, changes, rows.seq + 1, {}, other) != Applied()
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
 

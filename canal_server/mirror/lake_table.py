@@ -38,13 +38,6 @@ class Applied(NamedTuple):
     deleted: int = 0
 
 
-class StreamBatch(NamedTuple):
-    """A micro-batch: the checkpoint that numbers it, and its number there."""
-
-    stream: str
-    number: int
-
-
 class LakeTable(Protocol):
     """One table of the lake. Every method may raise LakeError."""
 
@@ -76,13 +69,12 @@ class LakeTable(Protocol):
         changes: pa.Table,
         upto: int,
         note: Mapping[str, str],
-        batch: StreamBatch | None = None,
     ) -> Applied:
         """Apply changes, in their order, and move what is applied to `upto`.
 
         `changes` has columns of the table, by their names in the lake and masked, and
         _change_type, _seq, _row, _commit_timestamp. Those before what is applied are
-        left out; so is a batch that was applied, whatever its places are.
+        left out.
         """
 
     def empty(

@@ -53,8 +53,8 @@ HIDDEN = {"server": {"store", "position"}}  # it knows them as ports
 LEAVES = {
     "spark": {"client", "core", "decoder", "mysql", "config", "config.schema", "model",
               "lifecycle", "errors"},
-    "mirror": {"spark", "client", "core", "decoder", "mysql", "config", "config.schema",
-               "model", "lifecycle", "tablemeta", "sqltext", "errors"},
+    "mirror": {"spark", "client", "core", "decoder", "mysql", "sink", "config",
+               "config.schema", "model", "lifecycle", "tablemeta", "sqltext", "errors"},
 }  # fmt: skip
 
 # Foreign packages and the units that are their doors. `*` is any one unit.

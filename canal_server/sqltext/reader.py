@@ -204,6 +204,13 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
         token = self._tokens[self._index + ahead]
         return str(self.sql[token.start : token.end + 1])
 
+    def text_between(self, start: int, end: int) -> str:
+        """Return the text from one place to before another, comments and all."""
+        if start >= end:
+            return ""
+        first, last = self._tokens[start], self._tokens[end - 1]
+        return str(self.sql[first.start : last.end + 1])
+
     def string(self) -> str:
         """Read a string and those that follow it at once. Raises SqlTextError."""
         if self.peek() != STRING:

@@ -1,7 +1,7 @@
 """Reading what stands in a CREATE TABLE: columns, keys and table options.
 
-Defaults, checks, expressions, comments and partitions decide nothing here and are
-stepped over.
+Checks, expressions, comments and partitions decide nothing here and are stepped over;
+of defaults, the text is kept.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class _Attributes:
     is_unique: bool = False
     has_versions: bool | None = None
     is_compressed: bool = False
+    default: str | None = None
 
 
 @dataclass(slots=True)
@@ -299,6 +300,7 @@ class DefinitionReader(SqlReader):
             attributes.is_unique,
             attributes.has_versions,
             COMPRESSED if attributes.is_compressed else "",
+            attributes.default,
         )
 
     def _explicit_timestamp(self) -> bool:
@@ -318,8 +320,10 @@ class DefinitionReader(SqlReader):
     def _attribute_null(self, found: _Attributes) -> None:
         found.nullable = True
 
-    def _attribute_default(self, _found: _Attributes) -> None:
+    def _attribute_default(self, found: _Attributes) -> None:
+        start = self.place
         self.skip_value()
+        found.default = self.text_between(start, self.place)
 
     def _attribute_on(self, _found: _Attributes) -> None:
         self.next()  # UPDATE

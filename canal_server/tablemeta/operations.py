@@ -7,7 +7,7 @@ depends on the table that the operation meets (its character set, its keys) is l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class ColumnSpec:
     """A column as its definition says; what it does not say is None or false.
 
     `type` is COLUMN_TYPE, or "" with `text_type`. `nullable` None: by the rules of
-    the table. `is_primary`, `is_unique` are keys of this column alone.
+    the table. `is_primary`, `is_unique` are keys of this column alone. `default` is
+    as it is written, and decides nothing of the structure.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ColumnSpec:
     is_unique: bool = False
     has_versions: bool | None = None  # WITH or WITHOUT SYSTEM VERSIONING
     suffix: str = ""  # what the server adds to COLUMN_TYPE
+    default: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from canal_server.errors import LakeError
-from canal_server.mirror import delta_changes, delta_log, delta_rows
+from canal_server.mirror import delta_changes, delta_log, delta_rows, delta_upkeep
 from canal_server.mirror.bounds import literal, quoted
 from canal_server.mirror.lake_table import (
     DELETED,
@@ -28,6 +28,7 @@ from canal_server.mirror.lake_table import (
     SEQ,
     TIME,
     Applied,
+    Compacted,
 )
 from canal_server.mirror.reshape import Reshape
 
@@ -175,6 +176,22 @@ class DeltaLakeTable:
                 )
             else:
                 delta_log.commit_alone(delta, commit)
+
+    def compact(self) -> Compacted:
+        """Put small files together, as one commit that changes no row."""
+        with self._telling("compact"):
+            delta = self._newest()
+            if delta is None:
+                return Compacted()
+            return delta_upkeep.compact(delta)
+
+    def vacuum(self, hours: float) -> int:
+        """Delete what no version of the last hours needs; returns how many files."""
+        with self._telling("delete old files of"):
+            delta = self._newest()
+            if delta is None:
+                return 0
+            return delta_upkeep.vacuum(delta, self._store(), hours)
 
     def scan(
         self,

@@ -38,6 +38,13 @@ class Applied(NamedTuple):
     deleted: int = 0
 
 
+class Compacted(NamedTuple):
+    """What came of putting files together."""
+
+    files: int = 0  # that are gone
+    made: int = 0  # that are there instead
+
+
 class LakeTable(Protocol):
     """One table of the lake. Every method may raise LakeError."""
 
@@ -86,6 +93,15 @@ class LakeTable(Protocol):
         self, copy_id: str, steps: Sequence[Step], upto: int, note: Mapping[str, str]
     ) -> None:
         """Change the table's columns."""
+
+    def compact(self) -> Compacted:
+        """Put small files together; rows, places and notes stay."""
+
+    def vacuum(self, hours: float) -> int:
+        """Delete what no version of the last hours needs; returns how many files.
+
+        Files of a copy that is not published yet stay.
+        """
 
     def scan(
         self,

@@ -169,6 +169,7 @@ class LakeRows:
 
     def _kept(self, change: dict[str, Any], *, deleted: bool) -> dict[str, Any]:
         row = {k: v for k, v in change.items() if k != "_change_type"}
+        row["_committed_at"] = row.pop("_commit_timestamp")
         return row | ({"_deleted": deleted} if self.table.deletes == "soft" else {})
 
     def as_changes(self, changes: Iterable[dict[str, Any]]) -> pa.Table:
@@ -177,7 +178,9 @@ class LakeRows:
         fields = [
             *self.data_schema,
             pa.field("_change_type", pa.string()),
-            *(schema.field(n) for n in ("_seq", "_row", "_commit_timestamp")),
+            schema.field("_seq"),
+            schema.field("_row"),
+            schema.field("_committed_at").with_name("_commit_timestamp"),
         ]
         return pa.Table.from_pylist(list(changes), schema=pa.schema(fields))
 

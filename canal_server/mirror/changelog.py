@@ -34,6 +34,7 @@ from canal_server.mirror.lake_table import (
     TIME,
     Applied,
     Compacted,
+    as_in_lake,
 )
 from canal_server.mirror.reshape import Reshape
 
@@ -148,7 +149,8 @@ class ChangeLog:
             state = self._published(copy_id)
             if state.upto >= upto:
                 return Applied()
-            new = changes.filter(pc.greater_equal(changes[SEQ.name], state.upto))
+            new = as_in_lake(changes)
+            new = new.filter(pc.greater_equal(new[SEQ.name], state.upto))
             self._append(state, _typed(new, _written(state.schema)), upto, note)
             deleted = pc.sum(pc.equal(new[OP.name], fold.DELETE)).as_py() or 0
             old = pc.sum(pc.equal(new[OP.name], fold.PREIMAGE)).as_py() or 0

@@ -19,7 +19,13 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from canal_server.errors import LakeError
-from canal_server.mirror import delta_changes, delta_log, delta_rows, delta_upkeep
+from canal_server.mirror import (
+    delta_changes,
+    delta_log,
+    delta_rows,
+    delta_upkeep,
+)
+from canal_server.mirror import delta_properties as properties
 from canal_server.mirror.bounds import literal, quoted
 from canal_server.mirror.lake_table import (
     DELETED,
@@ -29,6 +35,7 @@ from canal_server.mirror.lake_table import (
     TIME,
     Applied,
     Compacted,
+    as_in_lake,
 )
 from canal_server.mirror.reshape import Reshape
 
@@ -38,13 +45,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.model import CopiedFile, MirrorTable
     from canal_server.mirror.steps import Step
 
-FILE_ROWS: Final = 100_000  # a merge rewrites whole files
-FILE_BYTES: Final = (1 << 20, 128 << 20)  # at least, at most
-FILE_BYTES_UNKNOWN: Final = 8 << 20
-FILES_MAX: Final = 5_000  # above, files become larger instead
 TRIES: Final = 5  # of a change with which that of another writer collides
-INDEXED_COLUMNS: Final = 32  # of which Delta keeps least and greatest values
-LOG_DAYS: Final = 7
 
 
 class DeltaLakeTable:
@@ -98,17 +99,28 @@ class DeltaLakeTable:
             if delta is not None and delta_log.applied(delta, copy_id) != NOWHERE:
                 return
             now_ms = int(time.time() * 1000)
+            configuration = properties.of_copy(
+                schema, self._key, files, change_feed=self._change_feed
+            )
+            told = properties.told_now(configuration) or []
             create_table_with_add_actions(
                 self._path,
                 Schema.from_arrow(schema),
                 [
-                    AddAction(file.path, file.size, {}, now_ms, True, file.stats)
+                    AddAction(
+                        file.path,
+                        file.size,
+                        {},
+                        now_ms,
+                        True,
+                        properties.statistics(file.stats, told),
+                    )
                     for file in files
                 ],
                 mode="overwrite",
                 name=str(self._table.source),
                 description=delta_log.description(copy_id),
-                configuration=self._configuration(schema, files),
+                configuration=configuration,
                 storage_options=self._options,
                 commit_properties=delta_log.commit(copy_id, at, note),
             )
@@ -165,7 +177,9 @@ class DeltaLakeTable:
             if delta_log.applied(delta, copy_id) >= upto:
                 return
             commit = delta_log.commit(copy_id, upto, note)
-            reshape = Reshape(pa.schema(delta.schema().to_arrow()), steps)
+            before = pa.schema(delta.schema().to_arrow())
+            reshape = Reshape(before, steps)
+            self._tell_of(delta, before, reshape.schema)
             if self._table.is_keyless or not reshape.is_metadata_only:
                 files = delta_rows.files(delta, self._store(), self._key)
                 delta_rows.rewrite(delta, files, reshape, commit)
@@ -224,34 +238,41 @@ class DeltaLakeTable:
         applied = delta_log.applied(delta, copy_id)
         if applied >= upto:
             return Applied()
-        new = changes.filter(pc.greater_equal(changes[SEQ.name], applied))
+        new = as_in_lake(changes)
+        new = new.filter(pc.greater_equal(new[SEQ.name], applied))
         commit = delta_log.commit(copy_id, upto, note)
         if len(new) == 0:
             delta_log.commit_alone(delta, commit)
             return Applied()
+        told = properties.told_now(delta.metadata().configuration)
+        if told and (wide := properties.too_wide(new, told)):
+            # Before they are there, for a merge would take what is wrong for granted.
+            self._tell(delta, [name for name in told if name not in wide])
         if self._table.is_keyless:
             return delta_changes.count(delta, new, commit)
         return delta_changes.merge(delta, new, self._key, commit)
 
-    def _configuration(
-        self, schema: pa.Schema, files: Sequence[CopiedFile]
-    ) -> dict[str, str | None]:
-        """Return the properties of a table that is published."""
-        rows = sum(file.rows for file in files)
-        size = FILE_BYTES_UNKNOWN
-        if rows:
-            rows_of_file = max(FILE_ROWS, rows // FILES_MAX)
-            size = sum(file.size for file in files) * rows_of_file // rows
-        least, most = FILE_BYTES
-        behind_key = max(
-            (schema.get_field_index(name) + 1 for name in self._key), default=0
+    def _tell_of(self, delta: DeltaTable, before: pa.Schema, after: pa.Schema) -> None:
+        """Choose the columns that have statistics when there are others.
+
+        Those that go are chosen until then.
+        """
+        told = properties.told_now(delta.metadata().configuration)
+        if told is None:
+            return
+        untold = [n for n in before.names if n not in told]
+        wide = [name for name in self._key if name not in untold]
+        then = properties.told(after, self._key, wide)
+        then += [name for name in told if name not in after.names]
+        if then != told:
+            self._tell(delta, then)
+
+    def _tell(self, delta: DeltaTable, names: Sequence[str]) -> None:
+        """Choose the columns that have statistics in files to come."""
+        delta.alter.set_table_properties(
+            {properties.TOLD: properties.text_of(names)},
+            commit_properties=delta_log.commit_of_upkeep(delta),
         )
-        return {
-            "delta.enableChangeDataFeed": str(self._change_feed).lower(),
-            "delta.targetFileSize": str(min(max(size, least), most)),
-            "delta.dataSkippingNumIndexedCols": str(max(INDEXED_COLUMNS, behind_key)),
-            "delta.logRetentionDuration": f"interval {LOG_DAYS} days",
-        }
 
     def _newest(self) -> DeltaTable | None:
         """Return the table as it is now; None when it is not there."""

@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from canal_server.mirror.delta_log import commit_of_upkeep
+from canal_server.mirror.delta_properties import FILE_SIZE, LOG_KEPT, log_kept
 from canal_server.mirror.delta_rows import WRITER
 from canal_server.mirror.lake_table import Compacted
 
@@ -21,14 +22,12 @@ UNKNOWN_HOURS: Final = 7 * 24
 LOG_HOURS_MIN: Final = 1
 
 _CHANGES: Final = "_change_data/"
-_LOG_KEPT: Final = "delta.logRetentionDuration"
-_SIZE: Final = "delta.targetFileSize"
 _SMALL: Final = 2  # files of less than this part of the size wanted are put together
 
 
 def compact(delta: DeltaTable) -> Compacted:
     """Put small files together."""
-    size = delta.metadata().configuration.get(_SIZE)
+    size = delta.metadata().configuration.get(FILE_SIZE)
     done = delta.optimize.compact(
         target_size=int(size) // _SMALL if size else None,
         writer_properties=WRITER,
@@ -40,10 +39,10 @@ def compact(delta: DeltaTable) -> Compacted:
 def vacuum(delta: DeltaTable, store: DeltaStorageHandler, hours: float) -> int:
     """Delete what no version of the last hours needs, and their log before that."""
     whole = math.ceil(hours)
-    kept = f"interval {max(LOG_HOURS_MIN, whole)} hours"
-    if delta.metadata().configuration.get(_LOG_KEPT) != kept:
+    kept = log_kept(max(LOG_HOURS_MIN, whole))
+    if delta.metadata().configuration.get(LOG_KEPT) != kept:
         delta.alter.set_table_properties(
-            {_LOG_KEPT: kept}, commit_properties=commit_of_upkeep(delta)
+            {LOG_KEPT: kept}, commit_properties=commit_of_upkeep(delta)
         )
     gone = _vacuumed(delta, whole, full=False)
     told = delta.vacuum(whole, enforce_retention_duration=False, full=True)

@@ -83,7 +83,7 @@ def test_the_schema_is_that_of_the_stream(tmp_path: Path, rng: random.Random) ->
     assert lake.exists()
     assert lake.arrow_schema() == lake_schema(rows.table)
     assert lake_schema(rows.table).names[-4:] == [
-        "_seq", "_row", "_commit_timestamp", "_deleted",
+        "_seq", "_row", "_committed_at", "_deleted",
     ]  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def test_truncate(tmp_path: Path, rng: random.Random, deletes: str) -> None:
     else:
         assert len(left) == len(rows.rows)
         assert all(row["_deleted"] for row in left)
-        now = [row["_commit_timestamp"] for row in left if row["_seq"] == at]
+        now = [row["_committed_at"] for row in left if row["_seq"] == at]
         assert {time.timestamp() for time in now} == {1_700_000_000}
     rows.seq = at
     told = [rows.change("insert", {"id": 77, "v": 1})]

@@ -15,6 +15,7 @@ from fix_lake import (
     filled,
     in_order,
     lake_table,
+    opened,
     random_table,
     write_copy,
 )
@@ -22,7 +23,13 @@ from fix_random import longer
 
 from canal_server.errors import LakeError
 from canal_server.mirror.changelog import STAGED, STATE, ChangeLog
-from canal_server.mirror.lake import NOWHERE, Applied, Compacted, lake_schema
+from canal_server.mirror.lake import (
+    NOWHERE,
+    Applied,
+    Compacted,
+    LakeTable,
+    lake_schema,
+)
 from canal_server.mirror.settings import LakeSettings
 from canal_server.mirror.steps import AddColumn, DropColumn, RenameColumn
 from canal_server.mirror.storage import Folder, open_folder
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from canal_server.mirror.model import MirrorTable
+    from canal_server.mirror.steps import Step
 
 FORMS = ["parquet", "json"]
 Row = dict[str, Any]
@@ -42,12 +50,7 @@ def log_table(table: MirrorTable, form: str) -> MirrorTable:
     return replace(table, form=form)
 
 
-def opened(path: Path, table: MirrorTable) -> ChangeLog:
-    """Open the log below a folder."""
-    return ChangeLog(open_folder(LakeSettings(path=str(path))), table)
-
-
-def started(path: Path, rows: LakeRows) -> ChangeLog:
+def started(path: Path, rows: LakeRows) -> LakeTable:
     """Publish what is expected as a copy, and return the log."""
     log = opened(path, rows.table)
     files = write_copy(path, copied_rows(rows))
@@ -63,7 +66,7 @@ def in_lake(changes: list[Row]) -> list[Row]:
     ]
 
 
-def logged(log: ChangeLog) -> list[Row]:
+def logged(log: LakeTable) -> list[Row]:
     """Return all changes."""
     return [row for batch in log.scan() for row in batch.to_pylist()]
 
@@ -140,7 +143,7 @@ def test_truncate_and_columns(tmp_path: Path, rng: random.Random, form: str) -> 
     for _ in range(2):
         log.empty(COPY, at, 1_700_000_000_000, {"from": "truncate"})
     assert log.place() == (at, {"from": "truncate"})
-    steps = [AddColumn("x", "int", "", "5"), RenameColumn("v", "w")]
+    steps: list[Step] = [AddColumn("x", "int", "", "5"), RenameColumn("v", "w")]
     for _ in range(2):
         log.evolve(COPY, steps, at + 1, {"from": "alter"})
     assert log.place() == (at + 1, {"from": "alter"})

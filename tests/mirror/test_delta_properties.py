@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
+    from canal_server.mirror.steps import Step
+
 MAX = 2**63 - 1
 CUT = timedelta(milliseconds=1)
 WIDE = lake_table([("id", "bigint unsigned"), ("n", "bigint unsigned")], ("id",))
@@ -103,7 +105,7 @@ def test_columns_change(tmp_path: Path, rng: random.Random) -> None:
     """Columns have statistics by the names and types that they get."""
     columns = [("id", "int"), ("a b", "int"), ("c`d", "decimal(5,2)"), ("e", "int")]
     lake = published(tmp_path, filled(lake_table(columns, ("id",)), rng))
-    steps = [
+    steps: list[Step] = [
         RenameColumn("a b", "a, b"),
         WidenColumn("c`d", "decimal(30,2)", ""),
         DropColumn("e"),
@@ -133,7 +135,7 @@ def test_copies(tmp_path: Path) -> None:
 
 
 def _configuration(path: Path) -> dict[str, str]:
-    return DeltaTable(str(path)).metadata().configuration
+    return dict(DeltaTable(str(path)).metadata().configuration)
 
 
 def _file(ends: dict[str, int]) -> CopiedFile:

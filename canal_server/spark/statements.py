@@ -36,10 +36,10 @@ def dropped_schema(sql: str) -> str | None:
 def named_tables(
     sql: str, first: TableName, default_schema: str
 ) -> tuple[TableName, ...]:
-    """Return the tables that a DDL is about, old names included; one of them is `first`.
+    """Return the tables that a DDL is about, old names included.
 
-    `first` is the one that the server found, which knows the words of its source.
-    Never raises.
+    `first` is the one that the server found, which knows the words of its source; it
+    is one of them. Never raises.
     """
     for mariadb in (False, True):
         found = [

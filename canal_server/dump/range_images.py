@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.dump.source_traits import records_of, source_of, with_names
 from canal_server.errors import ClientError, TableMetaError
+from canal_server.model.positions import EntryPosition
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.collations import collation_names
 from canal_server.protocol.ranged import NOT_HERE, PURGED
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.dump.ddl_scan import DdlScanner
     from canal_server.dump.range_unread import UnreadStatements
-    from canal_server.model.positions import EntryPosition
     from canal_server.model.table import TableMeta
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
@@ -60,9 +60,9 @@ class RangeImages:
         replayed: Replay,
         records: Iterable[DdlRecord],
         control: ControlConnection,
-        known_to: EntryPosition | None = None,
+        known_to: EntryPosition,
     ) -> None:
-        """Take an image; `known_to`: in front of it the statements are all there."""
+        """Take an image; in front of `known_to` the statements are all there."""
         self.known_to = known_to
         self._image = replayed
         self._records = deque(records)
@@ -116,7 +116,7 @@ class KeptImage:
     def __init__(
         self,
         place: EntryPosition,
-        known_to: EntryPosition | None,
+        known_to: EntryPosition,
         replayed: Replay,
         records: Iterable[DdlRecord],
     ) -> None:
@@ -136,8 +136,6 @@ class KeptImage:
 
     def covers(self, place: EntryPosition) -> bool:
         """Tell whether `at` leads to a place."""
-        if self._known_to is None:
-            return False
         return self.place.order() <= place.order() <= self._known_to.order()
 
     def at(self, place: EntryPosition) -> KeptImage:
@@ -175,7 +173,9 @@ def images_at(
         reached = tables.reached()  # first: what is read then is in the history
         stretches = history.stretches()
         stretch = _stretch_for(stretches, info, place)
-        known_to = reached if stretch is stretches[-1] else stretch.last
+        known_to = stretch.last
+        if stretch is stretches[-1] and reached is not None:
+            known_to = max(reached, known_to, key=EntryPosition.order)
         if place.order() >= stretch.first.order():
             found = _replay_at(history, stretch, place, tables, (control, scanner))
         else:

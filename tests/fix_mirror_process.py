@@ -19,7 +19,6 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +27,7 @@ from fix_spark import skip_without_spark, spark_environ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from fix_pipeline import Pipeline
 
@@ -77,17 +77,24 @@ class MirrorProcess:
             " (id INT PRIMARY KEY, n INT)"
         )
 
+    def write_conf(self) -> None:
+        """Write the settings to the file of the command."""
+        self.conf.write_text(json.dumps(self.settings))  # JSON is YAML
+
     def start(self, *, wait: bool = True) -> None:
         """Start the mirror; waits until it has begun its stream."""
-        self.conf.write_text(json.dumps(self.settings))  # JSON is YAML
+        self.write_conf()
         popen = subprocess.Popen(
-            [sys.executable, "/tmp/scratch/mirror_try.py", str(self.conf)],
+            [
+                sys.executable, "-m", "canal_server", "mirror",
+                "--conf", str(self.conf),
+            ],
             env=os.environ | spark_environ(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-        )
+        )  # fmt: skip
         self.process = Process(popen)
         if wait:
             self.process.wait_for_log("follows the stream|nothing to do", PATIENCE_S)

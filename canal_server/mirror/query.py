@@ -54,9 +54,7 @@ class Query:
 
     def start(self) -> None:
         """Begin where the checkpoint is, or at the end of the binlog."""
-        name = self._settings.name
-        if self._generation:
-            name = f"{name}-{self._generation}"
+        name = subscription_of(self._settings, self._generation)
         checkpoint = f"{self._settings.checkpoint}/{self._generation}"
         frame = (
             self._spark.readStream.format("canal")
@@ -106,6 +104,11 @@ class Query:
         if self._query is not None:
             self._query.stop()
             self._query = None
+
+
+def subscription_of(settings: MirrorSettings, generation: int) -> str:
+    """Return the name by which the server keeps the stream's place."""
+    return f"{settings.name}-{generation}" if generation else settings.name
 
 
 def _reason(error: object) -> str:

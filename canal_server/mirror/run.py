@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -106,7 +107,7 @@ class Mirror:
                     upkeep.turn()
                     lease.renew()
                     self._report.turn()
-                    self._progress.draw()
+                    self._show()
             finally:
                 self._stop.request()  # copies end then, too
                 query.stop()
@@ -191,6 +192,7 @@ class Mirror:
             ended = [name for name, each in self._at_work.items() if each.done()]
             for name in ended:
                 future = self._at_work.pop(name)
+                self._progress.copied(name)  # or given up
                 self._states[name] = self._store.read(name) or self._states[name]
                 error = future.exception()
                 if error is None:
@@ -277,6 +279,12 @@ class Mirror:
                     log.info("%s: a new copy was asked for", name)
                     self._again(state, "a new copy was asked for")
                 self._store.take_request(name)
+
+    def _show(self) -> None:
+        with self._guard:
+            phases = Counter(state.phase for state in self._states.values())
+        self._progress.phases(phases)
+        self._progress.draw()
 
     def _look_at(self, query: Query) -> None:
         """Begin the stream again when it failed; raise what needs somebody."""

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -18,7 +19,6 @@ import subprocess
 import sys
 import time
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +27,7 @@ from fix_spark import skip_without_spark, spark_environ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from fix_pipeline import Pipeline
 
@@ -69,17 +70,24 @@ class MirrorProcess:
         }
         self.process: Process | None = None
 
+    def write_conf(self) -> None:
+        """Write the settings to the file of the command."""
+        self.conf.write_text(json.dumps(self.settings))  # JSON is YAML
+
     def start(self, *, wait: bool = True) -> None:
         """Start the mirror; waits until it has begun its stream."""
-        self.conf.write_text(json.dumps(self.settings))  # JSON is YAML
+        self.write_conf()
         popen = subprocess.Popen(
-            [sys.executable, "/tmp/scratch/mirror_try.py", str(self.conf)],
+            [
+                sys.executable, "-m", "canal_server", "mirror",
+                "--conf", str(self.conf),
+            ],
             env=os.environ | spark_environ(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-        )
+        )  # fmt: skip
         self.process = Process(popen)
         if wait:
             self.process.wait_for_log("follows the stream|nothing to do", PATIENCE_S)
@@ -126,13 +134,15 @@ class MirrorProcess:
     def agree(self, **keys: tuple[str, ...]) -> None:
         """Wait until tables, named with their keys, are in the lake as they are."""
         for table, key in keys.items():
+            look = functools.partial(self._agrees, table, key)
             try:
-                self.wait_for(
-                    lambda t=table, k=key: self.lake(t, *k) == self.truth(t, *k), table
-                )
+                self.wait_for(look, table)
             except AssertionError:
                 assert self.lake(table, *key) == self.truth(table, *key)
                 raise
+
+    def _agrees(self, table: str, key: tuple[str, ...]) -> bool:
+        return self.lake(table, *key) == self.truth(table, *key)
 
     def wait_for(self, look: Callable[[], bool], what: str) -> None:
         """Wait until something is so; fails with the mirror's log."""

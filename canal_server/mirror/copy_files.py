@@ -19,6 +19,8 @@ from canal_server.errors import LakeError
 from canal_server.mirror import masks
 from canal_server.mirror.chunk_read import read_chunk
 from canal_server.mirror.file_stats import FileStats
+from canal_server.mirror.keyless import row_hashes
+from canal_server.mirror.lake_table import DELETED, HASH, ROW, SEQ, TIME, added_fields
 from canal_server.mirror.manifests import ChunkManifest
 from canal_server.mirror.model import CopiedFile
 
@@ -35,13 +37,6 @@ if TYPE_CHECKING:
 
 FILE_BYTES: Final = 64 << 20
 COMPRESSION: Final = ("zstd", 1)
-
-_ADDED: Final = [
-    pa.field("_seq", pa.int64()),
-    pa.field("_row", pa.int32()),
-    pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC")),
-]
-_DELETED: Final = pa.field("_deleted", pa.bool_())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +55,7 @@ class CopyTask:
 
 def copy_schema(table: MirrorTable) -> pa.Schema:
     """Return the schema of a copy's files."""
-    fields = [*masks.lake_schema(table), *_ADDED]
-    return pa.schema(fields + [_DELETED] * (table.deletes == "soft"))
+    return pa.schema([*masks.lake_schema(table), *added_fields(table)])
 
 
 def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkManifest:
@@ -118,11 +112,15 @@ def _as_in_lake(
 ) -> pa.RecordBatch:
     """Return rows masked and renamed, with the columns that the lake has besides."""
     count = batch.num_rows
-    values = {"_seq": task.seq, "_row": 0, "_commit_timestamp": read_at}
-    values["_deleted"] = False
-    arrays = list(masks.apply(batch, task.table).columns)
-    added = list(schema)[len(arrays) :]
-    arrays += [pa.repeat(pa.scalar(values[c.name], c.type), count) for c in added]
+    values = {SEQ.name: task.seq, ROW.name: 0, TIME.name: read_at, DELETED.name: False}
+    masked = masks.apply(batch, task.table)
+    arrays = list(masked.columns)
+    for field in list(schema)[len(arrays) :]:
+        if field.name == HASH.name:
+            arrays.append(row_hashes(pa.Table.from_batches([masked])))
+        else:
+            value = pa.scalar(values[field.name], field.type)
+            arrays.append(pa.repeat(value, count))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

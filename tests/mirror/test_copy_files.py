@@ -96,7 +96,7 @@ def test_published(source_server: Server, table: MirrorTable, tmp_path: Path) ->
     assert rows[0]['odd, "name" €'] == "a"
     assert rows[0]["at"] == datetime(999, 1, 1, 0, 0, 0, 1)  # noqa: DTZ001
     assert {(row["_seq"], row["_row"]) for row in rows} == {(SEQ, 0)}
-    assert all(began <= row["_commit_timestamp"] <= datetime.now(UTC) for row in rows)
+    assert all(began <= row["_committed_at"] <= datetime.now(UTC) for row in rows)
     assert "_deleted" not in rows[0]
 
 

@@ -25,7 +25,7 @@ from canal_server.mirror.manifests import ChunkManifest
 from canal_server.mirror.model import CopiedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from canal_server.mysql.settings import Access
 
 FILE_BYTES: Final = 64 << 20
+FILE_ROWS: Final = 150_000  # a change of one row rewrites its whole file
+STAGED: Final = "_staged"  # below the table's folder; readers skip what begins so
 COMPRESSION: Final = ("zstd", 1)
 
 
@@ -51,6 +53,15 @@ class CopyTask:
     manifests: Folder
     rows_per_s: int = 0  # 0: no limit
     file_bytes: int = FILE_BYTES
+    file_rows: int = FILE_ROWS
+
+    @property
+    def prefix(self) -> str:
+        """Where files are, below the table's folder, until they are published.
+
+        A Delta table is what its log names; other readers take every file they see.
+        """
+        return "" if self.table.form == "delta" else f"{STAGED}/"
 
 
 def copy_schema(table: MirrorTable) -> pa.Schema:
@@ -64,7 +75,7 @@ def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkM
     Raises SourceError, DecodeError, TableMetaError and LakeError.
     """
     known = ChunkManifest.read(task.manifests, chunk.number)
-    if known is not None and is_whole(task.folder, known):
+    if known is not None and is_whole(known, sizes_of(task)):
         return known
     batches = read_chunk(
         task.access, task.table, chunk, rows_per_s=task.rows_per_s, stop=stop
@@ -76,11 +87,14 @@ def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkM
     return manifest
 
 
-def is_whole(folder: Folder, manifest: ChunkManifest) -> bool:
+def sizes_of(task: CopyTask) -> dict[str, int]:
+    """Return the files that are where a copy's are, by path, with their sizes."""
+    folder = task.folder.below(STAGED) if task.prefix else task.folder
+    return {task.prefix + name: size for name, size in folder.names().items()}
+
+
+def is_whole(manifest: ChunkManifest, sizes: Mapping[str, int]) -> bool:
     """Tell whether the files that a manifest names are there."""
-    if not manifest.files:
-        return True
-    sizes = folder.names()
     return all(sizes.get(file.path) == file.size for file in manifest.files)
 
 
@@ -94,6 +108,9 @@ def write_files(
     current: _File | None = None
     with contextlib.ExitStack() as stack:
         for batch in batches:
+            if current is not None and current.rows + batch.num_rows > task.file_rows:
+                done.append(current.finish())
+                current = None
             if current is None:
                 name = _file_name(task, chunk, len(done))
                 current = stack.enter_context(_File(task, name, schema))
@@ -113,21 +130,21 @@ def _as_in_lake(
     """Return rows masked and renamed, with the columns that the lake has besides."""
     count = batch.num_rows
     values = {SEQ.name: task.seq, ROW.name: 0, TIME.name: read_at, DELETED.name: False}
-    masked = masks.apply(batch, task.table)
-    arrays = list(masked.columns)
-    for field in list(schema)[len(arrays) :]:
-        if field.name == HASH.name:
-            arrays.append(row_hashes(pa.Table.from_batches([masked])))
+    rows = masks.apply(batch, task.table)
+    arrays = list(rows.columns)
+    for each in list(schema)[len(arrays) :]:
+        if each.name == HASH.name:
+            arrays.append(row_hashes(pa.Table.from_batches([rows])))
         else:
-            value = pa.scalar(values[field.name], field.type)
-            arrays.append(pa.repeat(value, count))
+            arrays.append(pa.repeat(pa.scalar(values[each.name], each.type), count))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _file_name(task: CopyTask, chunk: Chunk, number: int) -> str:
     """Return a name that no other attempt at the chunk has."""
     unique = uuid.uuid4().hex[:12]
-    return f"copy-{task.copy_id}-{chunk.number:06}-{number}-{unique}.zstd.parquet"
+    name = f"copy-{task.copy_id}-{chunk.number:06}-{number}-{unique}.zstd.parquet"
+    return task.prefix + name
 
 
 class _File:
@@ -143,6 +160,11 @@ class _File:
             self._sink, schema, compression=codec, compression_level=level
         )
         self.size = 0
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows are in it so far."""
+        return self._stats.rows
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Write rows."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PLACE_NOTE: Final = "canal.place"  # of a commit: where it is in the binlog
 HELD_BYTES_MAX: Final = 64 << 20  # of runs of rows, compressed, before they are written
 
 
@@ -213,4 +214,4 @@ def note_of(place: RangePosition | None, destination: str) -> dict[str, str]:
     """Return what a commit of the lake says about its place in the binlog."""
     if place is None:
         return {}
-    return {"canal.place": json.dumps(offset_to_json({destination: place}))}
+    return {PLACE_NOTE: json.dumps(offset_to_json({destination: place}))}

@@ -5,8 +5,7 @@
     def test_x(mirror):
         mirror.start()
         mirror.source.execute(...)
-        mirror.settle()              # until all that was written is in the lake
-        assert mirror.lake("t") == mirror.truth("t")
+        mirror.agree(t=("id",))      # waits until the lake has it all
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 NAME = "copy"
 PATIENCE_S = 12 * UNIT_S
 POLL_S = 0.1
-MARK = "zz_mark"  # a table whose newest row tells that all before it is in the lake
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MEMORY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -71,11 +68,6 @@ class MirrorProcess:
             },
         }
         self.process: Process | None = None
-        self._marks = 0
-        self.source.execute(
-            f"CREATE TABLE IF NOT EXISTS {pipeline.schema}.{MARK}"
-            " (id INT PRIMARY KEY, n INT)"
-        )
 
     def write_conf(self) -> None:
         """Write the settings to the file of the command."""
@@ -138,13 +130,16 @@ class MirrorProcess:
 
     # --- the lake ---------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """Wait until everything that was written is in the lake."""
-        self._marks += 1
-        mark = f"{self.pipeline.schema}.{MARK}"
-        self.source.execute(f"REPLACE INTO {mark} VALUES (1, {self._marks})")
-        wanted = {(1,): {"id": 1, "n": self._marks}}
-        self.wait_for(lambda: self.lake(MARK, "id") == wanted, "the mark")
+    def agree(self, **keys: tuple[str, ...]) -> None:
+        """Wait until tables, named with their keys, are in the lake as they are."""
+        for table, key in keys.items():
+            try:
+                self.wait_for(
+                    lambda t=table, k=key: self.lake(t, *k) == self.truth(t, *k), table
+                )
+            except AssertionError:
+                assert self.lake(table, *key) == self.truth(table, *key)
+                raise
 
     def wait_for(self, look: Callable[[], bool], what: str) -> None:
         """Wait until something is so; fails with the mirror's log."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.errors import CanalError
 from canal_server.mirror.session import stream_options
 from canal_server.mysql.backoff import Backoff
+from canal_server.spark.options import read_options
+from canal_server.spark.servers import Channel
 
 if TYPE_CHECKING:
     from canal_server.mirror.settings import MirrorSettings
@@ -32,6 +34,33 @@ _OURS: Final = ("canal_server.", "pyspark.")
 
 class DataLossError(CanalError):
     """Changes that the stream needs are not in the source's binlog any more."""
+
+
+def subscription_of(settings: MirrorSettings, generation: int) -> str:
+    """Return the name under which the server keeps how far the stream came."""
+    return f"{settings.name}-{generation}" if generation else settings.name
+
+
+def subscribe(settings: MirrorSettings, generation: int) -> None:
+    """Have the stream begin now, unless it has begun.
+
+    Raises ClientError, OSError when no server answers.
+    """
+    options = read_options(
+        stream_options(settings, subscription_of(settings, generation))
+    )
+    name = settings.canal.destination
+    channel = Channel(options, name)
+    try:
+        made = channel.call(
+            lambda c: c.subscribe(
+                name, options.subscription, options.wire_filter, "latest"
+            )
+        )
+    finally:
+        channel.close()
+    if made.created:
+        log.info("the stream begins at %s", made.cursor)
 
 
 class Query:
@@ -104,11 +133,6 @@ class Query:
         if self._query is not None:
             self._query.stop()
             self._query = None
-
-
-def subscription_of(settings: MirrorSettings, generation: int) -> str:
-    """Return the name by which the server keeps the stream's place."""
-    return f"{settings.name}-{generation}" if generation else settings.name
 
 
 def _reason(error: object) -> str:

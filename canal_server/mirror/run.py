@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.errors import CanalError, ConfigError
+from canal_server.errors import CanalError, ConfigError, SourceError
 from canal_server.mirror import tables
 from canal_server.mirror.follower import (
     CopyNeededError,
@@ -28,7 +28,7 @@ from canal_server.mirror.follower import (
 )
 from canal_server.mirror.lake import NOWHERE
 from canal_server.mirror.lease import Lease
-from canal_server.mirror.query import DataLossError, Query
+from canal_server.mirror.query import DataLossError, Query, subscribe
 from canal_server.mirror.report import Report
 from canal_server.mirror.session import lake_table, open_session
 from canal_server.mirror.state import Phase, States, TableState
@@ -69,6 +69,7 @@ class Mirror:
         self._states: dict[TableName, TableState] = {}
         self._guard = threading.RLock()  # of the states and of what is at work
         self._at_work: dict[TableName, Future[None]] = {}
+        self._gone: set[TableName] = set()  # of which that is not certain yet
         self._later: dict[TableName, tuple[float, Backoff]] = {}
         self._stream = ChangeStream(
             settings.canal.destination,
@@ -81,6 +82,8 @@ class Mirror:
     def run(self) -> None:
         """Mirror until the stop. Raises CanalError with what somebody has to mend."""
         with Lease(self._folder) as lease:
+            # What is made from now on comes in the stream.
+            subscribe(self._settings, self._store.generation())
             wanted, is_mariadb = self._wanted()
             spark = open_session(self._settings)
             work = TableWork(
@@ -102,6 +105,7 @@ class Mirror:
                 query.start()
                 while not self._stop.wait(TURN_S):
                     self._take_requests()
+                    self._look_for_gone()
                     self._schedule(pool, work)
                     self._look_at(query)
                     upkeep.turn()
@@ -157,6 +161,7 @@ class Mirror:
         if state.phase is Phase.FOLLOWING:
             with self._stream.joining:
                 self._stream.join(work.follower_of(state))
+            log.info("%s: follows the stream, from where it was", state.source)
         return state
 
     def _not_wanted(self, state: TableState) -> None:
@@ -197,6 +202,8 @@ class Mirror:
                 error = future.exception()
                 if error is None:
                     self._later.pop(name, None)
+                    if self._states[name].phase is Phase.DROPPED:
+                        self._gone.add(name)
                     continue
                 if not isinstance(error, (CanalError, OSError)):
                     raise error
@@ -242,6 +249,8 @@ class Mirror:
                     f"{why}; `canal-server mirror copy {name}` makes a new copy"
                 )
             phase = Phase.DROPPED if isinstance(why, TableGoneError) else Phase.STOPPED
+            if phase is Phase.DROPPED:
+                self._gone.add(name)
             log.error("%s: %s: %s", name, phase.value, why)
             self._states[name] = self._store.write(state.moved(phase, str(why)))
 
@@ -285,6 +294,24 @@ class Mirror:
             phases = Counter(state.phase for state in self._states.values())
         self._progress.phases(phases)
         self._progress.draw()
+
+    def _look_for_gone(self) -> None:
+        """Copy tables that were dropped and made again before that was looked at."""
+        with self._guard:
+            gone, self._gone = self._gone, set()
+        if not gone:
+            return
+        try:
+            there, _ = self._wanted()
+        except SourceError as error:
+            log.warning("the tables of the source cannot be listed: %s", error)
+            with self._guard:
+                self._gone |= gone
+            return
+        with self._guard:
+            for name in gone & set(there):
+                if self._states[name].phase is Phase.DROPPED:
+                    self._again(self._states[name], "it was made anew")
 
     def _look_at(self, query: Query) -> None:
         """Begin the stream again when it failed; raise what needs somebody."""

@@ -90,12 +90,12 @@ class TableWork:
                 state = self._store.write(state.moved(Phase.WAITING, str(error)))
                 continue
             except TableGoneError as error:
-                self._note(state.source, Phase.DROPPED, str(error))
+                self._note(state, Phase.DROPPED, str(error))
             except TableStoppedError as error:
-                self._note(state.source, Phase.STOPPED, str(error))
+                self._note(state, Phase.STOPPED, str(error))
             return
         self._note(
-            state.source,
+            state,
             Phase.STOPPED,
             f"it was copied {COPIES_MAX} times and changed in the meantime each time; "
             "run `canal-server mirror copy` when its DDL is done",
@@ -246,10 +246,9 @@ class TableWork:
         finally:
             channel.close()
 
-    def _note(self, name: TableName, phase: Phase, message: str) -> None:
-        log.error("%s: %s: %s", name, phase.value, message)
-        state = self._store.read(name)
-        assert state is not None  # it was written before its work began
+    def _note(self, state: TableState, phase: Phase, message: str) -> None:
+        log.error("%s: %s: %s", state.source, phase.value, message)
+        state = self._store.read(state.source) or state
         self._store.write(state.moved(phase, message))
 
 

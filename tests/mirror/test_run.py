@@ -16,8 +16,7 @@ def test_copied_and_followed(mirror) -> None:
         f"INSERT INTO {schema}.t VALUES (2, NULL, NULL)",
     )
     mirror.start()
-    mirror.settle()
-    assert mirror.lake("t", "id") == mirror.truth("t", "id")
+    mirror.agree(t=("id",))
     mirror.source.execute(
         f"INSERT INTO {schema}.t VALUES (3, 'c', NULL)",
         f"UPDATE {schema}.t SET a = 'x' WHERE id = 2",
@@ -25,8 +24,7 @@ def test_copied_and_followed(mirror) -> None:
         f"ALTER TABLE {schema}.t ADD COLUMN c INT NOT NULL DEFAULT 5",
         f"INSERT INTO {schema}.t VALUES (4, 'd', NULL, 6)",
     )
-    mirror.settle()
-    assert mirror.lake("t", "id") == mirror.truth("t", "id")
+    mirror.agree(t=("id",))
     mirror.kill()
     mirror.source.execute(
         f"DELETE FROM {schema}.t WHERE id = 3",
@@ -34,15 +32,9 @@ def test_copied_and_followed(mirror) -> None:
         f"INSERT INTO {schema}.u VALUES ('a', 1), ('b', 1)",
     )
     mirror.start()
-    mirror.settle()
-    assert mirror.lake("t", "id") == mirror.truth("t", "id")
-    mirror.wait_for(
-        lambda: mirror.lake("u", "b", "a") == mirror.truth("u", "b", "a"), "table u"
-    )
+    mirror.agree(t=("id",), u=("b", "a"))
     mirror.source.execute(
         f"TRUNCATE {schema}.u", f"RENAME TABLE {schema}.t TO {schema}.v"
     )
-    mirror.settle()
-    assert mirror.lake("u", "b", "a") == {}
-    mirror.wait_for(lambda: mirror.lake("v", "id") == mirror.truth("v", "id"), "v")
+    mirror.agree(u=("b", "a"), v=("id",))
     mirror.stop()

@@ -136,7 +136,7 @@ def _await_owners(wait: _Waiting, place: RangePosition) -> None:
 def _owned(control: ControlConnection) -> set[str]:
     """Return the GTIDs that transactions own: `uuid:number#thread`."""
     told = str(control.query("SELECT @@global.gtid_owned")[0][0] or "")
-    found = set()
+    found: set[str] = set()
     for item in "".join(told.split()).split(","):
         uuid, *owners = item.split(":")
         found.update(f"{uuid}:{owner.partition('#')[0]}" for owner in owners)

@@ -26,11 +26,11 @@ from canal_server.mirror.follower import (
     TableGoneError,
     TableStoppedError,
 )
-from canal_server.mirror.lake import NOWHERE
+from canal_server.mirror.lake import NOWHERE, open_table
 from canal_server.mirror.lease import Lease
 from canal_server.mirror.query import DataLossError, Query, subscribe
 from canal_server.mirror.report import Report
-from canal_server.mirror.session import lake_table, open_session
+from canal_server.mirror.session import open_session
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import ChangeStream
@@ -154,7 +154,7 @@ class Mirror:
                     state.moved(Phase.WAITING, "the settings of the table have changed")
                 )
             table = tables.mirror_table(state.source, state.columns, self._settings)
-            if lake_table(self._settings, table).applied(state.copy_id) == NOWHERE:
+            if open_table(self._settings, table).applied(state.copy_id) == NOWHERE:
                 return self._store.write(
                     state.moved(Phase.WAITING, "its copy is not in the lake any more")
                 )
@@ -289,12 +289,6 @@ class Mirror:
                     self._again(state, "a new copy was asked for")
                 self._store.take_request(name)
 
-    def _show(self) -> None:
-        with self._guard:
-            phases = Counter(state.phase for state in self._states.values())
-        self._progress.phases(phases)
-        self._progress.draw()
-
     def _look_for_gone(self) -> None:
         """Copy tables that were dropped and made again before that was looked at."""
         with self._guard:
@@ -312,6 +306,12 @@ class Mirror:
             for name in gone & set(there):
                 if self._states[name].phase is Phase.DROPPED:
                     self._again(self._states[name], "it was made anew")
+
+    def _show(self) -> None:
+        with self._guard:
+            phases = Counter(state.phase for state in self._states.values())
+        self._progress.phases(phases)
+        self._progress.draw()
 
     def _look_at(self, query: Query) -> None:
         """Begin the stream again when it failed; raise what needs somebody."""

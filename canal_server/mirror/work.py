@@ -25,8 +25,9 @@ from canal_server.mirror.follower import (
     meta_of,
     shapes,
 )
+from canal_server.mirror.lake import open_table
 from canal_server.mirror.places import starting_place
-from canal_server.mirror.session import lake_table, table_options
+from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
 from canal_server.mirror.stream import note_of
 from canal_server.spark.offsets import version_of
@@ -140,7 +141,7 @@ class TableWork:
             raise
         if self._stop.requested():
             return state
-        lake = lake_table(self._settings, table)
+        lake = open_table(self._settings, table)
         note = note_of(state.place, self._settings.canal.destination)
         lake.publish(
             state.copy_id, copied.schema, copied.files, version_of(state.place), note
@@ -224,7 +225,7 @@ class TableWork:
         return Follower(
             table,
             Columns(state.columns, state.kept),
-            lake_table(self._settings, table),
+            open_table(self._settings, table),
             state.copy_id,
             plan=partial(self._plan, state.source),
             rule=rule,

@@ -31,26 +31,16 @@ demo-needs:
 
 # The tests see the installed package, not the checkout: what is tested is what ships.
 # Each of the processes has servers of its own; one that is done early takes over from
-# the others. A few tests are done sooner in a single one. Those of Spark share a session
-# in one more process beside them, and are shown behind them.
-test: SPARK := $(BIN)/pytest -m spark
-test: OTHERS := $(BIN)/pytest -m 'not spark' --numprocesses $(N) --dist worksteal
+# the others. A few tests are done sooner in a single one. Spark comes by itself, as one
+# session takes all the cores; what fails before it does not keep it from its turn.
 test: export CANAL_TEST_INSTALLED = 1
 test: $(VENV)/installed servers
 ifdef T
 	$(BIN)/pytest $(T)
-else ifeq ($(N),0)
-	status=0; \
-	$(OTHERS) || status=1; \
-	$(SPARK) || status=1; \
-	exit $$status
 else
 	status=0; \
-	$(SPARK) >$(VENV)/spark.txt 2>&1 & spark=$$!; \
-	trap 'kill $$spark 2>/dev/null; exit 130' INT TERM; \
-	$(OTHERS) || status=1; \
-	wait $$spark || status=1; \
-	cat $(VENV)/spark.txt; \
+	$(BIN)/pytest -m 'not spark' --numprocesses $(N) --dist worksteal || status=1; \
+	$(BIN)/pytest -m spark || status=1; \
 	exit $$status
 endif
 

@@ -43,6 +43,7 @@ class Load:
             self._error = error
 
 
+@pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
 def test_the_lake_equals_the_database(mirror, rng) -> None:
     """With the mirror and the server killed while it copies and follows."""
     load = ShiftingLoad(

@@ -19,6 +19,9 @@ DEFAULTS: Final = {
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
+    # Else a process that does not begin within ten seconds, as on a machine that is
+    # busy copying, ends the stream.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 RETRIES: Final = 4  # of a task; in local mode it has to be said with the master
 

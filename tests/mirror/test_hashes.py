@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -27,7 +28,7 @@ VALUES = [
 DECIMALS = [Decimal(text) for text in ("0.00", "0.01", "-0.01", "99999999999999.99")]
 
 
-def hashes_of(*columns: pa.Array, **seed: int) -> list[int]:
+def hashes_of(*columns: pa.Array, **seed: int) -> Any:
     """Return the hashes as numbers."""
     return row_hashes(columns, len(columns[0]), **seed).to_pylist()
 
@@ -63,7 +64,13 @@ def test_wherever_they_lie(kind: str, values: list[object], rng) -> None:
 
 def test_columns_are_told_apart() -> None:
     """Values, NULLs and ends of texts in another column give another hash."""
-    rows = [("ab", "c"), ("a", "bc"), ("", "abc"), ("abc", ""), (None, "abc")]
+    rows: list[tuple[str | None, str | None]] = [
+        ("ab", "c"),
+        ("a", "bc"),
+        ("", "abc"),
+        ("abc", ""),
+        (None, "abc"),
+    ]
     rows += [("abc", None), (None, None), (None, ""), ("", None)]
     left, right = (pa.array(side, pa.string()) for side in zip(*rows, strict=True))
     assert len(set(hashes_of(left, right))) == len(rows)

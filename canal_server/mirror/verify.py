@@ -1,0 +1,233 @@
+"""Compares source and copy at one position: counts, checksums, and rows that differ.
+
+The source is read between two places of the binlog, L before and H behind. A row whose
+key did not change in there is the same at each place between them; for the others the
+changes tell. So the source is known at the copy's place P, if that is not before H. If
+it is, and stays so, keys that changed behind P are left out and counted. A table that
+has no key is read while it does not change; then its changes are added to one side.
+
+Leaves out the work that executors do (`verify_rows`, `verify_changes`) and the sums
+(`verify_compare`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
+from pyspark.storagelevel import StorageLevel
+
+from canal_server.errors import CanalError
+from canal_server.mirror import masks
+from canal_server.mirror.verify_changes import HashedChanges
+from canal_server.mirror.verify_compare import at_place, compare, last_changes
+from canal_server.mirror.verify_places import Places
+from canal_server.mirror.verify_report import (
+    DIFFERENT,
+    EQUAL,
+    FAILED,
+    LOG,
+    TableReport,
+    side_of,
+)
+from canal_server.mirror.verify_rows import HASHED_TYPES, Hashed, RowForm
+from canal_server.mirror.verify_show import Rows
+from canal_server.mirror.verify_source import SourceRows
+from canal_server.spark.offsets import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from canal_server.mirror.model import MirrorTable
+    from canal_server.mirror.settings import MirrorSettings
+    from canal_server.mirror.verify_compare import Compared
+    from canal_server.mirror.verify_rows import Reader
+
+log = logging.getLogger(__name__)
+
+TRIES: Final = 5  # of a table whose columns change, or that has no key and changes
+ROWS_SHOWN: Final = 10
+WAIT_S: Final = 60.0
+_SIDE: Final = ("k1", "k2", "h", "n", "share")
+
+
+class _Again(Exception):  # noqa: N818  # the table is to be read once more
+    """What was read cannot be compared; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """How to compare: rows to show, and how long to wait for a copy that lags."""
+
+    rows_shown: int = ROWS_SHOWN
+    wait_s: float = WAIT_S
+
+
+def verify(
+    spark: SparkSession,
+    settings: MirrorSettings,
+    tables: Sequence[MirrorTable],
+    wishes: Wishes | None = None,
+    tell: Callable[[str], None] = log.info,
+) -> list[TableReport]:
+    """Compare tables with their copies; one that cannot be is told in its report."""
+    wishes = wishes or Wishes()
+
+    def one(table: MirrorTable) -> TableReport:
+        tell(f"{table.source}: comparing")
+        begun = time.monotonic()
+        report = _report(_TableVerify(spark, settings, table, wishes))
+        return replace(report, seconds=time.monotonic() - begun)
+
+    with ThreadPoolExecutor(settings.copy.tables_at_once, "verify") as pool:
+        return list(pool.map(one, tables))
+
+
+def _report(table: _TableVerify) -> TableReport:
+    failed = replace(table.report, outcome=FAILED)
+    if table.table.form != "delta":
+        problem = "is a log of changes, which is no copy"
+        return replace(failed, outcome=LOG, problem=problem)
+    why = ""
+    for _ in range(TRIES):
+        try:
+            return table.compared()
+        except _Again as again:
+            why = str(again)
+        except (CanalError, PySparkException, OSError, ValueError) as error:
+            return replace(failed, problem=_in_one_line(error))
+    return replace(failed, problem=f"{why}, {TRIES} times; try again in a quiet time")
+
+
+def _in_one_line(error: Exception) -> str:
+    """Return what happened: of a task's traceback, its last line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, PySparkException):
+        told = [line for line in lines if not line.startswith(("at ", "JVM", "Driver"))]
+        return (told or lines or [repr(error)])[-1]
+    return lines[0] if lines else repr(error)
+
+
+class _TableVerify:
+    """Compares one table; every try begins anew."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: MirrorSettings,
+        table: MirrorTable,
+        wishes: Wishes,
+    ) -> None:
+        self.table = table
+        self.report = TableReport(
+            table=str(table.source), target=table.target, outcome=EQUAL
+        )
+        self._spark = spark
+        self._settings = settings
+        self._wishes = wishes
+        schema = masks.lake_schema(table)
+        targets = {column.name: column.target for column in table.columns}
+        key = tuple(targets[name] for name in table.key)
+        self._form = RowForm(tuple(schema.names), key, schema)
+
+    def compared(self) -> TableReport:
+        """Read both sides and compare them.
+
+        Raises _Again when that is to be done once more, CanalError and what Spark
+        raises.
+        """
+        with Places(self._settings, self.table) as places:
+            before = places.before_reading()
+            reader = self._source_rows(places)
+            connections = min(len(reader.chunks), self._settings.copy.connections)
+            source = _kept(self._read(reader, len(reader.chunks), connections))
+            behind = places.head()
+            copy, place = places.copy(behind, self._wishes.wait_s, self._form.schema)
+            first, *_, last = sorted((before, behind, place), key=version_of)
+            options = places.changes(first, last)
+        changes = self._spark.read.format("canal").options(**options).load()
+        task = HashedChanges(self.table, self._form)
+        hashed = _kept(changes.mapInArrow(task, HASHED_TYPES))
+        if hashed.where("n = 0").limit(1).count():
+            raise _Again("its columns changed, or it was emptied, while it was read")
+        tasks = self._spark.sparkContext.defaultParallelism
+        sides = source, self._read(copy, copy.files, tasks).select(*_SIDE)
+        span = _Span(version_of(before), version_of(behind), version_of(place))
+        bring = self._keyed if self.table.key else self._keyless
+        found, left_out = bring(sides, hashed, span)
+        rows = Rows(self._spark, self.table, self._form, reader, copy, changes)
+        return replace(
+            self.report,
+            outcome=DIFFERENT if found.differing else EQUAL,
+            place=str(place),
+            source=side_of(found.source),
+            copy=side_of(found.copy),
+            left_out=left_out,
+            differing=found.differing,
+            is_all=found.is_all,
+            first=rows.differences(found.first),
+        )
+
+    def _keyed(
+        self, sides: tuple[DataFrame, DataFrame], changes: DataFrame, span: _Span
+    ) -> tuple[Compared, int]:
+        """Compare as of the copy's place, without keys that changed behind it."""
+        if changes.isEmpty():
+            return compare(*sides, self._wishes.rows_shown), 0
+        last = _kept(last_changes(changes))
+        left_out = last.where(F.col("seq") >= span.place).count()
+        sides = at_place(*sides, last, span.place)
+        return compare(*sides, self._wishes.rows_shown), left_out
+
+    def _keyless(
+        self, sides: tuple[DataFrame, DataFrame], changes: DataFrame, span: _Span
+    ) -> tuple[Compared, int]:
+        """Add what changed between reading and the copy's place to the older side."""
+        seq = F.col("seq")
+        meanwhile = changes.where((seq >= span.before) & (seq < span.behind))
+        if not meanwhile.isEmpty():
+            raise _Again("it has no key, and changed while it was read")
+        older = int(span.place < span.before)  # the copy, else the source
+        source, copy = (
+            side.unionByName(changes.select(*_SIDE)) if number == older else side
+            for number, side in enumerate(sides)
+        )
+        return compare(source, copy, self._wishes.rows_shown), 0
+
+    def _source_rows(self, places: Places) -> SourceRows:
+        copy = self._settings.copy
+        connections = max(1, copy.connections)
+        rows_per_s = -(-copy.rows_per_second // connections)
+        access = self._settings.source.read_from
+        return SourceRows(access, self.table, places.chunks(), rows_per_s)
+
+    def _read(self, reader: Reader, shares: int, tasks: int) -> DataFrame:
+        """Return the hashes of the rows of shares, dealt out to so many tasks."""
+        numbers = self._spark.range(0, shares, 1, max(1, min(shares, tasks)))
+        hashed = numbers.mapInArrow(Hashed(reader, self._form), HASHED_TYPES)
+        return hashed.select(*_SIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Position numbers: before and behind the reading, and of the copy."""
+
+    before: int
+    behind: int
+    place: int
+
+
+def _kept(rows: DataFrame) -> DataFrame:
+    """Return rows that are read now, and never again.
+
+    An executor that is lost takes them along, which is an error, as reading again
+    would give those of a later moment.
+    """
+    return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)

@@ -217,7 +217,7 @@ def run(
     Raises CanalError when the start fails.
     """
     daemon = Daemon(config, make_instance, zookeepers)
-    with _signals() as wait:
+    with signals() as wait:
         daemon.start()
         name = wait(daemon.stop)
         if name:
@@ -229,7 +229,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[Callable[[Stop], str | None]]:
+def signals() -> Iterator[Callable[[Stop], str | None]]:
     """Take the signals that end a process; a second one ends it at once.
 
     Yields a function that waits for a signal or a stop; it returns the signal's name

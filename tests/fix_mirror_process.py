@@ -18,7 +18,6 @@ import subprocess
 import sys
 import time
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +26,7 @@ from fix_spark import skip_without_spark, spark_environ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from fix_pipeline import Pipeline
 
@@ -69,17 +69,24 @@ class MirrorProcess:
         }
         self.process: Process | None = None
 
+    def write_conf(self) -> None:
+        """Write the settings to the file of the command."""
+        self.conf.write_text(json.dumps(self.settings))  # JSON is YAML
+
     def start(self, *, wait: bool = True) -> None:
         """Start the mirror; waits until it has begun its stream."""
-        self.conf.write_text(json.dumps(self.settings))  # JSON is YAML
+        self.write_conf()
         popen = subprocess.Popen(
-            [sys.executable, "/tmp/scratch/mirror_try.py", str(self.conf)],
+            [
+                sys.executable, "-m", "canal_server", "mirror",
+                "--conf", str(self.conf),
+            ],
             env=os.environ | spark_environ(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-        )
+        )  # fmt: skip
         self.process = Process(popen)
         if wait:
             self.process.wait_for_log("follows the stream|nothing to do", PATIENCE_S)

@@ -31,6 +31,7 @@ COMMANDS = {
     "tail": "print changes as they come, as a client of a server",
     "unsubscribe": "end the subscription of a client that is gone for good",
     "decode": "print what binlog files or a server's binlog hold",
+    "mirror": "keep copies of tables in a lake, by Spark",
     "schema": "show, check and carry the history of table definitions",
     "version": "print the version",
 }

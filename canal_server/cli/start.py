@@ -65,12 +65,12 @@ def allow_descriptors() -> None:
         log.warning("stays with %d descriptors: %s", soft, error)
 
 
-def log_to_stderr(level: str) -> None:
-    """Log to standard error: time, level, thread, message."""
+def log_to_stderr(level: str, handler: logging.Handler | None = None) -> None:
+    """Log to standard error, or by a handler: time, level, thread, message."""
     formatter = logging.Formatter(LOG_LINE)
     formatter.default_time_format = "%Y-%m-%dT%H:%M:%S"
     formatter.default_msec_format = "%s.%03d"
-    handler = logging.StreamHandler(sys.stderr)
+    handler = handler or logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.addHandler(handler)

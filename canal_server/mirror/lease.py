@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import socket
+import threading
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 FILE: Final = "lock.json"
 LASTS_S: Final = 60.0  # without being renewed, in an object store
 SETTLES_S: Final = 2.0  # until what was written last is read
+TRIES: Final = 5  # at a lock that somebody may only look at
+TRY_S: Final = 0.1
 
 
 class Lease:
@@ -100,15 +103,24 @@ class Lease:
             file = open(f"{path}/{FILE}", "a+b")  # noqa: SIM115, PTH123  # held on
         except OSError as error:
             raise LakeError(f"cannot write {path}/{FILE}: {error}") from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not self._locked(file):
             file.close()
             self._refuse(self._owner() or {})
         file.truncate(0)
         file.write(self._text())
         file.flush()
         self._file = file
+
+    def _locked(self, file: Any) -> bool:
+        for tries_left in reversed(range(TRIES)):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if tries_left:
+                    threading.Event().wait(TRY_S)
+            else:
+                return True
+        return False
 
     def _write(self) -> None:
         self._folder.write(FILE, self._text())
@@ -123,22 +135,50 @@ class Lease:
         return json.dumps(told).encode()
 
     def _owner(self) -> dict[str, Any] | None:
-        """Return who wrote the file last; None when nobody did."""
-        try:
-            found = json.loads(self._folder.read(FILE) or b"null")
-        except ValueError:
-            return {}
-        return found if isinstance(found, dict) else None
+        return _owner_of(self._folder)
 
     def _is_alive(self, other: dict[str, Any]) -> bool:
-        at = other.get("at")
-        return isinstance(at, int | float) and self._now() - at < LASTS_S
+        return _is_alive(other, self._now())
 
     def _refuse(self, other: dict[str, Any]) -> None:
         raise LakeError(
             f"another process runs this mirror: {_told(other)}, by {self._folder}/"
             f"{FILE}; end it first, or give this one another name"
         )
+
+
+def holder(folder: Folder) -> str | None:
+    """Tell who has the right now; None: nobody has. Raises LakeError."""
+    other = _owner_of(folder)
+    if other is None:
+        return None
+    if folder.local_path is None:
+        return _told(other) if _is_alive(other, time.time()) else None
+    try:
+        with open(f"{folder.local_path}/{FILE}", "rb") as file:  # noqa: PTH123
+            # Given back at once; who wants it in this moment tries again.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _told(other)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LakeError(f"cannot read {folder}/{FILE}: {error}") from error
+    return None
+
+
+def _owner_of(folder: Folder) -> dict[str, Any] | None:
+    """Return who wrote the file last; None when nobody did."""
+    try:
+        found = json.loads(folder.read(FILE) or b"null")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else None
+
+
+def _is_alive(other: dict[str, Any], now_s: float) -> bool:
+    at = other.get("at")
+    return isinstance(at, int | float) and now_s - at < LASTS_S
 
 
 def _told(other: dict[str, Any]) -> str:

@@ -36,7 +36,16 @@ Tables = dict[str, dict[str, Row]]  # rows of a table by their key
 class ShiftingLoad:
     """Writes to tables of one schema, over connections of its own."""
 
-    def __init__(self, server: Server, schema: str, rng: random.Random) -> None:
+    def __init__(
+        self,
+        server: Server,
+        schema: str,
+        rng: random.Random,
+        *,
+        statements: float = 0.2,
+    ) -> None:
+        """Write in a schema; so often a statement on a table is between transactions."""
+        self._statements = statements
         self._server = server
         self.schema = schema
         self._rng = rng
@@ -46,7 +55,7 @@ class ShiftingLoad:
 
     def step(self) -> None:
         """Write a transaction, now and then a statement that changes a table."""
-        if self._rng.random() < 0.2:
+        if self._rng.random() < self._statements:
             self._run(self._statement())
         changes = [self._change() for _ in range(self._rng.choice((1, 1, 2, 5)))]
         self._run("BEGIN", *changes, self._rng.choice(("COMMIT",) * 5 + ("ROLLBACK",)))

@@ -161,6 +161,7 @@ class Mirror:
         if state.phase is Phase.FOLLOWING:
             with self._stream.joining:
                 self._stream.join(work.follower_of(state))
+            log.info("%s: follows the stream, from where it was", state.source)
         return state
 
     def _not_wanted(self, state: TableState) -> None:

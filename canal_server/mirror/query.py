@@ -135,11 +135,6 @@ class Query:
             self._query = None
 
 
-def subscription_of(settings: MirrorSettings, generation: int) -> str:
-    """Return the name by which the server keeps the stream's place."""
-    return f"{settings.name}-{generation}" if generation else settings.name
-
-
 def _reason(error: object) -> str:
     """Return what an error of Spark says, without its stack traces."""
     text = str(error)

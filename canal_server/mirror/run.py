@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -111,7 +110,7 @@ class Mirror:
                     upkeep.turn()
                     lease.renew()
                     self._report.turn()
-                    self._show()
+                    self._progress.draw()
             finally:
                 self._stop.request()  # copies end then, too
                 query.stop()
@@ -197,7 +196,6 @@ class Mirror:
             ended = [name for name, each in self._at_work.items() if each.done()]
             for name in ended:
                 future = self._at_work.pop(name)
-                self._progress.copied(name)  # or given up
                 self._states[name] = self._store.read(name) or self._states[name]
                 error = future.exception()
                 if error is None:
@@ -289,7 +287,6 @@ class Mirror:
                     self._again(state, "a new copy was asked for")
                 self._store.take_request(name)
 
-<<<<<<< HEAD
     def _look_for_gone(self) -> None:
         """Copy tables that were dropped and made again before that was looked at."""
         with self._guard:
@@ -307,13 +304,6 @@ class Mirror:
             for name in gone & set(there):
                 if self._states[name].phase is Phase.DROPPED:
                     self._again(self._states[name], "it was made anew")
-=======
-    def _show(self) -> None:
-        with self._guard:
-            phases = Counter(state.phase for state in self._states.values())
-        self._progress.phases(phases)
-        self._progress.draw()
->>>>>>> 5b5a67c9c17e5909f15ab65ff5cb2bcf3acda622
 
     def _look_at(self, query: Query) -> None:
         """Begin the stream again when it failed; raise what needs somebody."""

@@ -15,14 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from canal_server.mirror.changelog import ChangeLog
 from canal_server.mirror.delta import DeltaLakeTable
-from canal_server.mirror.lake import lake_schema
+from canal_server.mirror.lake import LakeTable, lake_schema
 from canal_server.mirror.model import (
     CopiedFile,
     MirrorColumn,
     MirrorTable,
     TableName,
 )
+from canal_server.mirror.settings import LakeSettings
+from canal_server.mirror.storage import open_folder
 
 if TYPE_CHECKING:
     import random
@@ -169,6 +172,7 @@ class LakeRows:
 
     def _kept(self, change: dict[str, Any], *, deleted: bool) -> dict[str, Any]:
         row = {k: v for k, v in change.items() if k != "_change_type"}
+        row["_committed_at"] = row.pop("_commit_timestamp")
         return row | ({"_deleted": deleted} if self.table.deletes == "soft" else {})
 
     def as_changes(self, changes: Iterable[dict[str, Any]]) -> pa.Table:
@@ -177,7 +181,9 @@ class LakeRows:
         fields = [
             *self.data_schema,
             pa.field("_change_type", pa.string()),
-            *(schema.field(n) for n in ("_seq", "_row", "_commit_timestamp")),
+            schema.field("_seq"),
+            schema.field("_row"),
+            schema.field("_committed_at").with_name("_commit_timestamp"),
         ]
         return pa.Table.from_pylist(list(changes), schema=pa.schema(fields))
 
@@ -251,7 +257,7 @@ def copied_rows(rows: LakeRows) -> pa.Table:
     )
 
 
-def lake_rows(lake: DeltaLakeTable) -> list[dict[str, Any]]:
+def lake_rows(lake: LakeTable) -> list[dict[str, Any]]:
     """Return all rows of a table in the lake."""
     return [row for batch in lake.scan() for row in batch.to_pylist()]
 
@@ -273,6 +279,13 @@ def filled(table: MirrorTable, rng: random.Random, count: int = 60) -> LakeRows:
     rows = LakeRows(table, rng)
     rows.random_changes(count)
     return rows
+
+
+def opened(folder: Any, table: MirrorTable) -> LakeTable:
+    """Open a table of the lake, in whatever form it is kept."""
+    if table.form == "delta":
+        return DeltaLakeTable(str(folder), table)
+    return ChangeLog(open_folder(LakeSettings(path=str(folder))), table)
 
 
 def published(folder: Any, rows: LakeRows, copy: str = COPY) -> DeltaLakeTable:

@@ -21,6 +21,7 @@ from canal_server.config.schema import (
 )
 from canal_server.instance import Instance
 from canal_server.lifecycle import Deadline
+from canal_server.model.positions import EntryPosition
 from canal_server.model.ranges import RangeEnds, RangeLimits, RangePart, RangePlace
 from canal_server.protocol.entries import Entry, EntryType, EventType, decode_entry
 from canal_server.protocol.packets import Messages
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from canal_server.dump.ranged import RangedReads
 
 NAME = "lake"
+LOOK_S = 0.05  # between two looks at what does not tell
 NO_LIMITS = RangeLimits()
 
 
@@ -117,6 +119,17 @@ class Lake:
         """Return how often memory answered, and the binlog was read."""
         status: dict[str, Any] = self.ranges.status()
         return status["from_memory"], status["from_binlog"]
+
+    def wait_until_delivered(self, place: RangePlace) -> None:
+        """Wait until the pump has handed on what is in front of a place."""
+        deadline, live = Deadline(PATIENCE_S), self.ranges._access.stages()
+        wanted = EntryPosition(place.journal, place.position).order()
+        while True:
+            at = live.pump.delivered_to
+            if at is not None and at.order() >= wanted:
+                return
+            assert not deadline.passed(), f"the pump is at {at}, never at {place}"
+            live.tail.wait(live.tail.changes, LOOK_S, None)
 
     def wait_for_memory(self, place: RangePlace) -> None:
         """Wait until memory has what is in front of a place.

@@ -171,7 +171,7 @@ def fold(came: Iterable[Came]) -> Tables:
     tables: Tables = {}
     for each in came:
         if each.sql:
-            _apply_statement(tables, each.sql)
+            apply_statement(tables, each.sql)
             continue
         rows, before, after = tables[each.table], each.change.before, each.change.after
         if before:
@@ -184,7 +184,7 @@ def fold(came: Iterable[Came]) -> Tables:
     return tables
 
 
-def _apply_statement(tables: Tables, sql: str) -> None:
+def apply_statement(tables: Tables, sql: str) -> None:
     """Do what a statement of the load does."""
     # MariaDB writes some of them anew: quoted, with the schema, with a comment.
     plain = re.sub(r"`\w+`\.|`|/\*.*?\*/|\btable\b\s*", "", sql, flags=re.IGNORECASE)

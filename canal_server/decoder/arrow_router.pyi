@@ -20,6 +20,7 @@ class MetStatement(NamedTuple):
     event_type: int
     is_ddl: bool
     sql: str
+    default_schema: str
     seq: int
     time_ms: int
 

@@ -48,6 +48,7 @@ class MetStatement(NamedTuple):
     event_type: int
     is_ddl: bool
     sql: str
+    default_schema: str  # of names in it that are given without one
     seq: int
     time_ms: int
 
@@ -343,7 +344,8 @@ cdef class TableRouter(EntryColumns):
                 self.statement_number, text_of(self.head.file), self.head.offset,
                 self.head.offset + self.head.length, text_of(self.head.schema),
                 text_of(self.head.table), self.change.event, bool(self.change.is_ddl),
-                text_of(self.change.sql), self.seq_now, self.head.time_ms,
+                text_of(self.change.sql), text_of(self.change.schema),
+                self.seq_now, self.head.time_ms,
             ))
             self.open_statements.append(self.statement_number)
             self.open_n += 1

@@ -1,58 +1,123 @@
-"""What tables are since the last statement, for those who ask again and again.
+"""What tables are at a place, for those who ask again and again.
 
-Each task of a typed stream asks what its table was where it begins. To find out takes a
-look at the source and at the history; while no statement came, the answer stays.
+Tasks of a stream ask what their tables were where they begin, and behind each
+statement. To find out takes a look at the source and at the history; the image that is
+found is kept, for all tables of the place, for all places behind it while no statement
+came, and as the base of others that lie further on.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from canal_server.dump.range_images import RangeImages
 from canal_server.model.positions import EntryPosition, binlog_file_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from canal_server.dump.range_access import RangeAccess
+    from canal_server.dump.range_images import KeptImage
     from canal_server.model.ranges import RangePlace
     from canal_server.model.table import TableMeta
+    from canal_server.store.tail import Tail
 
-TABLES_MAX: Final = 1000  # that are remembered
+IMAGES_MAX: Final = 8  # that are kept; they share the tables that are the same in them
 
 
-class SteadyColumns:
-    """Remembers what was told of places behind the last statement; thread-safe."""
+class _Session(NamedTuple):
+    """What images belong to: they are of no use when it is another one."""
+
+    epoch: int
+    tail: Tail
+    resets: int
+
+
+class TablesAt:
+    """Tells what tables are at a place; thread-safe."""
 
     def __init__(self, access: RangeAccess) -> None:
         self._access = access
-        self._lock = threading.Lock()
-        # By the epoch, the number of the history's state, and the name.
-        self._known: dict[tuple[int, int, str, str], TableMeta | None] = {}
+        self._lock = threading.Lock()  # guards what follows, and looking into images
+        self._session: _Session | None = None
+        self._images: list[KeptImage] = []  # used last: at the end
+        self._steady: tuple[int, KeptImage] | None = None  # behind the last statement
 
-    def find(
-        self,
-        schema: str,
-        table: str,
-        at: RangePlace,
-        ask: Callable[[], TableMeta | None],
-    ) -> TableMeta | None:
-        """Return what a table is at a place: as remembered, else what `ask` says."""
+    def find(self, schema: str, table: str, at: RangePlace) -> TableMeta | None:
+        """Return what a table is at a place; None when there is none.
+
+        Raises ClientError when that cannot be told.
+        """
+        session = self._session_of(at)
         number = self._state_at(at)
-        if number is None:
-            return ask()
-        key = at.epoch, number, schema, table
-        with self._lock:
-            if key in self._known:
-                return self._known[key]
-        found = ask()
-        # A session that began meanwhile may be one of another server.
-        if self._state_at(at) == number:
+        place = EntryPosition(at.journal, at.begin or at.position)
+        if session is not None:
             with self._lock:
-                if len(self._known) >= TABLES_MAX:
-                    self._known.clear()
-                self._known[key] = found
+                image = self._image_of(session, number, place)
+                if image is not None:
+                    return image.find(schema, table)
+        with self._access.dump() as dump:
+            images, found_place = dump.images(at)
+            # Before it is asked, as that may lead it further on.
+            image = None
+            if isinstance(images, RangeImages) and session is not None:
+                image = images.kept_at(place)
+            found = images.find(schema, table, found_place)
+        # A session that began meanwhile may be one of another server.
+        if image is not None and self._session_of(at) == session is not None:
+            if self._state_at(at) != number:
+                number = None
+            with self._lock:
+                self._keep(session, number, image)
         return found
+
+    def forget(self) -> None:
+        """Let go of all images."""
+        with self._lock:
+            self._session = self._steady = None
+            self._images.clear()
+
+    def _image_of(
+        self, session: _Session, number: int | None, place: EntryPosition
+    ) -> KeptImage | None:
+        assert self._lock.locked()
+        if session != self._session:
+            return None
+        if self._steady is not None and self._steady[0] == number:
+            return self._steady[1]
+        nearest = max(
+            (each for each in self._images if each.covers(place)),
+            key=lambda each: each.place.order(),
+            default=None,
+        )
+        if nearest is None:
+            return None
+        self._images.remove(nearest)
+        self._images.append(nearest)
+        if nearest.place.order() == place.order():
+            return nearest
+        image = nearest.at(place)
+        self._keep(session, number, image)
+        return image
+
+    def _keep(self, session: _Session, number: int | None, image: KeptImage) -> None:
+        assert self._lock.locked()
+        if session != self._session:
+            self._session, self._steady = session, None
+            self._images.clear()
+        if number is not None:
+            self._steady = number, image
+        if image.covers(image.place):
+            self._images.append(image)
+            del self._images[:-IMAGES_MAX]
+
+    def _session_of(self, at: RangePlace) -> _Session | None:
+        """Return the session whose places a place is one of; None: of none."""
+        live = self._access.stages()
+        resets = live.tail.resets
+        epoch = self._access.epoch_of(live)
+        if epoch is None or epoch != at.epoch:
+            return None
+        return _Session(epoch, live.tail, resets)
 
     def _state_at(self, at: RangePlace) -> int | None:
         """Return the history's state at a place; None where it may not be the last one.

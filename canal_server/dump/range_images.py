@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.dump.source_traits import records_of, source_of, with_names
 from canal_server.errors import ClientError, TableMetaError
+from canal_server.model.positions import EntryPosition
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.collations import collation_names
 from canal_server.protocol.ranged import NOT_HERE, PURGED
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.dump.ddl_scan import DdlScanner
     from canal_server.dump.range_unread import UnreadStatements
-    from canal_server.model.positions import EntryPosition
     from canal_server.model.table import TableMeta
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
@@ -60,7 +60,10 @@ class RangeImages:
         replayed: Replay,
         records: Iterable[DdlRecord],
         control: ControlConnection,
+        known_to: EntryPosition,
     ) -> None:
+        """Take an image; in front of `known_to` the statements are all there."""
+        self.known_to = known_to
         self._image = replayed
         self._records = deque(records)
         self._today = CachedColumns(control)
@@ -77,6 +80,10 @@ class RangeImages:
             self._image.apply(self._records.popleft())
         found = self._image.find(schema, table)
         return None if found is None else found.meta
+
+    def kept_at(self, place: EntryPosition) -> KeptImage:
+        """Return the image of the place where these begin, to be asked later on."""
+        return KeptImage(place, self.known_to, self._image, self._records)
 
     def refresh(
         self, schema: str, table: str, position: EntryPosition
@@ -103,6 +110,47 @@ class RangeImages:
         """Keep no history."""
 
 
+class KeptImage:
+    """All tables as of one place, without a server; for one thread at a time."""
+
+    def __init__(
+        self,
+        place: EntryPosition,
+        known_to: EntryPosition,
+        replayed: Replay,
+        records: Iterable[DdlRecord],
+    ) -> None:
+        """Take the image of a place, and the statements from there on.
+
+        In front of `known_to` they are all there.
+        """
+        self.place = place
+        self._known_to = known_to
+        self._image = replayed.copy()
+        self._records = deque(records)
+        # What the server answered there is what rows from there on are.
+        while self._records and self._records[0].is_answer:
+            if self._records[0].position.order() > place.order():
+                break
+            self._image.apply(self._records.popleft())
+
+    def covers(self, place: EntryPosition) -> bool:
+        """Tell whether `at` leads to a place."""
+        return self.place.order() <= place.order() <= self._known_to.order()
+
+    def at(self, place: EntryPosition) -> KeptImage:
+        """Return the image of a place that this one covers."""
+        image, records = self._image.copy(), deque(self._records)
+        while records and records[0].position.order() < place.order():
+            image.apply(records.popleft())
+        return KeptImage(place, self._known_to, image, records)
+
+    def find(self, schema: str, table: str) -> TableMeta | None:
+        """Return a table; None when there is none."""
+        found = self._image.find(schema, table)
+        return None if found is None else found.meta
+
+
 def images_at(
     config: InstanceConfig,
     control: ControlConnection,
@@ -122,7 +170,12 @@ def images_at(
     history = TableMetaTsdb(open_storage(config, read_only=True))
     try:
         history.init(config.destination)
-        stretch = _stretch_for(history.stretches(), info, place)
+        reached = tables.reached()  # first: what is read then is in the history
+        stretches = history.stretches()
+        stretch = _stretch_for(stretches, info, place)
+        known_to = stretch.last
+        if stretch is stretches[-1] and reached is not None:
+            known_to = max(reached, known_to, key=EntryPosition.order)
         if place.order() >= stretch.first.order():
             found = _replay_at(history, stretch, place, tables, (control, scanner))
         else:
@@ -144,7 +197,7 @@ def images_at(
         ) from error
     finally:
         history.close()
-    return RangeImages(*found, control)
+    return RangeImages(*found, control, known_to)
 
 
 def _replay_at(

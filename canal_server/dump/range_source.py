@@ -60,11 +60,10 @@ if TYPE_CHECKING:
     from canal_server.dump.start import Gtids
     from canal_server.lifecycle import Stop
     from canal_server.model.ranges import Epoch, RangeLimits
-    from canal_server.model.table import TableMeta
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.replication import DumpStart
     from canal_server.mysql.settings import Access
-    from canal_server.ports import Span
+    from canal_server.ports import Span, TableImages
     from canal_server.position.subscriptions import Subscriptions
     from canal_server.sink.filters import TableFilter
 
@@ -442,10 +441,8 @@ class RangeDump:
 
     # --- tables -----------------------------------------------------------------------
 
-    def columns(
-        self, schema: str, table: str, at: RangePlace | None
-    ) -> TableMeta | None:
-        """Return what a table is at a place, None: now; None when there is none."""
+    def images(self, at: RangePlace | None) -> tuple[TableImages, EntryPosition]:
+        """Return what the tables are at a place, None: now; and which place that is."""
         if at is None:
             at = RangePlace(self.epoch.number, *self._latest(""))
         at = self.mapped(at).place
@@ -458,7 +455,7 @@ class RangeDump:
             self._ddl_scanner(),
             tables=self._tables,
         )
-        return images.find(schema, table, place)
+        return images, place
 
 
 def check_epoch(place: RangePlace, epoch: Epoch) -> None:

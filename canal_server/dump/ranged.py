@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.dump.range_access import RangeAccess
-from canal_server.dump.range_columns import SteadyColumns
+from canal_server.dump.range_columns import TablesAt
 from canal_server.dump.range_heads import RangeHeads
 from canal_server.dump.range_parts import parts_of
 from canal_server.dump.range_source import check_epoch
@@ -66,7 +66,7 @@ class RangedReads:
         self._lock = threading.Lock()  # one change of subscriptions at a time
         self._access = RangeAccess(config, subscriptions)
         self._heads = RangeHeads(self._access)
-        self._steady = SteadyColumns(self._access)
+        self._tables = TablesAt(self._access)
 
     # --- the instance's side ----------------------------------------------------------
 
@@ -120,6 +120,7 @@ class RangedReads:
         self._change(union(wanted) if wanted else None)
         if not wanted:
             self._access.replays.forget()
+            self._tables.forget()
 
     # --- cursors ----------------------------------------------------------------------
 
@@ -337,14 +338,11 @@ class RangedReads:
         self, schema: str, table: str, at: RangePlace | None
     ) -> TableMeta | None:
         """Return what a table is at a place, None: now; None when there is none."""
-
-        def ask() -> TableMeta | None:
-            with self._access.dump() as dump:
-                return dump.columns(schema, table, at)
-
-        if at is None:
-            return ask()
-        return self._steady.find(schema, table, at, ask)
+        if at is not None:
+            return self._tables.find(schema, table, at)
+        with self._access.dump() as dump:
+            images, place = dump.images(None)
+            return images.find(schema, table, place)
 
     # --- inside -----------------------------------------------------------------------
 

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from canal_server.mirror.changelog import ChangeLog
 from canal_server.mirror.delta import DeltaLakeTable
 from canal_server.mirror.lake_table import (
     NOWHERE,
     Applied,
+    Compacted,
     LakeTable,
-    StreamBatch,
     lake_schema,
 )
+from canal_server.mirror.storage import open_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from canal_server.mirror.model import MirrorTable
+    from canal_server.mirror.settings import MirrorSettings
 
 __all__ = [
     "NOWHERE",
     "Applied",
+    "Compacted",
     "LakeTable",
-    "StreamBatch",
     "lake_schema",
     "open_table",
 ]
 
 
-def open_table(
-    root: str,
-    table: MirrorTable,
-    storage_options: Mapping[str, str] | None = None,
-    *,
-    change_feed: bool = True,
-) -> LakeTable:
-    """Return a table of the lake below a folder or URL; nothing is read yet."""
-    path = f"{root.rstrip('/')}/{table.target}"
+def open_table(settings: MirrorSettings, table: MirrorTable) -> LakeTable:
+    """Return a table of the lake; nothing is read yet. Raises LakeError."""
+    lake = settings.lake
     if table.form == "delta":
-        return DeltaLakeTable(path, table, storage_options, change_feed=change_feed)
-    raise AssertionError(f"settings let no format {table.form} through")
+        return DeltaLakeTable(
+            f"{lake.path.rstrip('/')}/{table.target}",
+            table,
+            lake.storage_options,
+            change_feed=lake.change_feed,
+        )
+    return ChangeLog(open_folder(lake, table.target), table)

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from canal_server.mirror.model import CopiedFile, MirrorTable
     from canal_server.mirror.steps import Step
 
+STREAM_TIME = "_commit_timestamp"  # the stream's name for when it was committed
 NOWHERE = -1  # the position number of a table to which nothing was applied
 
 SEQ = pa.field("_seq", pa.int64())
 ROW = pa.field("_row", pa.int32())
-TIME = pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC"))
+# Not by the stream's name: readers of Delta's change data feed get that beside the
+# columns, as the time of a commit of the lake.
+TIME = pa.field("_committed_at", pa.timestamp("us", tz="UTC"))
 DELETED = pa.field("_deleted", pa.bool_())
 HASH = pa.field("_row_hash", pa.int64())
 META = (SEQ.name, ROW.name, TIME.name)  # that tell a row's last change
@@ -38,11 +41,11 @@ class Applied(NamedTuple):
     deleted: int = 0
 
 
-class StreamBatch(NamedTuple):
-    """A micro-batch: the checkpoint that numbers it, and its number there."""
+class Compacted(NamedTuple):
+    """What came of putting files together."""
 
-    stream: str
-    number: int
+    files: int = 0  # that are gone
+    made: int = 0  # that are there instead
 
 
 class LakeTable(Protocol):
@@ -76,13 +79,12 @@ class LakeTable(Protocol):
         changes: pa.Table,
         upto: int,
         note: Mapping[str, str],
-        batch: StreamBatch | None = None,
     ) -> Applied:
         """Apply changes, in their order, and move what is applied to `upto`.
 
         `changes` has columns of the table, by their names in the lake and masked, and
         _change_type, _seq, _row, _commit_timestamp. Those before what is applied are
-        left out; so is a batch that was applied, whatever its places are.
+        left out.
         """
 
     def empty(
@@ -95,6 +97,15 @@ class LakeTable(Protocol):
     ) -> None:
         """Change the table's columns."""
 
+    def compact(self) -> Compacted:
+        """Put small files together; rows, places and notes stay."""
+
+    def vacuum(self, hours: float) -> int:
+        """Delete what no version of the last hours needs; returns how many files.
+
+        Files of a copy that is not published yet stay.
+        """
+
     def scan(
         self,
         columns: Sequence[str] | None = None,
@@ -105,6 +116,12 @@ class LakeTable(Protocol):
 
     def place(self) -> tuple[int, dict[str, str]]:
         """Return the position number and the note of the newest change by a mirror."""
+
+
+def as_in_lake(changes: pa.Table) -> pa.Table:
+    """Return changes of the stream with their order as the lake has it."""
+    names = [TIME.name if n == STREAM_TIME else n for n in changes.column_names]
+    return changes.rename_columns(names)
 
 
 def lake_schema(table: MirrorTable) -> pa.Schema:

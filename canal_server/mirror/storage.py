@@ -95,6 +95,48 @@ class Folder:
                 and not each.base_name.endswith(_TEMPORARY)
             )
 
+    def below_names(self) -> list[str]:
+        """Return the paths of all files in this folder and those inside of it."""
+        with self._telling("list", self._path):
+            selector = fs.FileSelector(self._path, allow_not_found=True, recursive=True)
+            return sorted(
+                each.path.removeprefix(self._path).lstrip("/")
+                for each in self._fs.get_file_info(selector)
+                if each.type == fs.FileType.File
+            )
+
+    @contextmanager
+    def open_input(self, name: str) -> Iterator[pa.NativeFile]:
+        """Open a file for reading, until the context is left."""
+        path = f"{self._path}/{name}"
+        with self._telling("read", path), self._fs.open_input_file(path) as file:
+            yield file
+
+    @contextmanager
+    def open_output(self, name: str) -> Iterator[pa.NativeFile]:
+        """Open a file for writing; readers may see a part until the context is left.
+
+        Then it survives the machine's end.
+        """
+        path = f"{self._path}/{name}"
+        with self._telling("write", path):
+            if self._is_local:
+                os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+            with self._fs.open_output_stream(path) as file:
+                yield file
+            if self._is_local:
+                _sync(path)
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, if it is there."""
+        path, target = f"{self._path}/{name}", f"{self._path}/{to}"
+        with self._telling("move", path):
+            if self._fs.get_file_info(path).type != fs.FileType.File:
+                return
+            if self._is_local:
+                os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
+            self._fs.move(path, target)
+
     @contextmanager
     def _telling(self, what: str, path: str) -> Iterator[None]:
         try:
@@ -105,6 +147,14 @@ class Folder:
             raise LakeError(f"cannot {what} {path}: there is no such place") from None
         except (OSError, pa.ArrowException) as error:
             raise LakeError(f"cannot {what} {path}: {error}") from error
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def open_folder(lake: LakeSettings, path: str = "") -> Folder:

@@ -31,6 +31,7 @@ OWN_COLUMNS: Final = (
     "_commit_timestamp",
     "_seq",
     "_row",
+    "_committed_at",
     "_position",
     "_deleted",
     "_row_hash",

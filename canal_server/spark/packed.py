@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from canal_server.model.entry import EventType
 from canal_server.spark.offsets import offset_from_json
 from canal_server.spark.options import TableName
 from canal_server.spark.packed_form import PART, PROBLEM, ROWS, STATEMENT
 from canal_server.spark.schema import TypedColumn
+from canal_server.spark.statements import may_concern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -66,6 +68,18 @@ class Packed:
             return None
         with pa.ipc.open_stream(self.arrow) as reader:
             return reader.read_all()
+
+    def concerns(self, table: TableName) -> bool:
+        """Tell whether this is about a table, false only if it is not.
+
+        A statement without a table is about those that its text names; what drops a
+        schema (ERASE), about all tables of it.
+        """
+        if self.table.table or self.kind != STATEMENT:
+            return self.table == table
+        if self.event_type == EventType.ERASE.name:
+            return self.table.schema == table.schema
+        return may_concern(self.sql, table)
 
     @property
     def order(self) -> tuple[int, int]:

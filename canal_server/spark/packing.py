@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canal_server.decoder.arrow_router import TableRouter
 from canal_server.errors import CanalError, DecodeError, TableMetaError
+from canal_server.model.entry import EventType
 from canal_server.model.versions import version as version_at
 from canal_server.spark.batches import ROWS_MAX, typed_batches
 from canal_server.spark.columns import wanted_column
@@ -27,7 +28,7 @@ from canal_server.spark.packed_form import (
     packed_schema,
     told_columns,
 )
-from canal_server.spark.statements import dropped_schema, may_concern
+from canal_server.spark.statements import dropped_schema, may_concern, tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,18 +103,24 @@ class PackedBatches:
         *,
         epoch: int = 0,
         zone: str = "",
+        wants: Callable[[str], bool] = lambda _: True,
         limits: Limits | None = None,
     ) -> None:
-        """Take whom to ask for columns. `zone`: of TIMESTAMP, before the server's."""
+        """Take whom to ask for columns.
+
+        `zone`: of TIMESTAMP, before the server's. `wants`: whether the filter takes
+        `schema.table`.
+        """
         self._destination = destination
         self._ask = ask
         self._epoch = epoch
         self._zone = zone
+        self._wants = wants
         self._limits = limits or Limits()
         self._router = TableRouter(epoch=epoch, bytes_max=self._limits.all_bytes)
         self._runs: dict[TableName, Run] = {}
         self._ended: list[Run] = []  # that wait for their commit
-        self._statements: dict[int, dict[str, Any]] = {}  # that do
+        self._statements: dict[int, list[dict[str, Any]]] = {}  # that do
         self._since: Place | None = None  # behind the last statement
         self._made = _Made()
 
@@ -234,10 +241,10 @@ class PackedBatches:
     def _end_transactions(self) -> None:
         """Hand out what waited for a commit that is known now."""
         for number, version, time_ms in self._router.committed_statements():
-            row = self._statements.pop(number)
-            row["_commit_version"] = version
-            row["_commit_timestamp"] = time_ms * 1000
-            self._made.add(row)
+            for row in self._statements.pop(number):
+                row["_commit_version"] = version
+                row["_commit_timestamp"] = time_ms * 1000
+                self._made.add(row)
         if self._ended:
             for run in [each for each in self._ended if not each.batches.pending]:
                 self._ended.remove(run)
@@ -298,28 +305,45 @@ class PackedBatches:
 
     def _met(self, statement: MetStatement) -> None:
         """Take note of a statement, and end the runs that it may concern."""
-        schema = dropped_schema(statement.sql) or statement.schema
-        columns = None
         if statement.is_ddl:
             self._since = Place(statement.journal, statement.end)
             for name in [*self._runs]:
                 if may_concern(statement.sql, name):
                     self._end(name)
-            columns = self._columns_behind(TableName(schema, statement.table))
-        self._statements[statement.number] = {
-            "destination": self._destination,
-            "db": schema,
-            "table": statement.table,
-            "kind": STATEMENT,
-            "sql": statement.sql,
-            "event_type": event_name(statement.event_type),
-            "is_ddl": statement.is_ddl,
-            "columns": columns,
-            "_seq": statement.seq,
-            "_row": 0,
-            "journal": statement.journal,
-            "position": statement.position,
-        }
+        self._statements[statement.number] = [
+            {
+                "destination": self._destination,
+                "db": name.schema,
+                "table": name.table,
+                "kind": STATEMENT,
+                "sql": statement.sql,
+                "event_type": event_name(event_type),
+                "is_ddl": statement.is_ddl,
+                "columns": columns,
+                "_seq": statement.seq,
+                "_row": 0,
+                "journal": statement.journal,
+                "position": statement.position,
+            }
+            for name, event_type, columns in self._told_of(statement)
+        ]
+
+    def _told_of(
+        self, statement: MetStatement
+    ) -> Iterator[tuple[TableName, int, str | None]]:
+        """Yield the tables for which a statement is told, with what it is for them."""
+        kind, first = statement.event_type, TableName(statement.schema, statement.table)
+        schema = dropped_schema(statement.sql) if statement.is_ddl else None
+        if schema is not None:
+            yield TableName(schema, ""), EventType.ERASE, told_columns(())
+        elif not statement.is_ddl:
+            yield first, kind, None
+        else:
+            names = tables_of(
+                kind, statement.sql, first, statement.default_schema, self._wants
+            )
+            for name in names:
+                yield name, kind, self._columns_behind(name)
 
     def _columns_behind(self, name: TableName) -> str:
         if not (name.schema and name.table):

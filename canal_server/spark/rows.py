@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.client.ranged import OTHER_EPOCH, RangePosition
 from canal_server.errors import ClientError, PositionError, TableMetaError
 from canal_server.model.entry import EventType
+from canal_server.sink.filters import compile_expression
 from canal_server.spark.batches import generic_batches, typed_batches
 from canal_server.spark.offsets import version_of
 from canal_server.spark.packed_form import part_batch
@@ -137,6 +138,7 @@ def _batches(
             partial(_columns_at, asking, part),
             epoch=part.end.epoch,
             zone=options.time_zone,
+            wants=compile_expression(options.filter),
         )
     if options.table is None:
         return generic_batches(

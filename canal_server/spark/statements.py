@@ -1,15 +1,21 @@
-"""What the text of a statement tells about tables, without parsing it."""
+"""What the text of a statement tells about tables."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
 
+from canal_server.model.entry import DDL_TYPES
+from canal_server.spark.options import TableName
+from canal_server.tablemeta.ddl import classify
+from canal_server.tablemeta.statement import names_of
+
 if TYPE_CHECKING:
-    from canal_server.spark.options import TableName
+    from collections.abc import Callable
 
 _DROPS_SCHEMA: Final = re.compile(
-    r"(?:\s|/\*.*?\*/)*DROP\s+(?:DATABASE|SCHEMA)\s+(?:IF\s+EXISTS\s+)?"
+    r"(?:\s|/\*.*?\*/)*(?:DROP|CREATE\s+OR\s+REPLACE)\s+(?:DATABASE|SCHEMA)\s+"
+    r"(?:IF\s+EXISTS\s+)?"
     r"(?:`((?:[^`]|``)+)`|([^\s;`/]+))",
     re.IGNORECASE | re.DOTALL,
 )
@@ -17,11 +23,51 @@ _OF_NAMES: Final = re.compile(r"[\w$]")
 
 
 def dropped_schema(sql: str) -> str | None:
-    """Return the schema that a statement drops, with all of its tables."""
+    """Return the schema that a statement drops, with all of its tables.
+
+    MariaDB's CREATE OR REPLACE does so as well.
+    """
     found = _DROPS_SCHEMA.match(sql)
     if found is None:
         return None
     return found[1].replace("``", "`") if found[1] else found[2]
+
+
+def named_tables(
+    sql: str, first: TableName, default_schema: str
+) -> tuple[TableName, ...]:
+    """Return the tables that a DDL is about, old names included.
+
+    `first` is the one that the server found, which knows the words of its source; it
+    is one of them. Never raises.
+    """
+    for mariadb in (False, True):
+        found = [
+            TableName(schema or "", table)
+            for schema, table in names_of(
+                classify(sql, default_schema, mariadb=mariadb)
+            )
+        ]
+        if first in found:
+            return tuple(found)
+    return (first,)
+
+
+def tables_of(
+    event_type: int,
+    sql: str,
+    first: TableName,
+    default_schema: str,
+    wants: Callable[[str], bool],
+) -> tuple[TableName, ...]:
+    """Return the tables for which a DDL is told, each once.
+
+    A table without a name stands for all that the text may be about.
+    """
+    if event_type not in DDL_TYPES or not first.table:
+        return (first,)
+    found = named_tables(sql, first, default_schema)
+    return tuple(each for each in found if wants(str(each))) or (first,)
 
 
 def may_concern(sql: str, table: TableName) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from fix_lake import (
     COPY,
     KEY_TYPES,
@@ -23,7 +24,7 @@ from fix_random import longer
 
 from canal_server.errors import LakeError
 from canal_server.mirror.delta import DeltaLakeTable
-from canal_server.mirror.lake import NOWHERE, Applied, StreamBatch, lake_schema
+from canal_server.mirror.lake import NOWHERE, Applied, lake_schema
 
 if TYPE_CHECKING:
     import random
@@ -82,7 +83,7 @@ def test_the_schema_is_that_of_the_stream(tmp_path: Path, rng: random.Random) ->
     assert lake.exists()
     assert lake.arrow_schema() == lake_schema(rows.table)
     assert lake_schema(rows.table).names[-4:] == [
-        "_seq", "_row", "_commit_timestamp", "_deleted",
+        "_seq", "_row", "_committed_at", "_deleted",
     ]  # fmt: skip
 
 
@@ -144,24 +145,20 @@ def test_an_empty_copy(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_repeated_batches(tmp_path: Path, rng: random.Random) -> None:
-    """A batch that comes again changes nothing: by its places, and by its number."""
+    """A batch that comes again changes nothing, and the next one is applied."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
     told = [*rows.random_changes(30), rows.change("insert", {"id": 100, "v": "a"})]
     changes = rows.as_changes(told)
-    batch = StreamBatch("checkpoint-1", 7)
-    assert lake.apply(COPY, changes, rows.seq + 1, {}, batch) != Applied()
+    assert lake.apply(COPY, changes, rows.seq + 1, {}) != Applied()
     before = in_order(lake_rows(lake))
-    assert lake.apply(COPY, changes, rows.seq + 1, {}, batch) == Applied()
     assert lake.apply(COPY, changes, rows.seq + 1, {}) == Applied()
-    # Read again of another server it may have other places.
-    assert lake.apply(COPY, changes, rows.seq + 500, {}, batch) == Applied()
+    assert lake.apply(COPY, changes, rows.seq + 1, {}) == Applied()
     assert in_order(lake_rows(lake)) == before
     assert lake.applied(COPY) == rows.seq + 1
-    other = StreamBatch("checkpoint-2", 0)
     told = [*rows.random_changes(30), rows.change("delete", {"id": 100, "v": "a"})]
     changes = rows.as_changes(told)
-    assert lake.apply(COPY, changes, rows.seq + 1, {}, other) != Applied()
+    assert lake.apply(COPY, changes, rows.seq + 1, {}) != Applied()
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
 
 
@@ -175,6 +172,22 @@ def test_place(tmp_path: Path, rng: random.Random) -> None:
     assert lake.place() == (70_000, {"from": "stream"})
     assert lake.applied(COPY) == 70_000
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
+
+
+def test_place_behind_others(tmp_path: Path, rng: random.Random) -> None:
+    """Commits of others tell no place; without ours in the log, the number is known."""
+    rows = filled(PLAIN, rng)
+    lake = published(tmp_path, rows)
+    told = (rows.seq + 1, {"from": "copy"})
+    other = DeltaTable(str(tmp_path))
+    for _ in range(12):
+        other.alter.set_table_properties({"delta.checkpointInterval": "50"})
+    assert lake.place() == told
+    other.create_checkpoint()
+    for commit in (tmp_path / "_delta_log").glob("*0.json"):
+        commit.unlink()
+    assert DeltaLakeTable(str(tmp_path), PLAIN).place() == (told[0], {})
+    assert lake.applied(COPY) == told[0]
 
 
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
@@ -191,7 +204,7 @@ def test_truncate(tmp_path: Path, rng: random.Random, deletes: str) -> None:
     else:
         assert len(left) == len(rows.rows)
         assert all(row["_deleted"] for row in left)
-        now = [row["_commit_timestamp"] for row in left if row["_seq"] == at]
+        now = [row["_committed_at"] for row in left if row["_seq"] == at]
         assert {time.timestamp() for time in now} == {1_700_000_000}
     rows.seq = at
     told = [rows.change("insert", {"id": 77, "v": 1})]

@@ -73,7 +73,7 @@ class Keyless(LakeRows):
 
 def without_order(lake: DeltaLakeTable) -> list[str]:
     """Return the rows of the lake, but for the order of changes and the hash."""
-    left_out = {"_seq", "_row", "_commit_timestamp", "_row_hash"}
+    left_out = {"_seq", "_row", "_committed_at", "_row_hash"}
     rows = lake_rows(lake)
     return in_order({n: v for n, v in r.items() if n not in left_out} for r in rows)
 

@@ -23,7 +23,7 @@ from canal_server.mysql.settings import Access, Address, Credentials
 if TYPE_CHECKING:
     from pathlib import Path
 
-ACCESS = Access(Address("127.0.0.1", 1), Credentials("u", "p"))
+ACCESS = Access(address=Address("127.0.0.1", 1), credentials=Credentials("u", "p"))
 BEGIN_MS = 1_800_000_000_000
 BATCHES = tuple(
     Batch(BEGIN_MS + 1000 * n, n, rows=100 * n, seconds=1.0, delay_ms=500 + n)

@@ -223,6 +223,7 @@ def test_ddl_in_the_middle(source) -> None:
             ("t", "statement", "TRUNCATE", "b id"),
             ("t", "rows", 1, "b id"),
             ("u", "statement", "RENAME", "b id"),
+            ("t", "statement", "RENAME", ""),
             ("u", "rows", 1, "b id"),
             ("u", "statement", "ERASE", ""),
             ("u", "statement", "CREATE", "x"),

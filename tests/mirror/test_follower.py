@@ -1,0 +1,206 @@
+"""A table's changes on their way into the lake: order, DDL, and what comes again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from canal_server.client.ranged import RangeColumn
+from canal_server.mirror.delta import DeltaLakeTable
+from canal_server.mirror.follower import (
+    Columns,
+    CopyNeededError,
+    Follower,
+    TableGoneError,
+    TableStoppedError,
+    meta_of,
+)
+from canal_server.mirror.lake import lake_schema
+from canal_server.mirror.model import TableName
+from canal_server.mirror.settings import TableRule
+from canal_server.mirror.tables import table_by_rule
+from canal_server.spark.packed import PROBLEM, ROWS, STATEMENT, Packed
+from canal_server.spark.packed_form import packed_bytes, packed_schema
+from canal_server.spark.schema import TypedColumn
+
+NAME = TableName("shop", "t")
+COPY = "c1"
+AT = 100  # the place of the copy
+ID = ("id", "int", "", True)
+A = ("a", "varchar(20)", "utf8mb4", False)
+B = ("b", "int", "", False)
+
+
+def rows(seq, *values, columns=(ID, A)):
+    """Return a run of rows: each (change, values…), of one event each."""
+    names = [RangeColumn(c[0], c[1], c[3], True, c[2]) for c in columns]
+    told = [
+        {
+            **dict(zip([c[0] for c in columns], row, strict=True)),
+            "_change_type": change,
+            "_commit_version": seq + 9,
+            "_commit_timestamp": datetime(2026, 1, 1, tzinfo=UTC),
+            "_seq": seq + number,
+            "_row": 0,
+            "_position": f"f:{seq}",
+        }
+        for number, (change, *row) in enumerate(values)
+    ]
+    schema = packed_schema(NAME, names)
+    batch = pa.RecordBatch.from_pylist(told, schema=schema)
+    return Packed(
+        kind=ROWS, destination="d", table=NAME, seq=seq, row=0, count=len(values),
+        arrow=pa.py_buffer(packed_bytes(batch)), journal="f", position=seq,
+    )  # fmt: skip
+
+
+def statement(seq, sql, columns=(ID, A), event_type="ALTER", *, is_ddl=True):
+    """Return a statement, and the columns behind it."""
+    return Packed(
+        kind=STATEMENT, destination="d", table=NAME, seq=seq, row=0, sql=sql,
+        event_type=event_type, is_ddl=is_ddl, journal="f", position=seq,
+        columns=tuple(TypedColumn(*each) for each in columns),
+        committed=datetime(2026, 1, 1, tzinfo=UTC),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def follow(tmp_path):
+    """Give `follow()`: a follower of the one table, as after a start of the mirror."""
+    rule = TableRule(match=".*")
+
+    def plan(columns):
+        return table_by_rule(NAME, columns, rule)
+
+    first = [meta_of(*each) for each in (ID, A)]
+
+    def lake_of(table):
+        return DeltaLakeTable(str(tmp_path / "t"), table)
+
+    def make():
+        table = plan(first)
+        lake = lake_of(table)
+        if not lake.exists():
+            lake.publish(COPY, lake_schema(table), [], AT, {})
+        return Follower(
+            table, Columns(tuple(first)), lake, COPY,
+            plan=plan, rule=rule, is_mariadb=False,
+        )  # fmt: skip
+
+    return make
+
+
+def lake_rows(tmp_path):
+    """Return what is in the lake by key, without the mirror's own columns."""
+    found = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
+    return {
+        row["id"]: {name: row[name] for name in row if name[0] != "_"} for row in found
+    }
+
+
+CHANGES = (
+    rows(110, ("insert", 1, "x"), ("insert", 2, "y"), ("update_postimage", 1, "z")),
+    statement(120, "ALTER TABLE t ADD COLUMN b INT NOT NULL DEFAULT 5", (ID, A, B)),
+    rows(130, ("insert", 3, "w", 6), ("delete", 2, "y", 5), columns=(ID, A, B)),
+)
+LEFT = {1: {"id": 1, "a": "z", "b": 5}, 3: {"id": 3, "a": "w", "b": 6}}
+
+
+def take(follower, items, upto, batch=""):
+    """Have a follower take a batch."""
+    follower.begin(batch)
+    for item in items:
+        follower.feed(item, {})
+    follower.flush(upto, {}, ends_batch=True)
+
+
+def test_rows_and_ddl_in_order(follow, tmp_path) -> None:
+    """Rows before and behind a new column; old ones get its default."""
+    follower = follow()
+    take(follower, CHANGES, 140)
+    assert lake_rows(tmp_path) == LEFT
+    assert follower.applied == 140
+    assert [each.name for each in follower.columns.all] == ["id", "a", "b"]
+
+
+@pytest.mark.parametrize("done", range(1, len(CHANGES) + 1))
+def test_taken_again_after_a_crash(follow, tmp_path, done) -> None:
+    """Whatever of a batch was done before: all of it again leaves the same."""
+    before = follow()
+    before.begin("")
+    for item in CHANGES[:done]:
+        before.feed(item, {})
+    before.flush(CHANGES[done - 1].seq + 3, {})
+    take(follow(), CHANGES, 140)
+    assert lake_rows(tmp_path) == LEFT
+    version = DeltaTable(str(tmp_path / "t")).version()
+    take(follow(), CHANGES, 140)
+    assert DeltaTable(str(tmp_path / "t")).version() == version
+
+
+def test_a_batch_that_comes_again_in_other_places(follow, tmp_path) -> None:
+    """It is known by its name when the source was replaced in between."""
+    take(follow(), CHANGES[:1], 119, batch="q/7")
+    again = rows(9000, ("insert", 1, "older"))
+    take(follow(), [again], 9100, batch="q/7")
+    assert lake_rows(tmp_path)[1]["a"] == "z"
+    take(follow(), [again], 9100, batch="q/8")
+    assert lake_rows(tmp_path)[1]["a"] == "older"
+
+
+def test_emptied(follow, tmp_path) -> None:
+    """TRUNCATE leaves what comes behind it."""
+    take(
+        follow(),
+        (
+            CHANGES[0],
+            statement(115, "TRUNCATE TABLE t", event_type="TRUNCATE"),
+            rows(116, ("insert", 9, "n")),
+        ),
+        140,
+    )
+    assert lake_rows(tmp_path) == {9: {"id": 9, "a": "n"}}
+
+
+@pytest.mark.parametrize(
+    ("item", "error", "text"),
+    [
+        (rows(130, ("insert", 3, "w", 6), columns=(ID, A, B)), CopyNeededError, "b"),
+        (
+            statement(130, "DROP TABLE t", (), "ERASE"),
+            TableGoneError,
+            "dropped or renamed at f:130: DROP TABLE t",
+        ),
+        (
+            statement(130, "UPDATE t SET a = 1", (), "UPDATE", is_ddl=False),
+            CopyNeededError,
+            "logged as a statement at f:130",
+        ),
+        (
+            statement(130, "ALTER TABLE t MODIFY a INT", (ID, ("a", "int", "", False))),
+            CopyNeededError,
+            "a was varchar",
+        ),
+        (
+            Packed(
+                kind=PROBLEM, destination="d", table=NAME, seq=130, row=0,
+                sql="a partial image", journal="f", position=130,
+            ),
+            TableStoppedError,
+            "a partial image",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_followed(follow, tmp_path, item, error, text) -> None:
+    """It is told, with its place; what came before is in the lake after a new start."""
+    follower = follow()
+    follower.begin("")
+    follower.feed(CHANGES[0], {})
+    with pytest.raises(error, match=text):
+        follower.feed(item, {})
+    follower.drop_gathered()
+    if item.kind == STATEMENT and item.is_ddl:
+        assert lake_rows(tmp_path)[1]["a"] == "z"

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -133,13 +134,15 @@ class MirrorProcess:
     def agree(self, **keys: tuple[str, ...]) -> None:
         """Wait until tables, named with their keys, are in the lake as they are."""
         for table, key in keys.items():
+            look = functools.partial(self._agrees, table, key)
             try:
-                self.wait_for(
-                    lambda t=table, k=key: self.lake(t, *k) == self.truth(t, *k), table
-                )
+                self.wait_for(look, table)
             except AssertionError:
                 assert self.lake(table, *key) == self.truth(table, *key)
                 raise
+
+    def _agrees(self, table: str, key: tuple[str, ...]) -> bool:
+        return self.lake(table, *key) == self.truth(table, *key)
 
     def wait_for(self, look: Callable[[], bool], what: str) -> None:
         """Wait until something is so; fails with the mirror's log."""

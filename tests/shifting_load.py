@@ -44,7 +44,7 @@ class ShiftingLoad:
         *,
         statements: float = 0.2,
     ) -> None:
-        """Write in a schema; so often a statement on a table is between transactions."""
+        """Write in a schema; so many steps have a statement on a table."""
         self._statements = statements
         self._server = server
         self.schema = schema

@@ -207,4 +207,6 @@ class _Ended:
             if "JAVA_GATEWAY" in said:
                 hint = "; see that Java 17 or later is in PATH or named by JAVA_HOME"
             raise CanalError(f"Spark failed: {said.strip()}{hint}") from None
+        if isinstance(error, OSError):  # no server answers
+            raise CanalError(str(error)) from error
         raise error

@@ -9,7 +9,7 @@ came, and as the base of others that lie further on.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from canal_server.dump.range_images import RangeImages
 from canal_server.model.positions import EntryPosition, binlog_file_number
@@ -19,17 +19,8 @@ if TYPE_CHECKING:
     from canal_server.dump.range_images import KeptImage
     from canal_server.model.ranges import RangePlace
     from canal_server.model.table import TableMeta
-    from canal_server.store.tail import Tail
 
 IMAGES_MAX: Final = 8  # that are kept; they share the tables that are the same in them
-
-
-class _Session(NamedTuple):
-    """What images belong to: they are of no use when it is another one."""
-
-    epoch: int
-    tail: Tail
-    resets: int
 
 
 class TablesAt:
@@ -38,7 +29,7 @@ class TablesAt:
     def __init__(self, access: RangeAccess) -> None:
         self._access = access
         self._lock = threading.Lock()  # guards what follows, and looking into images
-        self._session: _Session | None = None
+        self._epoch: int | None = None  # whose places the images are of
         self._images: list[KeptImage] = []  # used last: at the end
         self._steady: tuple[int, KeptImage] | None = None  # behind the last statement
 
@@ -47,40 +38,37 @@ class TablesAt:
 
         Raises ClientError when that cannot be told.
         """
-        session = self._session_of(at)
         number = self._state_at(at)
         place = EntryPosition(at.journal, at.begin or at.position)
-        if session is not None:
-            with self._lock:
-                image = self._image_of(session, number, place)
-                if image is not None:
-                    return image.find(schema, table)
+        with self._lock:
+            image = self._image_of(at.epoch, number, place)
+            if image is not None:
+                return image.find(schema, table)
         with self._access.dump() as dump:
             images, found_place = dump.images(at)
             # Before it is asked, as that may lead it further on.
-            image = None
-            if isinstance(images, RangeImages) and session is not None:
+            if isinstance(images, RangeImages) and dump.epoch.number == at.epoch:
                 image = images.kept_at(place)
             found = images.find(schema, table, found_place)
-        # A session that began meanwhile may be one of another server.
-        if image is not None and self._session_of(at) == session is not None:
+        if image is not None:
+            # A session that began meanwhile may be one of another server.
             if self._state_at(at) != number:
                 number = None
             with self._lock:
-                self._keep(session, number, image)
+                self._keep(at.epoch, number, image)
         return found
 
     def forget(self) -> None:
         """Let go of all images."""
         with self._lock:
-            self._session = self._steady = None
+            self._epoch = self._steady = None
             self._images.clear()
 
     def _image_of(
-        self, session: _Session, number: int | None, place: EntryPosition
+        self, epoch: int, number: int | None, place: EntryPosition
     ) -> KeptImage | None:
         assert self._lock.locked()
-        if session != self._session:
+        if epoch != self._epoch:
             return None
         if self._steady is not None and self._steady[0] == number:
             return self._steady[1]
@@ -96,28 +84,19 @@ class TablesAt:
         if nearest.place.order() == place.order():
             return nearest
         image = nearest.at(place)
-        self._keep(session, number, image)
+        self._keep(epoch, number, image)
         return image
 
-    def _keep(self, session: _Session, number: int | None, image: KeptImage) -> None:
+    def _keep(self, epoch: int, number: int | None, image: KeptImage) -> None:
         assert self._lock.locked()
-        if session != self._session:
-            self._session, self._steady = session, None
+        if epoch != self._epoch:
+            self._epoch, self._steady = epoch, None
             self._images.clear()
         if number is not None:
             self._steady = number, image
         if image.covers(image.place):
             self._images.append(image)
             del self._images[:-IMAGES_MAX]
-
-    def _session_of(self, at: RangePlace) -> _Session | None:
-        """Return the session whose places a place is one of; None: of none."""
-        live = self._access.stages()
-        resets = live.tail.resets
-        epoch = self._access.epoch_of(live)
-        if epoch is None or epoch != at.epoch:
-            return None
-        return _Session(epoch, live.tail, resets)
 
     def _state_at(self, at: RangePlace) -> int | None:
         """Return the history's state at a place; None where it may not be the last one.

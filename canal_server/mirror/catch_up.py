@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from canal_server.mirror.follower import is_about
 from canal_server.spark.offsets import version_of
 from canal_server.spark.packed import PART, ROWS, unpack
 from canal_server.spark.ranges import Range, cut
@@ -64,7 +65,7 @@ class CatchUp:
         """
         if version_of(start) >= version_of(end):
             return 0
-        rows = 0
+        rows, name = 0, follower.table.source
         whole = Range(self._channel.destination, start, end)
         note = self._note(end)
         follower.begin("")
@@ -73,7 +74,7 @@ class CatchUp:
                 for item in unpack(pa.Table.from_batches([batch])):
                     if item.kind == ROWS:
                         rows += item.count
-                    if item.kind != PART and item.table == follower.table.source:
+                    if item.kind != PART and is_about(item, name):
                         follower.feed(item, note)
                 if stop.requested():
                     follower.drop_gathered()

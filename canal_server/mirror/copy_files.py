@@ -19,11 +19,13 @@ from canal_server.errors import LakeError
 from canal_server.mirror import masks
 from canal_server.mirror.chunk_read import read_chunk
 from canal_server.mirror.file_stats import FileStats
+from canal_server.mirror.keyless import row_hashes
+from canal_server.mirror.lake_table import DELETED, HASH, ROW, SEQ, TIME, added_fields
 from canal_server.mirror.manifests import ChunkManifest
 from canal_server.mirror.model import CopiedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -34,14 +36,9 @@ if TYPE_CHECKING:
     from canal_server.mysql.settings import Access
 
 FILE_BYTES: Final = 64 << 20
+FILE_ROWS: Final = 150_000  # a change of one row rewrites its whole file
+STAGED: Final = "_staged"  # below the table's folder; readers skip what begins so
 COMPRESSION: Final = ("zstd", 1)
-
-_ADDED: Final = [
-    pa.field("_seq", pa.int64()),
-    pa.field("_row", pa.int32()),
-    pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC")),
-]
-_DELETED: Final = pa.field("_deleted", pa.bool_())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +53,20 @@ class CopyTask:
     manifests: Folder
     rows_per_s: int = 0  # 0: no limit
     file_bytes: int = FILE_BYTES
+    file_rows: int = FILE_ROWS
+
+    @property
+    def prefix(self) -> str:
+        """Where files are, below the table's folder, until they are published.
+
+        A Delta table is what its log names; other readers take every file they see.
+        """
+        return "" if self.table.form == "delta" else f"{STAGED}/"
 
 
 def copy_schema(table: MirrorTable) -> pa.Schema:
     """Return the schema of a copy's files."""
-    fields = [*masks.lake_schema(table), *_ADDED]
-    return pa.schema(fields + [_DELETED] * (table.deletes == "soft"))
+    return pa.schema([*masks.lake_schema(table), *added_fields(table)])
 
 
 def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkManifest:
@@ -70,7 +75,7 @@ def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkM
     Raises SourceError, DecodeError, TableMetaError and LakeError.
     """
     known = ChunkManifest.read(task.manifests, chunk.number)
-    if known is not None and is_whole(task.folder, known):
+    if known is not None and is_whole(known, sizes_of(task)):
         return known
     batches = read_chunk(
         task.access, task.table, chunk, rows_per_s=task.rows_per_s, stop=stop
@@ -82,11 +87,14 @@ def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkM
     return manifest
 
 
-def is_whole(folder: Folder, manifest: ChunkManifest) -> bool:
+def sizes_of(task: CopyTask) -> dict[str, int]:
+    """Return the files that are where a copy's are, by path, with their sizes."""
+    folder = task.folder.below(STAGED) if task.prefix else task.folder
+    return {task.prefix + name: size for name, size in folder.names().items()}
+
+
+def is_whole(manifest: ChunkManifest, sizes: Mapping[str, int]) -> bool:
     """Tell whether the files that a manifest names are there."""
-    if not manifest.files:
-        return True
-    sizes = folder.names()
     return all(sizes.get(file.path) == file.size for file in manifest.files)
 
 
@@ -100,6 +108,9 @@ def write_files(
     current: _File | None = None
     with contextlib.ExitStack() as stack:
         for batch in batches:
+            if current is not None and current.rows + batch.num_rows > task.file_rows:
+                done.append(current.finish())
+                current = None
             if current is None:
                 name = _file_name(task, chunk, len(done))
                 current = stack.enter_context(_File(task, name, schema))
@@ -118,18 +129,22 @@ def _as_in_lake(
 ) -> pa.RecordBatch:
     """Return rows masked and renamed, with the columns that the lake has besides."""
     count = batch.num_rows
-    values = {"_seq": task.seq, "_row": 0, "_commit_timestamp": read_at}
-    values["_deleted"] = False
-    arrays = list(masks.apply(batch, task.table).columns)
-    added = list(schema)[len(arrays) :]
-    arrays += [pa.repeat(pa.scalar(values[c.name], c.type), count) for c in added]
+    values = {SEQ.name: task.seq, ROW.name: 0, TIME.name: read_at, DELETED.name: False}
+    rows = masks.apply(batch, task.table)
+    arrays = list(rows.columns)
+    for each in list(schema)[len(arrays) :]:
+        if each.name == HASH.name:
+            arrays.append(row_hashes(pa.Table.from_batches([rows])))
+        else:
+            arrays.append(pa.repeat(pa.scalar(values[each.name], each.type), count))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _file_name(task: CopyTask, chunk: Chunk, number: int) -> str:
     """Return a name that no other attempt at the chunk has."""
     unique = uuid.uuid4().hex[:12]
-    return f"copy-{task.copy_id}-{chunk.number:06}-{number}-{unique}.zstd.parquet"
+    name = f"copy-{task.copy_id}-{chunk.number:06}-{number}-{unique}.zstd.parquet"
+    return task.prefix + name
 
 
 class _File:
@@ -145,6 +160,11 @@ class _File:
             self._sink, schema, compression=codec, compression_level=level
         )
         self.size = 0
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows are in it so far."""
+        return self._stats.rows
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Write rows."""

@@ -28,8 +28,15 @@ from canal_server.errors import (
     TableMetaError,
 )
 from canal_server.mirror.chunks import cut
-from canal_server.mirror.copy_files import CopyTask, copy_chunk, copy_schema, is_whole
+from canal_server.mirror.copy_files import (
+    CopyTask,
+    copy_chunk,
+    copy_schema,
+    is_whole,
+    sizes_of,
+)
 from canal_server.mirror.folder import Folder
+from canal_server.mirror.keyless_copy import copy_keyless
 from canal_server.mirror.manifests import ChunkManifest, CopyPlan, finished
 from canal_server.mysql.backoff import Backoff
 from canal_server.mysql.connection import ControlConnection
@@ -48,6 +55,8 @@ POLL_S: Final = 0.5  # how often progress is looked at
 POLL_SHARE: Final = 10  # looking takes this part of the time at most
 ROUNDS_MAX: Final = 5  # of Spark's job, when tasks are lost
 TRIES_MAX: Final = 8  # of a chunk in a task, when connections are lost
+# Too many connections to the server, of an account, and in an hour.
+_FULL: Final = (1040, 1203, 1226)
 _RESULT: Final = "failure string"  # of a share; nothing where all went well
 
 # What a task may tell, by name; the driver raises it again.
@@ -70,7 +79,7 @@ class Copied(NamedTuple):
     """What a copy has made."""
 
     files: list[CopiedFile]
-    seq: int  # number of the place from which changes are to be applied
+    place: RangePosition  # from which changes are to be applied
     schema: pa.Schema
     rows: int
 
@@ -80,7 +89,8 @@ class CopyJob:
 
     `copy_id` is of letters, digits, `-` and `_`; the same one goes on with what a copy
     of that name has done. Changes from `place` on will be applied to the copy, and its
-    rows are read after everything before `place` was visible (`places`).
+    rows are read after everything before `place` was visible (`places`). A table
+    without a key is read at a later place, which `run` returns.
     """
 
     def __init__(
@@ -97,6 +107,7 @@ class CopyJob:
         self._spark = spark
         self._settings = settings
         self._table = table
+        self._place = place
         self._seq = version_of(place)
         lake = Folder(settings.lake.path, settings.lake.storage_options)
         self._manifests = lake.below(f"{settings.folder}/copies/{copy_id}")
@@ -121,9 +132,12 @@ class CopyJob:
         what a task met, LakeError for a copy that was begun with other columns.
         """
         plan = self._plan(stop)
+        if self._table.is_keyless:
+            return self._exactly(on_progress, stop)
         known: dict[int, ChunkManifest] = {}
+        sizes = sizes_of(self._task)
         for manifest in finished(self._manifests, plan.chunks, {}):
-            if is_whole(self._task.folder, manifest):
+            if is_whole(manifest, sizes):
                 known[manifest.chunk] = manifest
         tell = _Telling(plan, on_progress)
         tell(known)
@@ -139,8 +153,23 @@ class CopyJob:
                 f"were not copied in {ROUNDS_MAX} runs of Spark's job: {failure}"
             )
         files = [file for number in sorted(known) for file in known[number].files]
-        rows = sum(manifest.rows for manifest in known.values())
-        return Copied(files, plan.seq, copy_schema(self._table), rows)
+        return self._copied(files, self._place)
+
+    def _exactly(
+        self, on_progress: Callable[[CopyProgress], None], stop: Stop
+    ) -> Copied:
+        """Copy a table without a key, in this process."""
+
+        def tell(rows: int) -> None:
+            on_progress(CopyProgress(1, 0, rows, 0))
+
+        manifest, place = copy_keyless(self._settings, self._task, stop, tell)
+        on_progress(CopyProgress(1, 1, manifest.rows, manifest.size))
+        return self._copied(list(manifest.files), place)
+
+    def _copied(self, files: list[CopiedFile], place: RangePosition) -> Copied:
+        rows = sum(file.rows for file in files)
+        return Copied(files, place, copy_schema(self._table), rows)
 
     # --- the plan ---------------------------------------------------------------------
 
@@ -313,21 +342,27 @@ def _copy_share(task: CopyTask, chunks: Sequence[Chunk]) -> Iterator[str]:
             try:
                 copy_chunk(task, chunk)
                 break
-            except ConnectionLost as error:
+            except CanalError as error:
                 delay_s = backoff.delay_s(time.monotonic())
-                if backoff.failures >= TRIES_MAX:
+                if backoff.failures >= TRIES_MAX or not _may_pass(error):
                     yield _failure(error, chunk)
                     return
                 threading.Event().wait(delay_s)
-            except CanalError as error:
-                yield _failure(error, chunk)
-                return
+
+
+def _may_pass(error: CanalError) -> bool:
+    """Tell whether trying again may help."""
+    full = isinstance(error, SourceError) and error.errno in _FULL
+    return full or isinstance(error, ConnectionLost)
 
 
 def _failure(error: CanalError, chunk: Chunk) -> str:
+    message = str(error)
+    if isinstance(error, SourceError) and error.errno in _FULL:
+        message += "; lower copy.connections, or raise the server's limit"
     told = {
         "kind": type(error).__name__,
-        "message": str(error),
+        "message": message,
         "chunk": chunk.number,
     }
     return json.dumps(told)

@@ -1,14 +1,15 @@
 """What the Delta log tells of a file: rows, NULLs, least and greatest values.
 
 A reader leaves a file out when these say that nothing in it can be wanted. So they may
-be too wide, never too narrow; where that is in doubt, there are none.
+be too wide, never too narrow, also where the reader takes a decimal for a double. They
+are left out only where they must be: some readers take what is not there for NULL.
 """
 
 from __future__ import annotations
 
 import json
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 COLUMNS_MAX: Final = 32  # from the first on, as Delta has it by default
 _CHARACTERS_MAX: Final = 32
 _LAST_CHARACTER: Final = "\U0010ffff"
+# Decimals of so many digits are the same again after they were doubles.
+_DOWN: Final = Context(prec=15, rounding=ROUND_FLOOR)
+_UP: Final = Context(prec=15, rounding=ROUND_CEILING)
 _INTEGER_MAX: Final = 2**63 - 1  # beyond, readers differ
 
 
@@ -68,7 +72,7 @@ class FileStats:
 
 
 def _has_order(kind: pa.DataType) -> bool:
-    return not (pa.types.is_binary(kind) or pa.types.is_boolean(kind))
+    return not pa.types.is_binary(kind)
 
 
 def _is_plain(low: Decimal, high: Decimal) -> bool:
@@ -76,16 +80,19 @@ def _is_plain(low: Decimal, high: Decimal) -> bool:
 
 
 def _told(value: Any, *, upwards: bool) -> str:
-    """Return a value as JSON; a long text is cut, to one that is not less or more."""
-    if isinstance(value, str):
-        if len(value) > _CHARACTERS_MAX:
-            value = value[:_CHARACTERS_MAX] + (_LAST_CHARACTER if upwards else "")
+    """Return a value as JSON, or one that is not less, or more, and can be told."""
+    if isinstance(value, str) and len(value) > _CHARACTERS_MAX:
+        value = value[:_CHARACTERS_MAX] + (_LAST_CHARACTER if upwards else "")
+    if isinstance(value, (bool, str)):
         return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float):
+        # Some readers have -0 in front of 0, for others they are equal.
+        return repr(value or (0.0 if upwards else -0.0))
     if isinstance(value, datetime):
         text = value.replace(tzinfo=None).isoformat(timespec="microseconds")
         return f'"{text}{"Z" if value.tzinfo else ""}"'
     if isinstance(value, date):
         return f'"{value.isoformat()}"'
     if isinstance(value, Decimal):
-        return f"{value:f}"
+        return f"{(_UP if upwards else _DOWN).plus(value):f}"
     return repr(value)

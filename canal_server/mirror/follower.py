@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.evolve import Decision
     from canal_server.mirror.lake import LakeTable
-    from canal_server.mirror.model import MirrorTable
+    from canal_server.mirror.model import MirrorTable, TableName
     from canal_server.mirror.settings import TableRule
     from canal_server.spark.packed import Packed
 
@@ -31,6 +31,7 @@ ROWS_MAX: Final = 250_000  # gathered before they are written
 BYTES_MAX: Final = 128 << 20
 
 BATCH: Final = "canal.batch"  # in the note of what ended a batch of the stream
+_ERASE: Final = "ERASE"
 NOT_KEPT: Final = ("_commit_version", "_position")  # of what the stream adds
 
 
@@ -240,6 +241,17 @@ class Follower:
     def _take(self, decision: Steps) -> None:
         self.columns = Columns(decision.columns, decision.kept)
         self.table = self._plan(self.columns.all)
+
+
+def is_about(item: Packed, table: TableName) -> bool:
+    """Tell whether an item changes a table.
+
+    A statement without one names tables, but only one that drops their schema is about
+    them.
+    """
+    if item.table.table or item.event_type == _ERASE:
+        return item.concerns(table)
+    return False
 
 
 def committed_ms(item: Packed) -> int:

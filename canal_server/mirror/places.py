@@ -68,7 +68,7 @@ def starting_place(
         wait = _Waiting(control, stop, Deadline(patience_s))
         info = read_server_info(control)
         if info.has_gtids or info.is_mariadb:
-            place = _latest(settings, channel)
+            place = latest(settings, channel)
         else:
             place = _old(control, channel, replica)
         if info.is_mariadb:
@@ -81,6 +81,14 @@ def starting_place(
             executed = executed_gtids(control, info)
             _await_set(_Waiting(replica, stop, wait.deadline), executed, info)
     return place
+
+
+def latest(settings: MirrorSettings, channel: Channel) -> RangePosition:
+    """Return the binlog's end with the set that was executed there."""
+    # With a name, the set comes with it, as it does with a subscription's places.
+    return channel.call(
+        lambda c: c.locate(channel.destination, "latest", settings.name)
+    )
 
 
 class _Waiting:
@@ -103,14 +111,6 @@ class _Waiting:
                     "looking for a place to copy from was given up: a stop was asked "
                     "for"
                 )
-
-
-def _latest(settings: MirrorSettings, channel: Channel) -> RangePosition:
-    """Return the binlog's end with the set that was executed there."""
-    # With a name, the set comes with it, as it does with a subscription's places.
-    return channel.call(
-        lambda c: c.locate(channel.destination, "latest", settings.name)
-    )
 
 
 # --- MySQL with GTIDs -----------------------------------------------------------------
@@ -136,7 +136,7 @@ def _await_owners(wait: _Waiting, place: RangePosition) -> None:
 def _owned(control: ControlConnection) -> set[str]:
     """Return the GTIDs that transactions own: `uuid:number#thread`."""
     told = str(control.query("SELECT @@global.gtid_owned")[0][0] or "")
-    found = set()
+    found: set[str] = set()
     for item in "".join(told.split()).split(","):
         uuid, *owners = item.split(":")
         found.update(f"{uuid}:{owner.partition('#')[0]}" for owner in owners)

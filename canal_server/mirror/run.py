@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -25,11 +26,11 @@ from canal_server.mirror.follower import (
     TableGoneError,
     TableStoppedError,
 )
-from canal_server.mirror.lake import NOWHERE
+from canal_server.mirror.lake import NOWHERE, open_table
 from canal_server.mirror.lease import Lease
 from canal_server.mirror.query import DataLossError, Query, subscribe
 from canal_server.mirror.report import Report
-from canal_server.mirror.session import lake_table, open_session
+from canal_server.mirror.session import open_session
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import ChangeStream
@@ -110,7 +111,7 @@ class Mirror:
                     upkeep.turn()
                     lease.renew()
                     self._report.turn()
-                    self._progress.draw()
+                    self._show()
             finally:
                 self._stop.request()  # copies end then, too
                 query.stop()
@@ -153,7 +154,7 @@ class Mirror:
                     state.moved(Phase.WAITING, "the settings of the table have changed")
                 )
             table = tables.mirror_table(state.source, state.columns, self._settings)
-            if lake_table(self._settings, table).applied(state.copy_id) == NOWHERE:
+            if open_table(self._settings, table).applied(state.copy_id) == NOWHERE:
                 return self._store.write(
                     state.moved(Phase.WAITING, "its copy is not in the lake any more")
                 )
@@ -196,6 +197,7 @@ class Mirror:
             ended = [name for name, each in self._at_work.items() if each.done()]
             for name in ended:
                 future = self._at_work.pop(name)
+                self._progress.copied(name)  # or given up
                 self._states[name] = self._store.read(name) or self._states[name]
                 error = future.exception()
                 if error is None:
@@ -304,6 +306,12 @@ class Mirror:
             for name in gone & set(there):
                 if self._states[name].phase is Phase.DROPPED:
                     self._again(self._states[name], "it was made anew")
+
+    def _show(self) -> None:
+        with self._guard:
+            phases = Counter(state.phase for state in self._states.values())
+        self._progress.phases(phases)
+        self._progress.draw()
 
     def _look_at(self, query: Query) -> None:
         """Begin the stream again when it failed; raise what needs somebody."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import ConfigError
-from canal_server.mirror.lake import open_table
 from canal_server.spark.options import read_options
 
 if TYPE_CHECKING:
-    from canal_server.mirror.lake import LakeTable
-    from canal_server.mirror.model import MirrorTable, TableName
+    from canal_server.mirror.model import TableName
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.spark.options import SourceOptions
 
@@ -91,14 +89,6 @@ def source_options(settings: MirrorSettings) -> dict[str, str]:
     if canal.password:
         options["password"] = canal.password
     return options
-
-
-def lake_table(settings: MirrorSettings, table: MirrorTable) -> LakeTable:
-    """Return a table's table in the lake; nothing is read yet."""
-    lake = settings.lake
-    return open_table(
-        lake.path, table, lake.storage_options, change_feed=lake.change_feed
-    )
 
 
 def quoted(name: str) -> str:

@@ -21,6 +21,7 @@ from canal_server.mirror.follower import (
     TableGoneError,
     TableStoppedError,
     committed_ms,
+    is_about,
 )
 from canal_server.spark.offsets import offset_to_json, version_of
 from canal_server.spark.packed import PART, STATEMENT, unpack
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PLACE_NOTE: Final = "canal.place"  # of a commit: where it is in the binlog
 HELD_BYTES_MAX: Final = 64 << 20  # of runs of rows, compressed, before they are written
 
 
@@ -136,11 +138,11 @@ class ChangeStream:
             held: dict[TableName, list[Packed]] = {}
             size = 0
             for item in self._items(frame, report):
-                if item.table not in self._followers:
-                    if item.kind == STATEMENT:
-                        self._on_statement(item)
-                    continue
-                held.setdefault(item.table, []).append(item)
+                followed = self._followed(item)
+                if not followed and item.kind == STATEMENT:
+                    self._on_statement(item)
+                for name in followed:
+                    held.setdefault(name, []).append(item)
                 size += item.arrow.size if item.arrow is not None else 0
                 if size >= HELD_BYTES_MAX:
                     self._write(pool, held, report, None)
@@ -150,6 +152,12 @@ class ChangeStream:
                 self.end = report.end
         report.seconds = time.monotonic() - begun
         self._on_batch(report)
+
+    def _followed(self, item: Packed) -> list[TableName]:
+        """Return the tables that are followed and that an item is about."""
+        if item.table.table:
+            return [item.table] if item.table in self._followers else []
+        return [name for name in self._followers if is_about(item, name)]
 
     def _items(self, frame: Any, report: BatchReport) -> Iterator[Packed]:
         """Yield the items of a batch in the order of the binlog."""
@@ -206,4 +214,4 @@ def note_of(place: RangePosition | None, destination: str) -> dict[str, str]:
     """Return what a commit of the lake says about its place in the binlog."""
     if place is None:
         return {}
-    return {"canal.place": json.dumps(offset_to_json({destination: place}))}
+    return {PLACE_NOTE: json.dumps(offset_to_json({destination: place}))}

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import LakeError
-from canal_server.mirror.session import lake_table
+from canal_server.mirror.lake import open_table
 
 if TYPE_CHECKING:
     from canal_server.mirror.model import TableName
@@ -58,11 +58,11 @@ class Upkeep:
         with self._stream.joining:
             follower = self._stream.follower(name)
             if follower is not None:
-                lake_table(self._settings, follower.table).compact()
+                open_table(self._settings, follower.table).compact()
 
     def _vacuum(self, name: TableName) -> None:
         with self._stream.joining:
             follower = self._stream.follower(name)
             if follower is not None:
                 hours = self._settings.lake.vacuum_after_s / 3600
-                lake_table(self._settings, follower.table).vacuum(hours)
+                open_table(self._settings, follower.table).vacuum(hours)

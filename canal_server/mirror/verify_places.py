@@ -22,9 +22,10 @@ from canal_server.lifecycle import Deadline, Stop
 from canal_server.mirror import tables
 from canal_server.mirror.chunks import cut
 from canal_server.mirror.history import Status, read_status
+from canal_server.mirror.lake import open_table
 from canal_server.mirror.lake_table import DELETED, NOWHERE
 from canal_server.mirror.places import starting_place
-from canal_server.mirror.session import lake_table, source_options, table_options
+from canal_server.mirror.session import source_options, table_options
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.verify_copy import CopyRows
@@ -171,7 +172,7 @@ class Places:
         is before the place that the status tells; what it has beyond, it tells itself.
         """
         path = self._path(table)
-        lake = lake_table(self._settings, table)
+        lake = open_table(self._settings, table)
         for _ in range(TRIES):
             if not lake.exists():
                 raise LakeError(f"there is no copy at {path}, copy the table again")

@@ -6,6 +6,7 @@ out which tables there are, and when it is their turn (`run`).
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from canal_server.errors import ConfigError, SourceError
 from canal_server.mirror import tables
 from canal_server.mirror.catch_up import NEAR_ROWS, CatchUp
-from canal_server.mirror.copying import CopyJob
+from canal_server.mirror.copying import Copied, CopyJob
 from canal_server.mirror.follower import (
     Columns,
     CopyNeededError,
@@ -25,11 +26,12 @@ from canal_server.mirror.follower import (
     meta_of,
     shapes,
 )
+from canal_server.mirror.lake import NOWHERE, open_table
 from canal_server.mirror.places import starting_place
-from canal_server.mirror.session import lake_table, table_options
+from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
-from canal_server.mirror.stream import note_of
-from canal_server.spark.offsets import version_of
+from canal_server.mirror.stream import PLACE_NOTE, note_of
+from canal_server.spark.offsets import offset_from_json, version_of
 from canal_server.spark.servers import Channel
 
 if TYPE_CHECKING:
@@ -127,34 +129,40 @@ class TableWork:
             state, table = self._begun(state, channel)
         finally:
             channel.close()
+        lake = open_table(self._settings, table)
+        destination = self._settings.canal.destination
+        if lake.applied(state.copy_id) != NOWHERE:
+            # It was published, and that was not noted any more.
+            place = offset_from_json(json.loads(lake.place()[1][PLACE_NOTE]))
+            state = replace(state, place=place[destination])
+        else:
+            copied = self._run(state, table)
+            if copied is None:
+                return state
+            note = note_of(copied.place, destination)
+            at = version_of(copied.place)
+            lake.publish(state.copy_id, copied.schema, copied.files, at, note)
+            rows, files = copied.rows, len(copied.files)
+            log.info("%s: copied, %d rows in %d files", state.source, rows, files)
+            state = replace(state, place=copied.place, rows=rows)
+        self._progress.copied(state.source)
+        return self._store.write(replace(state, phase=Phase.CATCHING_UP))
+
+    def _run(self, state: TableState, table: MirrorTable) -> Copied | None:
+        """Return what a copy has made; None when it was stopped."""
         assert state.place is not None  # since it was begun
         job = CopyJob(self._spark, self._settings, table, state.copy_id, state.place)
         try:
-            copied = job.run(partial(self._progress.copying, state.source), self._stop)
+            return job.run(partial(self._progress.copying, state.source), self._stop)
         except SourceError as error:
+            if self._stop.requested():
+                return None
             now = self._columns_now(state.source)
             if shapes(now) != shapes(state.columns):
                 raise CopyNeededError(
                     f"its columns changed while it was copied ({error})"
                 ) from error
             raise
-        if self._stop.requested():
-            return state
-        lake = lake_table(self._settings, table)
-        note = note_of(state.place, self._settings.canal.destination)
-        lake.publish(
-            state.copy_id, copied.schema, copied.files, version_of(state.place), note
-        )
-        log.info(
-            "%s: copied, %d rows in %d files",
-            state.source,
-            copied.rows,
-            len(copied.files),
-        )
-        self._progress.copied(state.source)
-        return self._store.write(
-            replace(state, phase=Phase.CATCHING_UP, rows=copied.rows)
-        )
 
     def _begun(
         self, state: TableState, channel: Channel
@@ -224,7 +232,7 @@ class TableWork:
         return Follower(
             table,
             Columns(state.columns, state.kept),
-            lake_table(self._settings, table),
+            open_table(self._settings, table),
             state.copy_id,
             plan=partial(self._plan, state.source),
             rule=rule,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,12 +21,15 @@ import pyarrow.parquet as pq  # noqa: E402
 from deltalake import DeltaTable, Schema  # noqa: E402
 from deltalake.transaction import AddAction, create_table_with_add_actions  # noqa: E402
 
+from canal_server.mirror.chunk_read import read_chunk  # noqa: E402
 from canal_server.mirror.chunks import Chunk  # noqa: E402
 from canal_server.mirror.copy_files import (  # noqa: E402
     CopyTask,
     copy_chunk,
     copy_schema,
     is_whole,
+    sizes_of,
+    write_files,
 )
 from canal_server.mirror.folder import Folder  # noqa: E402
 from canal_server.mirror.manifests import ChunkManifest, CopyPlan  # noqa: E402
@@ -96,7 +100,7 @@ def test_published(source_server: Server, table: MirrorTable, tmp_path: Path) ->
     assert rows[0]['odd, "name" €'] == "a"
     assert rows[0]["at"] == datetime(999, 1, 1, 0, 0, 0, 1)  # noqa: DTZ001
     assert {(row["_seq"], row["_row"]) for row in rows} == {(SEQ, 0)}
-    assert all(began <= row["_commit_timestamp"] <= datetime.now(UTC) for row in rows)
+    assert all(began <= row["_committed_at"] <= datetime.now(UTC) for row in rows)
     assert "_deleted" not in rows[0]
 
 
@@ -152,16 +156,44 @@ def test_files_are_limited(
     assert published(tmp_path, task, manifest).to_pyarrow_table().num_rows == 3
 
 
+def test_files_of_so_many_rows(
+    source_server: Server, table: MirrorTable, tmp_path: Path
+) -> None:
+    """A file has no more rows than are allowed."""
+    task = task_of(tmp_path, source_server, table, file_rows=2)
+    task = replace(task, rows_per_s=1000)
+    batches = [
+        batch.slice(n, 1)
+        for batch in read_chunk(task.access, table, ALL)
+        for n in range(len(batch))
+    ]
+    assert [file.rows for file in write_files(task, ALL, batches)] == [2, 1]
+
+
+def test_hidden_until_published(
+    source_server: Server, table: MirrorTable, tmp_path: Path
+) -> None:
+    """A log of changes is a folder that readers list: a copy is in one they skip."""
+    task = task_of(tmp_path, source_server, replace(table, form="parquet"))
+    manifest = copy_chunk(task, ALL)
+    assert task.folder.names() == {}
+    assert is_whole(manifest, sizes_of(task))
+    assert copy_chunk(task, ALL) == manifest
+    (file,) = manifest.files
+    path = tmp_path / "lake" / table.target / file.path
+    assert pq.read_table(path)["id"].to_pylist() == [1, 2, 3]
+
+
 def test_done_once(source_server: Server, table: MirrorTable, tmp_path: Path) -> None:
     """A chunk whose files are there is not read again; one whose file went is."""
     task = task_of(tmp_path, source_server, table)
     first = copy_chunk(task, ALL)
     assert copy_chunk(task, ALL) == first
     (tmp_path / "lake" / table.target / first.files[0].path).unlink()
-    assert not is_whole(task.folder, first)
+    assert not is_whole(first, sizes_of(task))
     second = copy_chunk(task, ALL)
     assert second != first
-    assert is_whole(task.folder, second)
+    assert is_whole(second, sizes_of(task))
 
 
 def test_broken_off(source_server: Server, table: MirrorTable, tmp_path: Path) -> None:
@@ -185,13 +217,28 @@ def test_folder_that_cannot_be_written(
         copy_chunk(task_of(tmp_path, source_server, table), ALL)
 
 
+def test_full_disk(source_server: Server, table: MirrorTable, tmp_path: Path) -> None:
+    """A file that cannot be written to its end is told by its path, and is not left."""
+    task = task_of(tmp_path, source_server, table)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(LakeError, match=r"cannot write .*copy-c-1"):
+            copy_chunk(task, ALL)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert task.folder.names() == {}
+    assert task.manifests.names() == {}
+    assert copy_chunk(task, ALL).rows == 3
+
+
 def test_empty_table(source_server: Server, database: str, tmp_path: Path) -> None:
     """A table without rows has a manifest without files."""
     source_server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
     task = task_of(tmp_path, source_server, table_on(source_server, database, "t"))
     manifest = copy_chunk(task, Chunk(0))
     assert (manifest.rows, manifest.files) == (0, ())
-    assert is_whole(task.folder, manifest)
+    assert is_whole(manifest, sizes_of(task))
 
 
 def test_plans(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_copy_and_restart(
     copied = CopyJob(spark, settings, table, "c1", PLACE).run(progress.append, Stop())
     assert ids_in(tmp_path, table, copied) == Counter(range(1, ROWS + 1))
     assert copied.rows == ROWS
-    assert copied.schema.names == ["id", "v", "_seq", "_row", "_commit_timestamp"]
+    assert copied.schema.names == ["id", "v", "_seq", "_row", "_committed_at"]
     assert progress[0].rows == 0
     assert progress[-1][1:3] == (progress[-1].chunks, ROWS)
     assert progress[-1].chunks > 5

@@ -82,7 +82,8 @@ class Places:
                 destination=DESTINATION, servers=f"127.0.0.1:{pipeline.server_port}"
             ),
             source=SourceSettings(
-                access=access_of(source), replica=replica and access_of(replica)
+                access=access_of(source),
+                replica=None if replica is None else access_of(replica),
             ),
             lake=LakeSettings(path="unused"),
             tables=(),
@@ -106,7 +107,9 @@ class Places:
             for batch in read_rows(self.options, packed_schema(), part):
                 for item in unpack(pa.Table.from_batches([batch])):
                     if item.kind == "rows":
-                        numbers, order = item.data["id"], item.data["_seq"]
+                        data = item.data
+                        assert data is not None
+                        numbers, order = data["id"], data["_seq"]
                         ids.update(
                             zip(numbers.to_pylist(), order.to_pylist(), strict=True)
                         )

@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 from canal_server.client.ranged import RangedClient
 from canal_server.lifecycle import Stop
 from canal_server.mirror.copying import CopyJob
+from canal_server.mirror.lake import open_table
 from canal_server.mirror.model import Mask, TableName
-from canal_server.mirror.session import lake_table
 from canal_server.mirror.settings import (
     CanalSettings,
     CopySettings,
@@ -89,7 +89,7 @@ class Mirrored:
         done = CopyJob(self.spark, self.settings, table, "c1", place)
         copied = done.run(lambda _: None, Stop())
         note = {PLACE: json.dumps(offset_to_json({DESTINATION: place}))}
-        lake = lake_table(self.settings, table)
+        lake = open_table(self.settings, table)
         lake.publish("c1", copied.schema, copied.files, copied.seq, note)
         state = TableState(self.name, table.target, copy_id="c1", place=place)
         self.states.write(state.moved(Phase.FOLLOWING))

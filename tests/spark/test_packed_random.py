@@ -50,7 +50,9 @@ class Folded:
         names = [each.name for each in run.columns]
         for values in run.data.to_pylist():
             row = {n: None if values[n] is None else str(values[n]) for n in names}
-            was = rows.pop(row["id"], None)
+            key = row["id"]
+            assert key is not None
+            was = rows.pop(key, None)
             if values["_change_type"] == "insert":
                 assert was is None, f"{row} comes where {was} was left"
             elif values["_change_type"] == "delete":
@@ -58,7 +60,7 @@ class Folded:
                 continue
             else:
                 assert was is not None, f"{row} was not there"
-            rows[row["id"]] = row
+            rows[key] = row
 
 
 def read(pipeline, rng, start: str, end: str) -> list[Any]:

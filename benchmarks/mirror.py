@@ -65,6 +65,7 @@ copy:
 spark:
   spark.master: local[2,4]
   spark.driver.memory: 1g
+  spark.python.authenticate.socketTimeout: 120s  # the machine may be busy
 """
 
 

@@ -50,6 +50,10 @@ tables:
       email: hash
       phone: {{truncate: 6}}
   - match: {SCHEMA}\..*
+copy:
+  keyless_lock: true  # for the moment in which the copy of `visits` begins
+spark:
+  spark.python.authenticate.socketTimeout: 120s  # the machine may be busy
 """
 EXTRAS = ("pyspark", "pyarrow", "deltalake", "yaml")
 

@@ -32,7 +32,7 @@ from canal_server.mirror.storage import open_folder
 from canal_server.mirror.verify import Wishes, mirrored, verify
 from canal_server.mirror.verify_places import PLACE, Places
 from canal_server.mirror.verify_report import DIFFERENT, EQUAL, FAILED, TableReport
-from canal_server.spark.offsets import offset_to_json
+from canal_server.spark.offsets import offset_to_json, version_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,9 +88,10 @@ class Mirrored:
             table = places.table()
         done = CopyJob(self.spark, self.settings, table, "c1", place)
         copied = done.run(lambda _: None, Stop())
+        place = copied.place
         note = {PLACE: json.dumps(offset_to_json({DESTINATION: place}))}
         lake = open_table(self.settings, table)
-        lake.publish("c1", copied.schema, copied.files, copied.seq, note)
+        lake.publish("c1", copied.schema, copied.files, version_of(place), note)
         state = TableState(self.name, table.target, copy_id="c1", place=place)
         self.states.write(state.moved(Phase.FOLLOWING))
 

@@ -8,15 +8,18 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server pyspark_canal tests tools benchmarks
 
-.PHONY: help demo test bench bench-spark spark-plot format dev servers clean
+.PHONY: help demo demo-spark test bench bench-spark bench-mirror spark-plot format dev
+.PHONY: servers clean
 .PHONY: demo-needs lint lint-format lint-style lint-types
 
 help:
 	@echo 'make demo    show changes of a private MySQL arriving at a client'
+	@echo 'make demo-spark  show a mirror of a small shop; needs Java 17 or 21'
 	@echo 'make test    build the package, run the tests on it; T=path runs some,'
 	@echo '             N=3 has three processes run them all in the place of two'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
 	@echo 'make bench-spark  the same of the Spark source; needs Java 17 or 21'
+	@echo 'make bench-mirror  the same of the mirror; needs Java 17 or 21'
 	@echo 'make spark-plot'
 	@echo '             draw how soon changes are in Spark; needs Java 17 or 21;'
 	@echo '             S="--seconds 60" for longer'
@@ -25,6 +28,10 @@ help:
 
 demo: demo-needs $(VENV)/installed
 	@$(BIN)/python tools/demo.py
+
+demo-spark: demo-needs $(VENV)/installed
+	@$(BIN)/pip install --quiet 'canal-server[mirror]'
+	@$(BIN)/python tools/demo_spark.py $(S)
 
 demo-needs:
 	@tools/demo_needs.sh '$(PYTHON)' '$(VENV)'
@@ -51,6 +58,10 @@ bench-spark: $(VENV)/installed
 	$(BIN)/pip install --quiet 'canal-server[spark]'
 	$(BIN)/python benchmarks/range_memory.py $(filter --quick,$(B))
 	$(BIN)/python benchmarks/spark_source.py $(B)
+
+bench-mirror: $(VENV)/installed
+	$(BIN)/pip install --quiet 'canal-server[mirror]'
+	$(BIN)/python benchmarks/mirror.py $(B)
 
 # What is installed already is taken, so this brings Spark and compiles nothing.
 spark-plot: $(VENV)/installed

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer, insert_row
-from plot_svg import Panel, Series, picture, text_plot
 from server_process import DESTINATION, ServerProcess, require_package
 from spark_source import make_session, require_spark
+
+from canal_server.mirror.picture import Panel, Series, picture, text_plot
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 

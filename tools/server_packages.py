@@ -154,6 +154,16 @@ def _unpack(flavour: str, tree: Path) -> None:
         unpack_packages(packages, suite_of(flavour), part)
 
 
+def package_tree(name: str, package: str) -> Path:
+    """Return the folder with a package and all it needs, fetched when necessary."""
+    tree = cache_folder() / name
+    with locked(cache_folder() / f".{name}.lock"):
+        if not tree.exists():
+            with made_atomically(tree) as part:
+                unpack_packages([package], host_suite(), part)
+    return tree
+
+
 def unpack_packages(packages: Sequence[str], suite: str, tree: Path) -> None:
     """Unpack packages of a Debian release with all that they need into a folder.
 

@@ -21,12 +21,9 @@ from typing import TYPE_CHECKING, Self
 
 from server_folders import (
     Unavailable,
-    cache_folder,
     claim_folder,
-    locked,
-    made_atomically,
 )
-from server_packages import host_suite, unpack_packages
+from server_packages import package_tree
 from server_spawner import SPAWNER
 
 if TYPE_CHECKING:
@@ -250,7 +247,7 @@ def serves(host: str, port: int) -> bool:
 
 def _command() -> list[str]:
     """Return the server's command without its settings. Raises Unavailable."""
-    tree = _tree("zookeeper", "libzookeeper-java")
+    tree = package_tree("zookeeper", "libzookeeper-java")
     return [
         find_java(),
         "-Xmx64m",
@@ -267,7 +264,7 @@ def find_java() -> str:
     found = shutil.which("java")
     if found:
         return found
-    tree = _tree("jre", "default-jre-headless")
+    tree = package_tree("jre", "default-jre-headless")
     programs = sorted(tree.glob("usr/lib/jvm/*/bin/java"))
     if not programs:
         raise Unavailable(f"{tree} holds no Java: remove it, it is fetched anew")
@@ -284,16 +281,6 @@ def _turn_links_inwards(tree: Path) -> None:
         if target.is_absolute() and not target.is_relative_to(tree):
             link.unlink()
             link.symlink_to(tree / target.relative_to("/"))
-
-
-def _tree(name: str, package: str) -> Path:
-    """Return the folder with a package and all it needs, fetched when necessary."""
-    tree = cache_folder() / name
-    with locked(cache_folder() / f".{name}.lock"):
-        if not tree.exists():
-            with made_atomically(tree) as part:
-                unpack_packages([package], host_suite(), part)
-    return tree
 
 
 def _free_port() -> int:

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.cli import FAILED
+from canal_server.cli import FAILED, mirror_look
 from canal_server.cli.start import LEVELS, log_to_stderr
 from canal_server.errors import CanalError, ConfigError
 from canal_server.lifecycle import Stop
@@ -63,6 +63,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     which = copy.add_mutually_exclusive_group(required=True)
     which.add_argument("table", nargs="*", default=[], help="schema.table")
     which.add_argument("--all", action="store_true", help="all tables of the mirror")
+    mirror_look.add_parsers(actions, _add_conf)
 
 
 def _add_conf(parser: argparse.ArgumentParser, default: str | None = None) -> None:
@@ -85,7 +86,13 @@ def run(args: argparse.Namespace) -> int:
 
     Raises CanalError.
     """
-    act = {None: _mirror, "status": _status, "copy": _copy}[args.action]
+    act = {
+        None: _mirror,
+        "status": _status,
+        "copy": _copy,
+        "verify": mirror_look.verify,
+        "plot": mirror_look.plot,
+    }[args.action]
     try:
         settings = _load("settings_file").load(args.conf, os.environ)
         if args.action is None and args.dry_run:

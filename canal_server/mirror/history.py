@@ -33,6 +33,8 @@ class Batch:
     journal: str = ""
     position: int = 0
     tables: int = 0  # that had changes
+    epoch: int = 0  # of the place, with the set that was executed there
+    gtids: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ class Report:
             journal=report.end.journal if report.end else "",
             position=report.end.position if report.end else 0,
             tables=len(report.written),
+            epoch=report.end.epoch if report.end else 0,
+            gtids=report.end.gtids if report.end else "",
         )
         with self._lock:
             self._history.add(batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -27,7 +28,7 @@ VALUES = [
 DECIMALS = [Decimal(text) for text in ("0.00", "0.01", "-0.01", "99999999999999.99")]
 
 
-def hashes_of(*columns: pa.Array, **seed: int) -> list[int]:
+def hashes_of(*columns: pa.Array, **seed: int) -> Any:
     """Return the hashes as numbers."""
     return list(row_hashes(columns, len(columns[0]), **seed).to_pylist())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 import pytest
-from plot_svg import Panel, Series, picture, step_of, text_plot
+
+from canal_server.mirror.picture import Panel, Series, picture, step_of, text_plot
 
 NAME = "{http://www.w3.org/2000/svg}"
 

@@ -22,6 +22,7 @@ RIGHT: Final = 20
 TOP: Final = 40
 BOTTOM: Final = 40
 TICKS: Final = 5  # about so many on an axis
+_UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
 BAR: Final = 40  # characters of the longest bar of a text
 
 
@@ -55,6 +56,11 @@ def step_of(highest: float) -> float:
     rough = highest / TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     return next(n * power for n in (1, 2, 5, 10) if n * power >= rough)
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    """Return the unit in which so long a time is told: its seconds, and its name."""
+    return next((each for each in _UNITS if seconds >= 2 * each[0]), (1.0, "s"))
 
 
 def picture(panels: Sequence[Panel], end_s: float) -> str:
@@ -95,9 +101,10 @@ def _frame(panel: Panel, end_s: float) -> Iterator[str]:
         yield f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>'
         text = f"{value:,.0f}{panel.unit}"
         yield f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
-    for second in _ticks(end_s):
-        x, y = _x(second, end_s), HEIGHT - BOTTOM + 18
-        text = f"{second:,.0f} s"
+    unit_s, unit = unit_of(end_s)
+    for number in _ticks(end_s / unit_s):
+        x, y = _x(number * unit_s, end_s), HEIGHT - BOTTOM + 18
+        text = f"{number:,.3g} {unit}"
         yield f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{text}</text>'
 
 
@@ -124,8 +131,10 @@ def _marks(series: Series, highest: float, end_s: float) -> Iterator[str]:
 def text_plot(rows: Sequence[tuple[float, float, str]], unit: str) -> str:
     """Return a line with a bar for each (second, value, what else is told)."""
     highest = max((value for _, value, _ in rows), default=0.0) or 1.0
+    each_s, name = unit_of(max((second for second, _, _ in rows), default=0.0))
+    digits = 0 if each_s == 1 else 1
     return "\n".join(
-        f"{second:5.0f} s {value:9,.0f} {unit} "
+        f"{second / each_s:5.{digits}f} {name} {value:9,.0f} {unit} "
         f"{'█' * round(BAR * value / highest):{BAR}} {more}".rstrip()
         for second, value, more in rows
     )

@@ -1,0 +1,334 @@
+"""Measures the mirror: copying a table into Delta, following it, how late it is.
+
+    python benchmarks/mirror.py [--quick] [--rows N] [--changes N] [--seconds S]
+                                [--no-jdbc] [--keep FOLDER]
+
+A private MySQL, canal-server and `canal-server mirror` as processes, with Spark as
+local[2], share the machine. First the table is copied, by Spark's own JDBC reader into
+Parquet files and by the mirror into a Delta table; both count from when their session
+stands. Then changes that were made while the mirror was down are taken in; then rows
+are updated at a steady pace, and each counts until the lake has it. In the end source
+and copy are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jdbc_copy import find_driver, url_of
+from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer
+from mirror_load import PlaceWatch, measure_delays
+from results import Verdict
+from server_process import DESTINATION, ServerProcess, require_package
+from spark_source import require_spark, tell
+from tree_memory import TreeMemory
+
+from canal_server.mirror.history import read_history
+from canal_server.mirror.settings import LakeSettings
+from canal_server.mirror.storage import open_folder
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+from mirror_process import NAME, MirrorProcess
+from server_folders import Unavailable
+from servers import PrivateServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from latency import Quantiles
+    from loads import Range
+    from servers import Server
+
+COPY_RATE = 150_000  # rows/s
+CHANGE_RATE = 50_000
+DELAY_MS_MAX = 3_000
+MEMORY_MAX = 4 << 30
+PER_SECOND = 1_000  # rows that are updated
+NEWEST = 50_000  # keys within which the first of them are
+TASKS = 4  # connections, of both ways to copy
+PATIENCE_S = 1_800.0
+SETTINGS = rf"""
+tables:
+  - match: {SCHEMA}\.{TABLE}
+copy:
+  connections: {TASKS}
+spark:
+  spark.master: local[2,4]
+  spark.driver.memory: 1g
+  spark.python.authenticate.socketTimeout: 120s  # the machine may be busy
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A copy: its rows, and how long it took."""
+
+    rows: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Rows per second."""
+        return self.rows / self.seconds
+
+
+class Subject:
+    """A mirror of the table, and what its lake tells."""
+
+    def __init__(self, process: MirrorProcess) -> None:
+        self.process = process
+        self._log = process.lake / SCHEMA / TABLE / "_delta_log"
+        self._next = 0  # version of the Delta table
+        self._place = -1
+
+    @property
+    def phase(self) -> str:
+        """What the mirror does with the table; empty before it knows it."""
+        return str(self._state().get("phase", ""))
+
+    @property
+    def epoch(self) -> int:
+        """The number of the source, in positions."""
+        return int(self._state()["place"]["epoch"])
+
+    def _state(self) -> dict[str, Any]:
+        path = self.process.state / "tables" / f"{SCHEMA}.{TABLE}.json"
+        try:
+            return dict(json.loads(path.read_text()))
+        except FileNotFoundError:
+            return {}
+
+    def is_published(self) -> bool:
+        """Tell whether readers see the copy."""
+        return (self._log / f"{0:020}.json").exists()
+
+    def place(self) -> int:
+        """Return the number of the place up to which changes are in the lake."""
+        while True:
+            try:
+                text = (self._log / f"{self._next:020}.json").read_text()
+            except FileNotFoundError:
+                return self._place
+            self._next += 1
+            actions = [json.loads(line) for line in text.splitlines()]
+            applied = [each["txn"]["version"] for each in actions if "txn" in each]
+            self._place = max([self._place, *applied])
+
+    def wait(self, done: Callable[[], bool], what: str) -> float:
+        """Return when something came to be so."""
+        self.process.wait(done, what, PATIENCE_S)
+        return time.monotonic()
+
+    def rates(self, since_ms: int) -> tuple[int, float]:
+        """Return how many rows batches wrote since then, and in how many seconds."""
+        lake = LakeSettings(path=str(self.process.lake))
+        batches = [
+            each
+            for each in read_history(open_folder(lake, f"_mirror/{NAME}"))
+            if each.rows and each.at_ms >= since_ms
+        ]
+        if not batches:
+            return 0, 0.0
+        begin_ms = min(each.at_ms - each.seconds * 1000 for each in batches)
+        end_ms = max(each.at_ms for each in batches)
+        return sum(each.rows for each in batches), (end_ms - begin_ms) / 1000
+
+
+def copy_by_jdbc(server: Server, rows: int, folder: Path) -> Copied | str:
+    """Copy the table as people do otherwise; returns why not where that cannot be."""
+    try:
+        driver = find_driver()
+    except Unavailable as error:
+        return str(error)
+    job = {
+        "driver": str(driver),
+        "url": url_of(server.host, server.port, SCHEMA),
+        "user": server.user,
+        "password": server.password,
+        "table": TABLE,
+        "key": "id",
+        "rows": rows,
+        "tasks": TASKS,
+        "folder": str(folder / "jdbc"),
+    }
+    path = folder / "job.json"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(job))
+    script = Path(__file__).with_name("jdbc_copy.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        return f"it failed: {(done.stderr.splitlines() or ['?'])[-1]}"
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["rows"] == rows
+    return Copied(rows, found["seconds"])
+
+
+def copy_by_mirror(subject: Subject, rows: int) -> Copied:
+    """Let the mirror copy the table, and follow it."""
+    subject.process.launch()
+    begun = subject.wait(lambda: subject.phase == "copying", "the copy's begin")
+    copied = Copied(rows, subject.wait(subject.is_published, "the copy") - begun)
+    tell(f"  mirror: {copied.rate:,.0f} rows/s")
+    subject.wait(lambda: subject.phase == "following", "the stream")
+    return copied
+
+
+def take_in(
+    subject: Subject, server: Server, name: str, call: tuple[str, int, int]
+) -> Verdict:
+    """Change rows while the mirror is down, and let it take them in."""
+    subject.process.stop()
+    procedure, first, stop = call
+    with server.connect(database=SCHEMA, read_timeout=1800) as connection:
+        connection.cursor().execute(f"CALL {procedure}(%s, %s)", (first, stop))
+    since_ms = round(time.time() * 1000)
+    subject.process.launch()
+    wanted = stop - first
+    subject.wait(lambda: subject.rates(since_ms)[0] >= wanted, f"{wanted:,} {name}")
+    rows, seconds = subject.rates(since_ms)
+    rate = rows / seconds
+    tell(f"  {name}: {rate:,.0f} rows/s")
+    measured = f"{rate:,.0f} rows/s, {rows:,} in {seconds:.1f} s"
+    target = f"{CHANGE_RATE:,} rows/s"
+    return Verdict(f"{name} taken in", target, measured, rate >= CHANGE_RATE)
+
+
+def delays(
+    subject: Subject, server: Server, rows: int, seconds: float
+) -> Iterator[tuple[str, Quantiles]]:
+    """Update rows steadily, within the newest keys and spread over all."""
+    newest = range(max(1, rows - NEWEST), rows)
+    for name, keys in (
+        (f"within the newest {len(newest):,} keys", newest),
+        (f"spread over {rows:,} keys", range(1, rows)),
+    ):
+        with PlaceWatch(subject.place) as watch:
+            # The first ones warm up what has just begun.
+            pace = PER_SECOND, seconds / 4
+            measure_delays(server, watch, keys, pace, subject.epoch)
+            pace = PER_SECOND, seconds
+            found = measure_delays(server, watch, keys, pace, subject.epoch)
+        tell(f"  {name}: {told(found)}")
+        yield name, found
+
+
+def told(times: Quantiles) -> str:
+    """Return delays as text."""
+    return (
+        f"median {times.median:,.0f} ms, 99 % {times.p99:,.0f} ms, "
+        f"at most {times.highest:,.0f} ms"
+    )
+
+
+def measure(
+    server: Server, process: ServerProcess, folder: Path, wanted: argparse.Namespace
+) -> Iterator[Verdict | str]:
+    """Yield what is found, one after the other."""
+    mirror = MirrorProcess(
+        folder, server, process.address, DESTINATION, tables=SETTINGS
+    )
+    subject = Subject(mirror)
+    other = "left out" if wanted.no_jdbc else copy_by_jdbc(server, wanted.rows, folder)
+    beside = other if isinstance(other, str) else f"{other.rate:,.0f} rows/s"
+    yield f"      Spark's JDBC reader into Parquet files: {beside}"
+    with ExitStack() as stack:
+        stack.callback(mirror.stop)
+        copied = copy_by_mirror(subject, wanted.rows)
+        measured = f"{copied.rate:,.0f} rows/s, {copied.seconds:.1f} s"
+        target, reached = f"{COPY_RATE:,} rows/s", copied.rate >= COPY_RATE
+        yield Verdict("copied into a Delta table", target, measured, reached)
+        memory = stack.enter_context(TreeMemory(mirror.pid))
+        first, rows = wanted.rows + 1, wanted.rows + wanted.changes
+        yield take_in(subject, server, "inserts", ("fill", first, rows + 1))
+        stack.enter_context(last := TreeMemory(mirror.pid))
+        yield take_in(subject, server, "updates", ("update_all", first, rows + 1))
+        stack.enter_context(final := TreeMemory(mirror.pid))
+        for name, times in delays(subject, server, rows, wanted.seconds):
+            what = f"commit to lake at {PER_SECOND:,} rows/s {name}"
+            if "newest" in name:
+                reached = times.p99 < DELAY_MS_MAX
+                yield Verdict(what, f"99 % {DELAY_MS_MAX:,} ms", told(times), reached)
+            else:
+                yield f"      {what}: {told(times)}"
+        begun = time.monotonic()
+        status, output = mirror.run("verify")
+        seconds = time.monotonic() - begun
+        tell(output)
+        yield Verdict("verify", "equal", f"{seconds:.0f} s", status == 0)
+        highest = max((memory, last, final), key=lambda each: each.highest)
+        yield memory_verdict(highest)
+
+
+def memory_verdict(memory: TreeMemory) -> Verdict:
+    """Compare what driver and executors held with what they may."""
+    parts = ", ".join(
+        f"{name} {size / 2**20:,.0f}" for name, size in memory.parts.items()
+    )
+    measured = f"{memory.highest / 2**20:,.0f} MiB ({parts})"
+    reached = memory.highest < MEMORY_MAX
+    return Verdict(
+        "memory at its highest", f"{MEMORY_MAX >> 20:,} MiB", measured, reached
+    )
+
+
+def behind(load: Range) -> Range:
+    """Return what a server reads that begins behind a load."""
+    return replace(load, file=load.end_file, position=load.end)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the figures; returns 0 whether or not the targets were reached."""
+    wanted = _parse(arguments)
+    require_package()
+    require_spark()
+    with (
+        tempfile.TemporaryDirectory(prefix="canal-bench-") as folder,
+        PrivateServer("mysql", SERVER_OPTIONS) as server,
+        Writer(server, ours=True) as writer,
+    ):
+        load = writer.write(replace(LOADS[0], rows=wanted.rows))
+        with ServerProcess(server, behind(load)) as process:
+            where = wanted.keep or Path(folder)
+            where.mkdir(parents=True, exist_ok=True)
+            for found in measure(server, process, where.absolute(), wanted):
+                print(found, flush=True)
+            memory = process.memory()
+    print(f"canal-server held {memory.highest / 2**20:,.0f} MiB at most")
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").partition("\n")[0], allow_abbrev=False
+    )
+    add = parser.add_argument
+    add("--rows", type=int, default=0, help="to copy (5,000,000)")
+    add("--changes", type=int, default=0, help="to take in, of a kind (1,000,000)")
+    add("--seconds", type=float, default=0, help="of steady updates (30)")
+    add("--quick", action="store_true", help="a few hundred thousand rows")
+    add("--no-jdbc", action="store_true", help="leave out Spark's own JDBC reader")
+    add("--keep", type=Path, metavar="FOLDER", help="for files that stay")
+    wanted = parser.parse_args(arguments)
+    wanted.rows = wanted.rows or (300_000 if wanted.quick else 5_000_000)
+    wanted.changes = wanted.changes or (100_000 if wanted.quick else 1_000_000)
+    wanted.seconds = wanted.seconds or (8 if wanted.quick else 30)
+    return wanted
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""Changes at a steady pace, and when each of them is in the lake.
+
+One connection writes, so where the binlog ends behind a commit is where that ends. The
+lake's place is looked at many times a second; a change is there when the place is not
+before its end. All times are of the machine's one monotonic clock.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from latency import Quantiles
+from loads import SCHEMA, TABLE
+
+from canal_server.model.versions import version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from servers import Server
+
+ROWS_A_COMMIT = 10
+LOOK_S = 0.02
+PATIENCE_S = 120.0
+UPDATE = f"""UPDATE {TABLE} SET k = k + 1, amount = amount + 0.01, note = %s
+    WHERE id IN ({", ".join(["%s"] * ROWS_A_COMMIT)})"""
+
+
+@dataclass(slots=True)
+class Written:
+    """Commits: when each was done, and the number of its place."""
+
+    times: list[float] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+
+
+class PlaceWatch:
+    """A thread that notes when the lake's place moved, and to where."""
+
+    def __init__(self, place: Callable[[], int]) -> None:
+        """`place` returns the number of the place up to which changes are applied."""
+        self._place = place
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="place")
+        self._moved = threading.Condition()
+        self._error: Exception | None = None
+        self.times: list[float] = []
+        self.places: list[int] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def wait_for(self, place: int, patience_s: float = PATIENCE_S) -> float:
+        """Return when the lake came to a place. Raises SystemExit if it does not."""
+        with self._moved:
+            done = self._moved.wait_for(
+                lambda: bool(self.places and self.places[-1] >= place) or self._error,
+                patience_s,
+            )
+        if self._error is not None:
+            raise self._error
+        if not done:
+            raise SystemExit(f"the lake did not come to its place in {patience_s:g} s")
+        return self.when(place)
+
+    def when(self, place: int) -> float:
+        """Return when the lake came to a place that it has come to."""
+        return next(
+            at
+            for at, reached in zip(self.times, self.places, strict=True)
+            if reached >= place
+        )
+
+    def delays(self, written: Written) -> list[float]:
+        """Return how many seconds after its commit each change was there."""
+        found, number = [], 0
+        for at, place in zip(written.times, written.places, strict=True):
+            while self.places[number] < place:
+                number += 1
+            found.append(max(0.0, self.times[number] - at))
+        return found
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.wait(LOOK_S):
+                place = self._place()
+                if not self.places or place > self.places[-1]:
+                    with self._moved:
+                        self.times.append(time.monotonic())
+                        self.places.append(place)
+                        self._moved.notify_all()
+        except Exception as error:  # noqa: BLE001  # told by `wait_for`
+            with self._moved:
+                self._error = error
+                self._moved.notify_all()
+
+
+def update_steadily(
+    server: Server, keys: Sequence[int], rows_per_s: int, seconds: float, epoch: int
+) -> Written:
+    """Update rows of these keys at a pace, some in each commit."""
+    written, chance = Written(), random.Random(rows_per_s)
+    commits = int(seconds * rows_per_s / ROWS_A_COMMIT)
+    with server.connect(database=SCHEMA) as connection, connection.cursor() as cursor:
+        cursor.execute("SET autocommit = 1")
+        begun = time.monotonic()
+        for number in range(commits):
+            due = begun + number * ROWS_A_COMMIT / rows_per_s
+            time.sleep(max(0.0, due - time.monotonic()))
+            cursor.execute(
+                UPDATE, (f"note {number}", *chance.sample(keys, ROWS_A_COMMIT))
+            )
+            at = time.monotonic()
+            if number % 10 == 0 or number == commits - 1:  # the others are no different
+                cursor.execute("SHOW BINARY LOG STATUS")
+                file, offset = cursor.fetchone()[:2]
+                written.times.append(at)
+                written.places.append(version(epoch, file, offset))
+    return written
+
+
+def measure_delays(
+    server: Server,
+    watch: PlaceWatch,
+    keys: Sequence[int],
+    pace: tuple[int, float],
+    epoch: int,
+) -> Quantiles:
+    """Return how long changes took from commit into the lake; `pace`: rows/s, s."""
+    written = update_steadily(server, keys, *pace, epoch)
+    watch.wait_for(written.places[-1])
+    return Quantiles.of(watch.delays(written))

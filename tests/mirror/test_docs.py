@@ -53,10 +53,9 @@ def test_every_setting_is_told(monkeypatch: pytest.MonkeyPatch):
         finish(section)
 
     monkeypatch.setattr(Section, "finish", noted)
-    text = (
-        WHOLE.replace("u}", "u, replica: {host: r}}")
-        + "mask_salt: 0123456789\ntables: [{match: shop.t, masks: {a: {truncate: 4}}}]\n"
-    )
+    masked = "tables: [{match: shop.t, masks: {a: {truncate: 4}}}]"
+    whole = WHOLE.replace("u}", "u, replica: {host: r}}")
+    text = f"{whole}mask_salt: 0123456789\n{masked}\n"
     settings_file.read(text, "/srv/mirror.yml", {})
     told = set(told_keys())
     of_columns = {"a", "truncate"}

@@ -103,6 +103,7 @@ class Copies:
             for batch in read_rows(options, packed_schema(), part):
                 for item in unpack(pa.Table.from_batches([batch])):
                     if item.kind == "rows":
+                        assert item.data is not None
                         for row in item.data.to_pylist():
                             key = row["a"], row["b"]
                             found[key] += _SIGN[row["_change_type"]]

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from canal_server.lifecycle import Stop
     from canal_server.mirror.chunks import Chunk
-    from canal_server.mirror.folder import Folder
     from canal_server.mirror.model import MirrorTable
+    from canal_server.mirror.storage import Folder
     from canal_server.mysql.settings import Access
 
 FILE_BYTES: Final = 64 << 20
@@ -90,7 +90,7 @@ def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkM
 def sizes_of(task: CopyTask) -> dict[str, int]:
     """Return the files that are where a copy's are, by path, with their sizes."""
     folder = task.folder.below(STAGED) if task.prefix else task.folder
-    return {task.prefix + name: size for name, size in folder.names().items()}
+    return {task.prefix + name: size for name, size in folder.sizes().items()}
 
 
 def is_whole(manifest: ChunkManifest, sizes: Mapping[str, int]) -> bool:
@@ -154,7 +154,7 @@ class _File:
         self._folder = task.folder
         self._name = name
         self._stats = FileStats(schema, _key_targets(task.table))
-        self._sink = task.folder.open_output(name)
+        self._sink = task.folder.create(name)
         codec, level = COMPRESSION
         self._writer = pq.ParquetWriter(
             self._sink, schema, compression=codec, compression_level=level

@@ -35,9 +35,9 @@ from canal_server.mirror.copy_files import (
     is_whole,
     sizes_of,
 )
-from canal_server.mirror.folder import Folder
 from canal_server.mirror.keyless_copy import copy_keyless
 from canal_server.mirror.manifests import ChunkManifest, CopyPlan, finished
+from canal_server.mirror.storage import open_folder
 from canal_server.mysql.backoff import Backoff
 from canal_server.mysql.connection import ControlConnection
 from canal_server.spark.offsets import version_of
@@ -109,7 +109,7 @@ class CopyJob:
         self._table = table
         self._place = place
         self._seq = version_of(place)
-        lake = Folder(settings.lake.path, settings.lake.storage_options)
+        lake = open_folder(settings.lake)
         self._manifests = lake.below(f"{settings.folder}/copies/{copy_id}")
         self._connections = max(
             1, settings.copy.connections // settings.copy.tables_at_once

@@ -17,7 +17,7 @@ from canal_server.mirror.model import CopiedFile
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from canal_server.mirror.folder import Folder
+    from canal_server.mirror.storage import Folder
 
 FORM: Final = 1  # of the JSON
 PLAN: Final = "plan.json"

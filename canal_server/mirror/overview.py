@@ -9,7 +9,6 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.mirror.folder import Folder as CopiesFolder
 from canal_server.mirror.history import read_status
 from canal_server.mirror.lease import holder
 from canal_server.mirror.manifests import ChunkManifest, CopyPlan
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.history import Status
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.mirror.state import TableState
+    from canal_server.mirror.storage import Folder
 
 HEADINGS: Final = ("table", "phase", "rows", "goes to", "since")
 
@@ -63,18 +63,16 @@ def overview(settings: MirrorSettings) -> Overview:
     """Look at the lake. Raises LakeError."""
     folder = open_folder(settings.lake, settings.folder)
     states = States(folder).read_all()
-    lake = CopiesFolder(settings.lake.path, settings.lake.storage_options)
-    copies = lake.below(f"{settings.folder}/copies")
     return Overview(
         settings.name,
         settings.lake.path,
         holder(folder),
         read_status(folder),
-        tuple(_table(states[name], copies) for name in sorted(states)),
+        tuple(_table(states[name], folder.below("copies")) for name in sorted(states)),
     )
 
 
-def _table(state: TableState, copies: CopiesFolder) -> TableOverview:
+def _table(state: TableState, copies: Folder) -> TableOverview:
     rows, done, chunks = state.rows, 0, 0
     if state.phase is Phase.COPYING:
         rows, done, chunks = _copied(copies.below(state.copy_id))
@@ -91,7 +89,7 @@ def _table(state: TableState, copies: CopiesFolder) -> TableOverview:
     )
 
 
-def _copied(folder: CopiesFolder) -> tuple[int, int, int]:
+def _copied(folder: Folder) -> tuple[int, int, int]:
     """Return how far a copy is: rows, chunks that are done, all chunks."""
     plan = CopyPlan.read(folder)
     if plan is None:

@@ -1,11 +1,12 @@
 """Files in the lake's storage: a folder of the file system, or of an object store.
 
-Small files of the mirror's own, written whole. Leaves out tables (`lake`).
+Small files are written whole, large ones bit by bit. Leaves out what is in them.
 """
 
 from __future__ import annotations
 
 import os
+import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -26,7 +27,10 @@ _TRUE: Final = ("true", "1", "yes", "on")
 
 
 class Folder:
-    """A folder; all names are paths below it. Each method may raise LakeError."""
+    """A folder, which need not be there yet; travels to other processes.
+
+    All names are paths below it. Each method may raise LakeError.
+    """
 
     def __init__(self, filesystem: Any, path: str) -> None:
         """Take a file system of Arrow, and the path of the folder in it."""
@@ -68,8 +72,8 @@ class Folder:
 
     def _write_locally(self, path: str, data: bytes) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
-        temporary = f"{path}.{os.getpid()}{_TEMPORARY}"
-        with open(temporary, "wb") as file:  # noqa: PTH123  # paths are texts here
+        temporary = f"{path}.{uuid.uuid4().hex}{_TEMPORARY}"
+        with open(temporary, "xb") as file:  # noqa: PTH123  # paths are texts here
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -86,14 +90,18 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return the names of the files in this folder, sorted."""
+        return sorted(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """Return the files in this folder by name, with how many bytes each has."""
         with self._telling("list", self._path):
             selector = fs.FileSelector(self._path, allow_not_found=True)
-            return sorted(
-                each.base_name
+            return {
+                each.base_name: int(each.size)
                 for each in self._fs.get_file_info(selector)
                 if each.type == fs.FileType.File
                 and not each.base_name.endswith(_TEMPORARY)
-            )
+            }
 
     def below_names(self) -> list[str]:
         """Return the paths of all files in this folder and those inside of it."""
@@ -118,12 +126,22 @@ class Folder:
 
         Then it survives the machine's end.
         """
+        with self._telling("write", f"{self._path}/{name}"), self.create(name) as file:
+            yield file
+        self.keep(name)
+
+    def create(self, name: str) -> pa.NativeFile:
+        """Open a new file for writing, which whoever asks for it closes and keeps."""
         path = f"{self._path}/{name}"
         with self._telling("write", path):
             if self._is_local:
                 os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
-            with self._fs.open_output_stream(path) as file:
-                yield file
+            return self._fs.open_output_stream(path)
+
+    def keep(self, name: str) -> None:
+        """Have a file that was written and closed survive the machine's end."""
+        path = f"{self._path}/{name}"
+        with self._telling("write", path):
             if self._is_local:
                 _sync(path)
 

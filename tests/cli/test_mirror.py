@@ -16,7 +16,6 @@ pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 
 from canal_server import cli
 from canal_server.mirror.chunks import Chunk
-from canal_server.mirror.folder import Folder
 from canal_server.mirror.history import Batch, Status, write_status
 from canal_server.mirror.lease import Lease
 from canal_server.mirror.manifests import ChunkManifest, CopyPlan
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from canal_server.mirror.storage import Folder as OwnFolder
+    from canal_server.mirror.storage import Folder
 
 ORDERS = TableName("shop", "orders")
 USERS = TableName("shop", "users")
@@ -63,7 +62,7 @@ class Lake:
         self.conf.write_text(json.dumps(self.settings))
 
     @property
-    def folder(self) -> OwnFolder:
+    def folder(self) -> Folder:
         """Return the mirror's own folder."""
         return open_folder(LakeSettings(path=str(self.path)), f"_mirror/{NAME}")
 
@@ -148,7 +147,7 @@ def test_status_of_a_copy(lake: Lake, mirror) -> None:
     state = TableState(ORDERS, "shop/orders", copy_id="c1")
     lake.states.write(state.moved(Phase.COPYING))
     assert copying(mirror("status")) == "shop.orders copying 0"
-    folder = Folder(str(lake.path)).below(f"_mirror/{NAME}/copies/c1")
+    folder = lake.folder.below("copies/c1")
     chunks = tuple(Chunk(number) for number in range(4))
     CopyPlan(1, (), chunks).write(folder)
     ChunkManifest(2, 70, ()).write(folder)

@@ -31,9 +31,10 @@ from canal_server.mirror.copy_files import (  # noqa: E402
     sizes_of,
     write_files,
 )
-from canal_server.mirror.folder import Folder  # noqa: E402
 from canal_server.mirror.manifests import ChunkManifest, CopyPlan  # noqa: E402
 from canal_server.mirror.model import Mask  # noqa: E402
+from canal_server.mirror.settings import LakeSettings  # noqa: E402
+from canal_server.mirror.storage import open_folder  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +59,7 @@ def task_of(
     tmp_path: Path, server: Server, table: MirrorTable, **more: Any
 ) -> CopyTask:
     """Return what an executor gets."""
-    lake = Folder(str(tmp_path / "lake"))
+    lake = open_folder(LakeSettings(path=str(tmp_path / "lake")))
     return CopyTask(
         access=access_of(server), table=table, copy_id="c-1", seq=SEQ,
         folder=lake.below(table.target), manifests=lake.below("_mirror/m/copies/c-1"),
@@ -176,7 +177,7 @@ def test_hidden_until_published(
     """A log of changes is a folder that readers list: a copy is in one they skip."""
     task = task_of(tmp_path, source_server, replace(table, form="parquet"))
     manifest = copy_chunk(task, ALL)
-    assert task.folder.names() == {}
+    assert task.folder.names() == []
     assert is_whole(manifest, sizes_of(task))
     assert copy_chunk(task, ALL) == manifest
     (file,) = manifest.files
@@ -204,8 +205,8 @@ def test_broken_off(source_server: Server, table: MirrorTable, tmp_path: Path) -
     )
     with pytest.raises(SourceError, match="gone"):
         copy_chunk(task, ALL)
-    assert task.folder.names() == {}
-    assert task.manifests.names() == {}
+    assert task.folder.names() == []
+    assert task.manifests.names() == []
 
 
 def test_folder_that_cannot_be_written(
@@ -227,8 +228,8 @@ def test_full_disk(source_server: Server, table: MirrorTable, tmp_path: Path) ->
             copy_chunk(task, ALL)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert task.folder.names() == {}
-    assert task.manifests.names() == {}
+    assert task.folder.names() == []
+    assert task.manifests.names() == []
     assert copy_chunk(task, ALL).rows == 3
 
 
@@ -243,7 +244,7 @@ def test_empty_table(source_server: Server, database: str, tmp_path: Path) -> No
 
 def test_plans(tmp_path: Path) -> None:
     """A plan is read as it was written; what is none is told, with the remedy."""
-    folder = Folder(str(tmp_path))
+    folder = open_folder(LakeSettings(path=str(tmp_path)))
     assert CopyPlan.read(folder) is None
     plan = CopyPlan(SEQ, (("a", "int", "b"),), (Chunk(0, "k", ("a",), (), ("1",)),))
     plan.write(folder)

@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 
 from canal_server.mirror import keyless_copy
 from canal_server.mirror.copy_files import CopyTask
-from canal_server.mirror.folder import Folder
 from canal_server.mirror.keyless import row_hashes
 from canal_server.mirror.keyless_copy import copy_keyless
 from canal_server.mirror.places import latest
@@ -35,6 +34,7 @@ from canal_server.mirror.settings import (
     MirrorSettings,
     SourceSettings,
 )
+from canal_server.mirror.storage import open_folder
 from canal_server.spark.offsets import version_of
 from canal_server.spark.packed import unpack
 from canal_server.spark.ranges import Range, cut
@@ -70,8 +70,8 @@ class Copies:
             lake=LakeSettings(path=str(lake)),
             tables=(),
         )
-        self.folder = Folder(str(lake / "t"))
-        self.manifests = Folder(str(lake / "m"))
+        self.folder = open_folder(LakeSettings(path=str(lake / "t")))
+        self.manifests = open_folder(LakeSettings(path=str(lake / "m")))
 
     def copy(self, **settings: Any) -> tuple[ChunkManifest, RangePosition]:
         """Copy the table; `settings` are of the section copy."""
@@ -88,7 +88,7 @@ class Copies:
 
     def copied(self, manifest: ChunkManifest) -> pa.Table:
         """Return the rows of a copy."""
-        folder = self.folder.root
+        folder = str(self.folder)
         return pa.concat_tables(
             [pq.read_table(f"{folder}/{file.path}") for file in manifest.files]
         )
@@ -102,7 +102,8 @@ class Copies:
         for part in cut(channel, options, whole, None):
             for batch in read_rows(options, packed_schema(), part):
                 for item in unpack(pa.Table.from_batches([batch])):
-                    if item.data is not None:
+                    if item.kind == "rows":
+                        assert item.data is not None
                         for row in item.data.to_pylist():
                             key = row["a"], row["b"]
                             found[key] += _SIGN[row["_change_type"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -189,6 +190,19 @@ def test_a_killed_owner_leaves_the_lock_free(tmp_path: Path):
     owner.join()
     lease.take()
     lease.release()
+
+
+def test_large_files(folder: Folder):
+    """A file is written bit by bit, also where its folder went to another process."""
+    there = pickle.loads(pickle.dumps(folder)).below("tables")  # our own
+    with there.create("a") as file:
+        file.write(b"one")
+        file.write(b"two")
+    there.keep("a")
+    assert str(there) == str(folder.below("tables"))
+    assert folder.below("tables").sizes() == {"a": 6}
+    with pytest.raises(LakeError, match=r"cannot write .*/a/b"):
+        there.create("a/b")
 
 
 def test_an_old_lease_is_taken_over(tmp_path: Path):

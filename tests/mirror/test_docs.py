@@ -1,0 +1,62 @@
+"""The settings that docs/mirror.md and the README tell are those that there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("yaml")
+from canal_server.mirror import settings_file
+from canal_server.mirror.document import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+DOCS = (ROOT / "docs/mirror.md").read_text()
+EXAMPLES = re.findall(
+    r"```yaml\n(.*?)```", DOCS + (ROOT / "README.md").read_text(), re.DOTALL
+)
+WHOLE = (
+    "name: shop\ncanal: {destination: d}\nsource: {host: h, user: u}\nlake: {path: l}\n"
+)
+SECRETS = {"MIRROR_PASSWORD": "secret", "MIRROR_SALT": "0123456789"}
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_can_be_read(example: str):
+    """Every example is taken as it is written, those of a part with the rest."""
+    text = example if "name:" in example else WHOLE + example
+    settings = settings_file.read(text, "/srv/mirror.yml", SECRETS)
+    assert settings.name == "shop"
+    assert settings.tables[0].match.startswith(r"shop\.")
+
+
+def told_keys() -> Iterator[str]:
+    """Yield the keys of the table of settings, without their sections."""
+    table = DOCS.partition("## Settings")[2].partition("\n## ")[0]
+    for line in table.splitlines():
+        if line.startswith("| "):
+            yield from re.findall(r"`([a-z_]+):?`", line.split("|")[1])
+
+
+def test_every_setting_is_told(monkeypatch: pytest.MonkeyPatch):
+    """The table of settings has every key that is asked for, and no other one."""
+    asked: set[str] = set()
+    finish = Section.finish
+
+    def noted(section: Section) -> None:
+        asked.update(section._asked)
+        finish(section)
+
+    monkeypatch.setattr(Section, "finish", noted)
+    masked = "tables: [{match: shop.t, masks: {a: {truncate: 4}}}]"
+    whole = WHOLE.replace("u}", "u, replica: {host: r}}")
+    text = f"{whole}mask_salt: 0123456789\n{masked}\n"
+    settings_file.read(text, "/srv/mirror.yml", {})
+    told = set(told_keys())
+    of_columns = {"a", "truncate"}
+    assert told == asked - of_columns

@@ -444,9 +444,11 @@ class RangeDump:
     def images(self, at: RangePlace | None) -> tuple[TableImages, EntryPosition]:
         """Return what the tables are at a place, None: now; and which place that is."""
         if at is None:
-            at = RangePlace(self.epoch.number, *self._latest(""))
-        at = self.mapped(at).place
-        place = EntryPosition(at.journal, at.begin or at.position)
+            # Behind the ends of the files as they were when this look began.
+            place = EntryPosition(*self._latest(""))
+        else:
+            at = self.mapped(at).place
+            place = EntryPosition(at.journal, at.begin or at.position)
         images = images_at(
             self._config,
             self._control,

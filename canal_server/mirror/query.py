@@ -131,6 +131,8 @@ class Query:
         """End the query; a batch that is being taken is ended first."""
         self._stream.close()
         if self._query is not None:
+            # A batch that comes now is refused, which Spark tells with stack traces.
+            self._spark.sparkContext.setLogLevel("OFF")
             self._query.stop()
             self._query = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 
 import pytest
@@ -19,6 +20,7 @@ from canal_server.protocol.ranged import NOT_HERE, RangePosition
 
 NAME = "lake"
 WAIT_MS = int(UNIT_S * 3000)
+ASKED = 30  # times
 COMMIT_BYTES_MAX = 31  # of its event, with a checksum
 
 
@@ -209,6 +211,31 @@ def test_one_query_at_a_time(pipeline, ranged):
                 other.head(DESTINATION, NAME, at, query="two")
                 return
             assert time.monotonic() < give_up_at, "the first query keeps it"
+
+
+def test_columns_of_now_while_others_write(pipeline, ranged) -> None:
+    """What a table is can be asked at any time, however fast the binlog grows."""
+    source, schema = pipeline.source, pipeline.schema
+    source.execute(
+        f"CREATE TABLE {schema}.busy (id INT AUTO_INCREMENT PRIMARY KEY, a CHAR(200))",
+        f"CREATE TABLE {schema}.calm (a INT)",
+    )
+    enough = threading.Event()
+
+    def write():
+        with source.connect(database=schema) as connection:
+            while not enough.is_set():
+                connection.cursor().execute("INSERT INTO busy (a) VALUES ('x')")
+                connection.commit()
+
+    writing = in_thread(write)
+    try:
+        for _ in range(ASKED):
+            found = ranged.schema(DESTINATION, schema, "calm")
+            assert [each.name for each in found.columns] == ["a"]
+    finally:
+        enough.set()
+        writing.result(WAIT_MS / 1000)
 
 
 def test_acks_outlive_a_crash(pipeline, ranged):

@@ -62,6 +62,9 @@ def access_of(
     )
 
 
+PIECE_MAX = 0xFFFFFF  # bytes of one packet; longer ones come in several
+
+
 class RawDump:
     """A dump stream cut into packets, events and errors; knows no rows."""
 
@@ -72,7 +75,18 @@ class RawDump:
         self._space = memoryview(bytearray(1 << 16))
 
     def packet(self) -> bytes | None:
-        """Return the next packet without its header, None at the stream's end."""
+        """Return the next packet without its headers, None at the stream's end."""
+        packet = self._piece()
+        while packet is not None and len(packet) % PIECE_MAX == 0 and packet:
+            more = self._piece()
+            assert more is not None, "the stream ends within a packet"
+            packet += more
+            if len(more) < PIECE_MAX:
+                break
+        return packet
+
+    def _piece(self) -> bytes | None:
+        """Return the next packet, or a part of one that is 16 MB long or more."""
         give_up_at = time.monotonic() + PATIENCE_S
         while True:
             size = int.from_bytes(self._bytes[:3], "little")

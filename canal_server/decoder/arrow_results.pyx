@@ -37,7 +37,7 @@ from canal_server.decoder.charsets cimport put_text as put_charset_text
 from canal_server.decoder.feed cimport Feed
 from canal_server.decoder.json_restyle cimport is_styled, put_restyled
 
-from canal_server.decoder.arrow_problems import unreadable, without_members
+from canal_server.decoder.arrow_problems import without_members
 from canal_server.decoder.arrow_put import KINDS
 from canal_server.errors import DecodeError
 
@@ -390,8 +390,9 @@ cdef class ResultColumns:
         column = f"column {self.names[self.failed_at]}"
         n = min(self.failed_value.n, <size_t>VALUE_SHOWN_MAX)
         shown = self.failed_value.p[:n].decode("utf-8", "replace") if n else ""
-        kind = self.targets[self.failed_at].field.kind
-        raise DecodeError(unreadable(column, self.types[self.failed_at], kind, shown))
+        raise DecodeError(
+            f"{column} ({self.types[self.failed_at]}): the server's value {shown!r} is "
+            "none of that type; if the column was changed, copy the table again")
 
 
 cdef inline Slice without_zeros(Slice value) noexcept nogil:

@@ -12,6 +12,7 @@ from libc.stdlib cimport calloc, free, realloc
 
 from canal_server.decoder.arrow_buffers cimport FAILED, HELD, MALFORMED, NO_ROOM, OK
 from canal_server.decoder.arrow_entries cimport EntryColumns
+from canal_server.decoder.arrow_values cimport is_utf8
 from canal_server.decoder.arrow_wire cimport (
     EVENT_DELETE, EVENT_INSERT, EVENT_QUERY, Slice, read_change, same,
 )
@@ -255,6 +256,10 @@ cdef class TableRouter(EntryColumns):
             return self.put_statement()
         slot = self.find()
         if not slot.used:
+            # Python knows names as text: others it could never tell us back.
+            if not (is_utf8(self.head.schema.p, self.head.schema.n)
+                    and is_utf8(self.head.table.p, self.head.table.n)):
+                return MALFORMED
             return self.hold_entry(False)
         if slot.columns == NULL:
             self.open = True

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fix_daemon import child_environ
 from fix_mirror_process import NAME, MirrorProcess
 
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
@@ -297,7 +298,7 @@ def test_without_the_extra(lake: Lake) -> None:
             sys.executable, "-c", WITHOUT_YAML,
             "mirror", "status", "--conf", str(lake.conf),
         ],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=60, env=child_environ(),
     )  # fmt: skip
     assert done.returncode == cli.FAILED
     assert done.stderr == (
@@ -310,7 +311,7 @@ def test_as_a_module(lake: Lake) -> None:
     """`python -m canal_server.mirror` is the same; without a server it ends."""
     done = subprocess.run(
         [sys.executable, "-m", "canal_server.mirror", "--conf", str(lake.conf)],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=60, env=child_environ(),
     )  # fmt: skip
     assert done.returncode == cli.FAILED
     *_, line = done.stderr.splitlines()  # behind the log

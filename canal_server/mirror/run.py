@@ -296,14 +296,16 @@ class Mirror:
         if not gone:
             return
         try:
-            there, _ = self._wanted()
+            with ControlConnection(self._settings.source.access) as connection:
+                # Not `_wanted`: a problem with another table must not end this.
+                found = tables.survey(connection, self._settings).tables
         except SourceError as error:
             log.warning("the tables of the source cannot be listed: %s", error)
             with self._guard:
                 self._gone |= gone
             return
         with self._guard:
-            for name in gone & set(there):
+            for name in gone & {each.table.source for each in found}:
                 if self._states[name].phase is Phase.DROPPED:
                     self._again(self._states[name], "it was made anew")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import ConfigError
-from canal_server.spark.options import read_options
+from canal_server.spark.options import quoted, read_options
 
 if TYPE_CHECKING:
     from canal_server.mirror.model import TableName
@@ -52,8 +53,6 @@ def open_session(settings: MirrorSettings) -> Any:
 
 
 def _is_submitted() -> bool:
-    import os  # noqa: PLC0415  # asked once
-
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -92,8 +91,3 @@ def source_options(settings: MirrorSettings) -> dict[str, str]:
     if canal.password:
         options["password"] = canal.password
     return options
-
-
-def quoted(name: str) -> str:
-    """Return an expression of the server's that means just this name."""
-    return "".join(c if c.isalnum() or c == "_" else "\\" + c for c in name)

@@ -109,7 +109,7 @@ class SourceOptions:
         """The expression for the tables that are wanted; empty: the server's own."""
         if self.table is None:
             return self.filter
-        return rf"{_quoted(self.table.schema)}\.{_quoted(self.table.table)}"
+        return rf"{quoted(self.table.schema)}\.{quoted(self.table.table)}"
 
 
 def read_options(
@@ -332,7 +332,7 @@ def _whole(least: int, most: int = WHOLE_MAX) -> Callable[[str], int]:
     return read
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """Return an expression that matches a name and nothing else."""
     return re.sub(r"([^\w])", r"\\\1", name)
 

@@ -179,8 +179,7 @@ def copy_by_jdbc(server: Server, rows: int, folder: Path) -> Copied | str:
 
 
 def copy_by_mirror(subject: Subject, rows: int) -> Copied:
-    """Let the mirror copy the table, and follow it."""
-    subject.process.launch()
+    """Wait until the mirror has copied the table, and follows it."""
     begun = subject.wait(lambda: subject.phase == "copying", "the copy's begin")
     copied = Copied(rows, subject.wait(subject.is_published, "the copy") - begun)
     tell(f"  mirror: {copied.rate:,.0f} rows/s")
@@ -248,11 +247,12 @@ def measure(
     yield f"      Spark's JDBC reader into Parquet files: {beside}"
     with ExitStack() as stack:
         stack.callback(mirror.stop)
+        mirror.launch()
+        memory = stack.enter_context(TreeMemory(mirror.pid))
         copied = copy_by_mirror(subject, wanted.rows)
         measured = f"{copied.rate:,.0f} rows/s, {copied.seconds:.1f} s"
         target, reached = f"{COPY_RATE:,} rows/s", copied.rate >= COPY_RATE
         yield Verdict("copied into a Delta table", target, measured, reached)
-        memory = stack.enter_context(TreeMemory(mirror.pid))
         first, rows = wanted.rows + 1, wanted.rows + wanted.changes
         yield take_in(subject, server, "inserts", ("fill", first, rows + 1))
         stack.enter_context(last := TreeMemory(mirror.pid))

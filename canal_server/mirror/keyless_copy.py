@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from canal_server.errors import SourceError
+from canal_server.errors import SourceError, SourceRefused
 from canal_server.mirror.chunk_read import open_stream, read_rows
-from canal_server.mirror.chunks import Chunk, table_in_sql
+from canal_server.mirror.chunks import Chunk, quoted, table_in_sql
 from canal_server.mirror.copy_files import is_whole, sizes_of, write_files
 from canal_server.mirror.manifests import ChunkManifest
 from canal_server.mirror.places import latest, starting_place
@@ -147,7 +147,7 @@ class _Window:
             if locked:
                 access = self._settings.source.access
                 control = stack.enter_context(ControlConnection(access, self._stop))
-                control.query(f"LOCK TABLES {name} READ")  # until it is closed
+                self._lock(control, name)
                 before = starting_place(
                     self._settings,
                     self._channel,
@@ -166,6 +166,20 @@ class _Window:
             return None
         self._check_columns(after)
         return after
+
+    def _lock(self, control: ControlConnection, name: str) -> None:
+        """Have writers of the table wait until the connection is closed."""
+        try:
+            control.query(f"LOCK TABLES {name} READ")
+        except SourceRefused as error:
+            account = control.access.credentials.user
+            raise SourceRefused(
+                f"copy.keyless_lock: account {account} may not lock table "
+                f"{self._table.source}, which has no primary key; let an administrator "
+                f"run: GRANT LOCK TABLES ON {quoted(self._table.source.schema)}.* TO "
+                f"'{account}'@'%' (error {error.errno})",
+                errno=error.errno,
+            ) from error
 
     def _has_changes(self, start: RangePosition, end: RangePosition) -> bool:
         if version_of(start) >= version_of(end):

@@ -120,8 +120,9 @@ def test_stopped(shared: Shared) -> None:
             done = branch.checker.done
             branch.checker.resume(done, done)
             branch.writer.write(5)
-        stopped.start()
         shared.wait_until_runs()
+        # Not before: one that starts need not wait like one that takes over.
+        stopped.start()
     with group.pipeline.client() as client:
         group.receive(client)
     assert [branch.checker.done for branch in group.branches] == [30, 30]

@@ -187,6 +187,8 @@ def test_writers_wait_for_a_moment(
     with pytest.raises(SourceError, match=r"copy\.keyless_lock = true"):
         copies.copy()
     user = copies.source.user
+    with pytest.raises(SourceError, match="GRANT LOCK TABLES ON"):
+        _check_exact(copies, keyless_lock=True)
     copies.source.execute(f"GRANT LOCK TABLES ON {copies.schema}.* TO '{user}'@'%'")
     _check_exact(copies, keyless_lock=True)
 

@@ -110,9 +110,9 @@ class StreamSettings:
 
     trigger_s: float = 0.0
     max_rows: int = 200_000
-    max_bytes: int = 256 << 20
+    max_bytes: int = 128 << 20
     max_partitions: int = 8
-    min_partition_rows: int = 20_000
+    min_partition_rows: int = 25_000
     retry_timeout_s: float = 60.0
     tables_at_once: int = 2
 

@@ -189,26 +189,30 @@ def _lake(section: Section, folder: Path) -> tuple[LakeSettings, str, str]:
 
 
 def _copy(section: Section) -> CopySettings:
+    usual = CopySettings()
     found = CopySettings(
-        connections=section.whole("connections", 4, 1, 256),
-        rows_per_second=section.whole("rows_per_second", 0),
-        chunk_rows=section.whole("chunk_rows", 100_000, 100, 10_000_000),
-        tables_at_once=section.whole("tables_at_once", 2, 1, 64),
-        keyless_lock=section.truth("keyless_lock", default=False),
+        connections=section.whole("connections", usual.connections, 1, 256),
+        rows_per_second=section.whole("rows_per_second", usual.rows_per_second),
+        chunk_rows=section.whole("chunk_rows", usual.chunk_rows, 100, 10_000_000),
+        tables_at_once=section.whole("tables_at_once", usual.tables_at_once, 1, 64),
+        keyless_lock=section.truth("keyless_lock", default=usual.keyless_lock),
     )
     section.finish()
     return found
 
 
 def _stream(section: Section) -> StreamSettings:
+    usual = StreamSettings()
     found = StreamSettings(
-        trigger_s=section.seconds("trigger", 0.0),
-        max_rows=section.whole("max_rows", 200_000, 1),
-        max_bytes=section.whole("max_bytes", 256 << 20),
-        max_partitions=section.whole("max_partitions", 8, 1, 1024),
-        min_partition_rows=section.whole("min_partition_rows", 20_000, 1),
-        retry_timeout_s=section.seconds("retry_timeout", 60.0),
-        tables_at_once=section.whole("tables_at_once", 2, 1, 64),
+        trigger_s=section.seconds("trigger", usual.trigger_s),
+        max_rows=section.whole("max_rows", usual.max_rows, 1),
+        max_bytes=section.whole("max_bytes", usual.max_bytes),
+        max_partitions=section.whole("max_partitions", usual.max_partitions, 1, 1024),
+        min_partition_rows=section.whole(
+            "min_partition_rows", usual.min_partition_rows, 1
+        ),
+        retry_timeout_s=section.seconds("retry_timeout", usual.retry_timeout_s),
+        tables_at_once=section.whole("tables_at_once", usual.tables_at_once, 1, 64),
     )
     section.finish()
     return found

@@ -161,8 +161,12 @@ class ChangeStream:
 
     def _items(self, frame: Any, report: BatchReport) -> Iterator[Packed]:
         """Yield the items of a batch in the order of the binlog."""
-        for row in frame.toLocalIterator(prefetchPartitions=True):
-            (item,) = unpack([row])
+        # One job, so that all cores read; `toLocalIterator` has one for each partition
+        # and two of them at a time. What is held is limited by the batch's bytes.
+        rows = frame.collect()
+        rows.reverse()
+        while rows:
+            (item,) = unpack([rows.pop()])
             if item.kind == PART:
                 end = item.end[self._destination]
                 if report.end is None or version_of(end) > version_of(report.end):

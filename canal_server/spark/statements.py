@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.model.entry import DDL_TYPES
 from canal_server.spark.options import TableName
-from canal_server.tablemeta.ddl import classify
 from canal_server.tablemeta.statement import names_of
 
 if TYPE_CHECKING:
@@ -41,6 +40,9 @@ def named_tables(
     `first` is the one that the server found, which knows the words of its source; it
     is one of them. Never raises.
     """
+    # Loading sqlglot costs a worker half of its start, and few of them meet a DDL.
+    from canal_server.tablemeta.ddl import classify  # noqa: PLC0415
+
     for mariadb in (False, True):
         found = [
             TableName(schema or "", table)

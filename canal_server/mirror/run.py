@@ -74,6 +74,7 @@ class Mirror:
         self._stream = ChangeStream(
             settings.canal.destination,
             settings.stream.tables_at_once,
+            parts_max=settings.stream.max_partitions,
             on_statement=self._other_statement,
             on_left=self._left,
             on_batch=self._batch_taken,

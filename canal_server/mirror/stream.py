@@ -65,17 +65,19 @@ class ChangeStream:
         destination: str,
         at_once: int,
         *,
+        parts_max: int,
         on_statement: Callable[[Packed], None],
         on_left: Callable[[TableName, CanalError], None],
         on_batch: Callable[[BatchReport], None],
     ) -> None:
-        """Deal out to so many tables at once.
+        """Deal out to so many tables at once, batches of so many parts in one job.
 
         `on_statement` gets statements about tables that are not followed, `on_left`
         a table that is not followed any more, and why; both while no batch ends.
         """
         self._destination = destination
         self._at_once = at_once
+        self._parts_max = parts_max
         self._on_statement = on_statement
         self._on_left = on_left
         self._on_batch = on_batch
@@ -161,12 +163,8 @@ class ChangeStream:
 
     def _items(self, frame: Any, report: BatchReport) -> Iterator[Packed]:
         """Yield the items of a batch in the order of the binlog."""
-        # One job, so that all cores read; `toLocalIterator` has one for each partition
-        # and two of them at a time. What is held is limited by the batch's bytes.
-        rows = frame.collect()
-        rows.reverse()
-        while rows:
-            (item,) = unpack([rows.pop()])
+        for row in self._rows(frame):
+            (item,) = unpack([row])
             if item.kind == PART:
                 end = item.end[self._destination]
                 if report.end is None or version_of(end) > version_of(report.end):
@@ -175,6 +173,17 @@ class ChangeStream:
             report.came += item.count
             report.newest_ms = max(report.newest_ms, committed_ms(item))
             yield item
+
+    def _rows(self, frame: Any) -> Iterator[Any]:
+        if frame.rdd.getNumPartitions() > self._parts_max:
+            # A transaction that is larger than any batch: one job for each part.
+            yield from frame.toLocalIterator()
+            return
+        # One job, so that all cores read. What it holds, the limits of a batch limit.
+        rows = frame.collect()
+        rows.reverse()
+        while rows:
+            yield rows.pop()
 
     def _write(
         self,

@@ -21,6 +21,7 @@ from canal_server.lifecycle import Deadline
 from canal_server.spark.offsets import version_of
 from canal_server.spark.ranges import (
     Range,
+    Size,
     begin_at_earliest,
     cut,
     earliest_of,
@@ -59,7 +60,7 @@ class StreamDriver:
         self._targets: dict[str, RangePosition] = {}  # of Trigger.AvailableNow
         self._latest: dict[str, RangePosition] = {}  # how far the servers have read
         # Of the last batch: what it holds, if it holds all from its start on.
-        self._rows: dict[tuple[str, RangePosition, RangePosition], int] = {}
+        self._sizes: dict[tuple[str, RangePosition, RangePosition], Size] = {}
         self._losses: set[str] = set()
 
     def initial(self) -> Places:
@@ -83,7 +84,7 @@ class StreamDriver:
             for name in self._options.destinations
             if name not in start
         }
-        self._rows.clear()
+        self._sizes.clear()
         self._losses.clear()
         limits = (rows_max, bytes_max)
         acking = self._options.ack_on == "latestOffset"
@@ -208,7 +209,7 @@ class StreamDriver:
             self._latest[name] = max(found.latest, found.end, key=version_of)
             ends[name] = end = self._clamped(name, begin[name], found.end)
             if end == found.end and name not in self._losses:
-                self._rows[name, begin[name], end] = found.rows
+                self._sizes[name, begin[name], end] = Size(found.rows, found.bytes)
             rows += found.rows
             bytes_ += found.bytes
         return ends
@@ -288,9 +289,9 @@ class StreamDriver:
         if start == end:
             return []
         channel = self._channels[name]
-        rows = self._rows.get((name, start, end))
+        size = self._sizes.get((name, start, end))
         try:
-            return cut(channel, self._options, Range(name, start, end), rows)
+            return cut(channel, self._options, Range(name, start, end), size)
         except ClientError as error:
             if not is_lost(error):
                 raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.client.ranged import (
     NOT_HERE,
@@ -20,6 +20,7 @@ from canal_server.client.ranged import (
 )
 from canal_server.core.crc32 import checksum
 from canal_server.errors import ClientError, PositionError, ProtocolError
+from canal_server.protocol.ranged import PARTS_MAX
 from canal_server.spark.options import DESTINATION, KEYHASH
 from canal_server.spark.wire import rendered
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Of a part whose rows are all held where they are written; a transaction may have more
+# than a batch is to have.
+PACKED_BYTES_MAX: Final = 64 << 20
 _NOWHERE: Final = RangePosition()
 
 
@@ -123,35 +127,50 @@ def earliest_of(channel: Channel) -> RangePosition:
     return channel.call(lambda c: c.locate(channel.destination, "earliest"))
 
 
+class Size(NamedTuple):
+    """What a range holds."""
+
+    rows: int
+    bytes: int
+
+
 def cut(
-    channel: Channel, options: SourceOptions, whole: Range, rows: int | None
+    channel: Channel, options: SourceOptions, whole: Range, size: Size | None
 ) -> list[Range]:
     """Cut a range into parts of `minPartitionRows` or more, as `partitionBy` says.
 
-    `rows` is how many it has, None if that is not known. Raises ClientError, also when
-    changes of it are lost.
+    `size` is None where it is not known. Raises ClientError, also when changes of it
+    are lost.
     """
-    most = _most(options, rows)
-    if most == 1:
+    most = _most(options, size)
+    if most == 1 and not (options.is_packed and size is None):
         return [whole]
     if options.partition_by == KEYHASH:
-        if rows is None:
-            parts = _planned(channel, options, whole, 1)
-            most = _most(options, sum(part.rows for part in parts))
+        if size is None:
+            most = _most(options, _size(_planned(channel, options, whole, 1)))
         return [replace(whole, keys=(number, most)) for number in range(most)]
     parts = _planned(channel, options, whole, most)
-    found = _merged(whole, parts, options.min_partition_rows)
+    if size is None and (wanted := _most(options, _size(parts))) > most:
+        parts = _planned(channel, options, whole, wanted)
+    found = _merged(whole, parts, options)
     # Packed, a batch tells how far it reaches, also where nothing is in it.
     return found or ([whole] if options.is_packed else [])
 
 
-def _most(options: SourceOptions, rows: int | None) -> int:
-    """Return how many tasks so many rows may have."""
+def _most(options: SourceOptions, size: Size | None) -> int:
+    """Return how many tasks a range may have."""
     if options.partition_by == DESTINATION:
         return 1
-    if rows is None:
+    if size is None:
         return options.max_partitions
-    return min(options.max_partitions, max(1, rows // options.min_partition_rows))
+    most = min(options.max_partitions, max(1, size.rows // options.min_partition_rows))
+    if not options.is_packed:
+        return most
+    return min(PARTS_MAX, max(most, -(-size.bytes // PACKED_BYTES_MAX)))
+
+
+def _size(parts: Sequence[RangePart]) -> Size:
+    return Size(sum(part.rows for part in parts), sum(part.bytes for part in parts))
 
 
 def parts_of_now(channel: Channel, options: SourceOptions, part: Range) -> list[Range]:
@@ -181,18 +200,22 @@ def _planned(
     return channel.call(plan)
 
 
-def _merged(whole: Range, parts: Sequence[RangePart], least: int) -> list[Range]:
-    """Return parts of so many rows at least, the last one excepted."""
+def _merged(
+    whole: Range, parts: Sequence[RangePart], options: SourceOptions
+) -> list[Range]:
+    """Return parts of `minPartitionRows` at least, the last one excepted."""
     ranges: list[Range] = []
     # Of an older epoch it may begin elsewhere now.
-    start, rows = parts[0].start if parts else whole.start, 0
+    start, rows, size = parts[0].start if parts else whole.start, 0, 0
     for part in parts:
         rows += part.rows
-        if rows >= least or part is parts[-1]:
+        size += part.bytes
+        is_large = options.is_packed and size >= PACKED_BYTES_MAX
+        if rows >= options.min_partition_rows or is_large or part is parts[-1]:
             ranges.append(
                 Range(whole.destination, start, part.end, part.commit, part.commit_ms)
             )
-            start, rows = part.end, 0
+            start, rows, size = part.end, 0, 0
     if len(ranges) > 1:
         return [replace(each, is_cut=True) for each in ranges]
     return ranges

@@ -13,7 +13,7 @@ from canal_server.errors import ClientError, PositionError, ProtocolError
 from canal_server.protocol.entries import RowData, decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
-from canal_server.spark import servers
+from canal_server.spark import ranges, servers
 from canal_server.spark.driver import StreamDriver
 from canal_server.spark.options import read_options
 from canal_server.spark.ranges import Range, pieces
@@ -148,6 +148,35 @@ def test_parts_together_are_the_whole(mysql_pipeline, make_driver) -> None:
         assert len(parts) == 3
         assert all(each.commit.journal for each in parts[:-1])
         assert rows_of(entries_of(mysql_pipeline, parts)) == whole
+
+
+def test_a_large_transaction_is_cut_small(mysql_pipeline, make_driver, monkeypatch):
+    """Where somebody holds whole parts, their bytes are limited, known or not."""
+    monkeypatch.setattr(ranges, "PACKED_BYTES_MAX", 400_000)
+    limits = {"minPartitionRows": "100000", "maxPartitions": "1"}
+    driver = make_driver(payload="arrow", maxBytesPerTrigger="1000", **limits)
+    at = driver.initial()
+    fill(mysql_pipeline, rows=20_000, text=100)
+    while len(driver.plan(at, end := driver.latest(at))) < 2:
+        at = end
+    for planner in (driver, make_driver(payload="arrow", **limits)):
+        parts = planner.plan(at, end)
+        assert len(parts) == 4  # of 5,000 rows, the least that a plan cuts
+        numbers = [rows_of(entries_of(mysql_pipeline, [part])) for part in parts]
+        assert sum(map(len, numbers)) == 20_000
+
+
+def fill(pipeline, rows: int, text: int) -> None:
+    """Make a table of numbers and texts, and fill it by one transaction."""
+    table = f"{pipeline.schema}.texts"
+    pipeline.source.execute(f"CREATE TABLE {table} (n INT PRIMARY KEY, t TEXT)")
+    digits = " UNION ALL ".join(f"SELECT {n} AS d" for n in range(10))
+    tables = ", ".join(f"({digits}) AS t{n}" for n in range(5))
+    number = " + ".join(f"t{n}.d * {10**n}" for n in range(5))
+    pipeline.source.execute(
+        f"INSERT INTO {table} SELECT {number} AS n, REPEAT('x', {text}) FROM {tables}"
+        f" HAVING n < {rows}"
+    )
 
 
 def whole_of(start, end):

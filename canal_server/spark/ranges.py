@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from canal_server.client.ranged import (
     NOT_HERE,
     OTHER_EPOCH,
+    PARTS_MAX,
     PURGED,
     REFUSED,
     RangePosition,
@@ -20,7 +21,6 @@ from canal_server.client.ranged import (
 )
 from canal_server.core.crc32 import checksum
 from canal_server.errors import ClientError, PositionError, ProtocolError
-from canal_server.protocol.ranged import PARTS_MAX
 from canal_server.spark.options import DESTINATION, KEYHASH
 from canal_server.spark.wire import rendered
 

@@ -105,7 +105,8 @@ class ChangeStream:
 
     def columns(self) -> dict[TableName, Columns]:
         """Return the columns that followed tables have where the stream is."""
-        return {name: each.columns for name, each in self._followers.items()}
+        # As it is at one moment: another thread may have a table join.
+        return {name: each.columns for name, each in list(self._followers.items())}
 
     @property
     def tables(self) -> list[TableName]:

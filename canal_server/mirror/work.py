@@ -89,6 +89,7 @@ class TableWork:
                 self._bring_in(state)
             except CopyNeededError as error:
                 log.warning("%s: %s; it is copied again", state.source, error)
+                state = self._store.read(state.source) or state
                 state = self._store.write(state.moved(Phase.WAITING, str(error)))
                 continue
             except TableGoneError as error:
@@ -179,6 +180,7 @@ class TableWork:
         table = self._plan(state.source, columns)
         state = replace(
             state,
+            target=table.target,
             phase=Phase.COPYING,
             copy_id=uuid.uuid4().hex[:12],
             place=place,

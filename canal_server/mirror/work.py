@@ -31,6 +31,7 @@ from canal_server.mirror.places import starting_place
 from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
 from canal_server.mirror.stream import PLACE_NOTE, note_of
+from canal_server.mysql.connection import ControlConnection
 from canal_server.spark.offsets import offset_from_json, version_of
 from canal_server.spark.servers import Channel
 
@@ -154,7 +155,9 @@ class TableWork:
         assert state.place is not None  # since it was begun
         job = CopyJob(self._spark, self._settings, table, state.copy_id, state.place)
         try:
-            return job.run(partial(self._progress.copying, state.source), self._stop)
+            copying = self._progress.copying
+            tell = partial(copying, state.source, expected=state.rows_expected)
+            return job.run(tell, self._stop)
         except SourceError as error:
             if self._stop.requested():
                 return None
@@ -173,7 +176,7 @@ class TableWork:
             now = self._columns_now(state.source)
             if shapes(now) == shapes(state.columns):
                 return state, self._plan(state.source, state.columns)
-        place = starting_place(self._settings, channel)
+        place = starting_place(self._settings, channel, self._stop)
         columns = columns_at(channel, state.source, place)
         if not columns:
             raise TableGoneError("the source has no such table")
@@ -189,9 +192,16 @@ class TableWork:
             plan=tables.signature(state.source, self._settings),
             message="",
             rows=0,
+            rows_expected=self._estimate(state.source),
             copies=state.copies + 1,
         )
         return self._store.write(state), table
+
+    def _estimate(self, name: TableName) -> int:
+        """Return about how many rows will be copied."""
+        access = self._settings.source.read_from
+        with ControlConnection(access, self._stop) as connection:
+            return tables.estimate(connection, name)
 
     def _caught_up(
         self, follower: Follower, state: TableState, catching: CatchUp

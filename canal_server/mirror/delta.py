@@ -58,12 +58,17 @@ class DeltaLakeTable:
         storage_options: Mapping[str, str] | None = None,
         *,
         change_feed: bool = True,
+        kept_hours: int = properties.KEPT_HOURS,
     ) -> None:
-        """Take the folder, or its URL, and what the table is; nothing is read yet."""
+        """Take the folder, or its URL, and what the table is; nothing is read yet.
+
+        A copy that is published keeps its versions for so long.
+        """
         self._path = path
         self._table = table
         self._options = dict(storage_options or {})
         self._change_feed = change_feed
+        self._kept_hours = kept_hours
         targets = {column.name: column.target for column in table.columns}
         self._key = [targets[name] for name in table.key]
         self._kept: DeltaTable | None = None
@@ -100,7 +105,11 @@ class DeltaLakeTable:
                 return
             now_ms = int(time.time() * 1000)
             configuration = properties.of_copy(
-                schema, self._key, files, change_feed=self._change_feed
+                schema,
+                self._key,
+                files,
+                change_feed=self._change_feed,
+                kept_hours=self._kept_hours,
             )
             told = properties.told_now(configuration) or []
             create_table_with_add_actions(

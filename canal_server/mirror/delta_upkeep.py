@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from canal_server.mirror.delta_log import commit_of_upkeep
-from canal_server.mirror.delta_properties import FILE_SIZE, LOG_KEPT, log_kept
+from canal_server.mirror.delta_properties import FILE_SIZE, retention
 from canal_server.mirror.delta_rows import WRITER
 from canal_server.mirror.lake_table import Compacted
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 # Files that no log names are those of a copy that is under way, or are left behind.
 UNKNOWN_HOURS: Final = 7 * 24
-LOG_HOURS_MIN: Final = 1
 
 _CHANGES: Final = "_change_data/"
 _SMALL: Final = 2  # files of less than this part of the size wanted are put together
@@ -39,10 +38,10 @@ def compact(delta: DeltaTable) -> Compacted:
 def vacuum(delta: DeltaTable, store: DeltaStorageHandler, hours: float) -> int:
     """Delete what no version of the last hours needs, and their log before that."""
     whole = math.ceil(hours)
-    kept = log_kept(max(LOG_HOURS_MIN, whole))
-    if delta.metadata().configuration.get(LOG_KEPT) != kept:
+    kept = retention(whole)
+    if kept.items() - delta.metadata().configuration.items():
         delta.alter.set_table_properties(
-            {LOG_KEPT: kept}, commit_properties=commit_of_upkeep(delta)
+            kept, commit_properties=commit_of_upkeep(delta)
         )
     gone = _vacuumed(delta, whole, full=False)
     told = delta.vacuum(whole, enforce_retention_duration=False, full=True)

@@ -204,12 +204,12 @@ class DeltaLakeTable:
                 delta_log.commit_alone(delta, commit)
 
     def compact(self) -> Compacted:
-        """Put small files together, as one commit that changes no row."""
+        """Put small files together and sort keys out; the commit changes no row."""
         with self._telling("compact"):
             delta = self._newest()
             if delta is None:
                 return Compacted()
-            return delta_upkeep.compact(delta)
+            return delta_upkeep.compact(delta, self._store(), self._key)
 
     def vacuum(self, hours: float) -> int:
         """Delete old files, and the log before the versions that can be read."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from canal_server.mirror import delta_order
 from canal_server.mirror.delta_log import commit_of_upkeep
 from canal_server.mirror.delta_properties import FILE_SIZE, retention
 from canal_server.mirror.delta_rows import WRITER
 from canal_server.mirror.lake_table import Compacted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deltalake import DeltaTable
     from deltalake.fs import DeltaStorageHandler
 
@@ -21,18 +24,23 @@ if TYPE_CHECKING:
 UNKNOWN_HOURS: Final = 7 * 24
 
 _CHANGES: Final = "_change_data/"
-_SMALL: Final = 2  # files of less than this part of the size wanted are put together
 
 
-def compact(delta: DeltaTable) -> Compacted:
-    """Put small files together."""
+def compact(
+    delta: DeltaTable, store: DeltaStorageHandler, key: Sequence[str]
+) -> Compacted:
+    """Put small files together, in the order of the key if there is one."""
+    if key:
+        done = delta_order.compact(delta, store, key, commit_of_upkeep(delta))
+        if done is not None:
+            return done
     size = delta.metadata().configuration.get(FILE_SIZE)
-    done = delta.optimize.compact(
-        target_size=int(size) // _SMALL if size else None,
+    told = delta.optimize.compact(
+        target_size=int(size) // delta_order.SMALL if size else None,
         writer_properties=WRITER,
         commit_properties=commit_of_upkeep(delta),
     )
-    return Compacted(done["numFilesRemoved"], done["numFilesAdded"])
+    return Compacted(told["numFilesRemoved"], told["numFilesAdded"])
 
 
 def vacuum(delta: DeltaTable, store: DeltaStorageHandler, hours: float) -> int:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from canal_server.errors import ConfigError, SourceError
+from canal_server.errors import ConfigError, LakeError, SourceError
 from canal_server.mirror import tables
 from canal_server.mirror.catch_up import NEAR_ROWS, CatchUp
 from canal_server.mirror.copying import Copied, CopyJob
@@ -30,6 +30,7 @@ from canal_server.mirror.lake import NOWHERE, open_table
 from canal_server.mirror.places import starting_place
 from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
+from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import PLACE_NOTE, note_of
 from canal_server.mysql.connection import ControlConnection
 from canal_server.spark.offsets import offset_from_json, version_of
@@ -148,7 +149,19 @@ class TableWork:
             log.info("%s: copied, %d rows in %d files", state.source, rows, files)
             state = replace(state, place=copied.place, rows=rows)
         self._progress.copied(state.source)
-        return self._store.write(replace(state, phase=Phase.CATCHING_UP))
+        state = self._store.write(replace(state, phase=Phase.CATCHING_UP))
+        self._forget_copy(state)
+        return state
+
+    def _forget_copy(self, state: TableState) -> None:
+        """Delete what was noted of a copy that is published, or given up."""
+        if not state.copy_id:
+            return
+        folder = open_folder(self._settings.lake, self._settings.folder)
+        try:
+            folder.below("copies").below(state.copy_id).remove()
+        except LakeError as error:
+            log.warning("%s: what is left of its copy stays: %s", state.source, error)
 
     def _run(self, state: TableState, table: MirrorTable) -> Copied | None:
         """Return what a copy has made; None when it was stopped."""
@@ -181,6 +194,7 @@ class TableWork:
         if not columns:
             raise TableGoneError("the source has no such table")
         table = self._plan(state.source, columns)
+        self._forget_copy(state)
         state = replace(
             state,
             target=table.target,

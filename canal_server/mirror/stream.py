@@ -150,6 +150,7 @@ class ChangeStream:
                 if size >= HELD_BYTES_MAX:
                     self._write(pool, held, report, None)
                     held, size = {}, 0
+            assert report.end is not None or not report.came, "each task has a part"
             self._write(pool, held, report, report.end)
             if report.end is not None:
                 self.end = report.end

@@ -279,10 +279,17 @@ class Mirror:
 
     def _look_for_gone(self) -> None:
         """Copy tables that were dropped and made again before that was looked at."""
-        for name in self._gone.turn():
-            with self._guard:
-                if self._states[name].phase is Phase.DROPPED:
-                    self._again(self._states[name], "it was made anew")
+        there = sorted(self._gone.turn())
+        try:
+            while there:
+                with self._guard:
+                    state = self._states[there[-1]]
+                    if state.phase is Phase.DROPPED:
+                        self._again(state, "it was made anew")
+                there.pop()
+        finally:
+            for name in there:  # of which that could not be noted
+                self._gone.add(name)
 
     def _show(self) -> None:
         with self._guard:

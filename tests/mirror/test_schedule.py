@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 
 import pytest
 
+from canal_server.errors import LakeError
 from canal_server.lifecycle import Stop
 from canal_server.mirror.model import TableName
 from canal_server.mirror.progress import Progress
@@ -102,6 +103,30 @@ def test_a_table_that_has_its_folder_gets_a_new_copy(mirror) -> None:
         Phase.STOPPED,
         "tables b.t and a.t both go to both: put {schema} and {table} into to",
     )
+
+
+def test_what_cannot_be_noted_is_looked_at_again(mirror, monkeypatch) -> None:
+    """A table that was made again is not forgotten where the lake is full."""
+    mirror._states[A] = mirror._states[A].moved(Phase.DROPPED)
+    monkeypatch.setattr(mirror._gone, "_present", lambda: {A})
+
+    def full(_state: TableState) -> TableState:
+        raise LakeError("the disk is full")
+
+    def look() -> None:
+        mirror._look_for_gone()  # asks
+        assert mirror._gone._answer is not None
+        wait([mirror._gone._answer], 60)
+        mirror._look_for_gone()
+
+    mirror._gone.add(A)
+    with monkeypatch.context() as patch:
+        patch.setattr(mirror._store, "write", full)
+        with pytest.raises(LakeError):
+            look()
+    look()
+    assert phases(mirror) == {A: (Phase.WAITING, "it was made anew")}
+    mirror._gone.close()
 
 
 def test_an_end_that_fails_is_told(caplog) -> None:

@@ -66,8 +66,9 @@ def make(tmp_path):
             raise AssertionError("no batch comes")
 
         stream = ChangeStream(
-            "example", 1, on_statement=nothing, on_left=nothing, on_batch=nothing
-        )
+            "example", 1, parts_max=1, on_statement=nothing, on_left=nothing,
+            on_batch=nothing,
+        )  # fmt: skip
         for name in (A, B):
             table = mirror_table(name, [ID], settings)
             lake = open_table(settings, table)

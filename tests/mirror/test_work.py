@@ -45,8 +45,9 @@ def test_copies_in_a_row_are_counted(tmp_path) -> None:
         raise AssertionError("there is no stream")
 
     stream = ChangeStream(
-        "example", 1, on_statement=nothing, on_left=nothing, on_batch=nothing
-    )
+        "example", 1, parts_max=1, on_statement=nothing, on_left=nothing,
+        on_batch=nothing,
+    )  # fmt: skip
     work = Outrun(
         settings, None, store, stream, progress=Progress(io.StringIO()), stop=Stop(),
         is_mariadb=False,

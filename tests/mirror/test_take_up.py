@@ -69,7 +69,7 @@ def taken_up(settings, wanted: Wanted, *states: TableState, join=lambda _state: 
 def test_each_goes_on_where_it_was(tmp_path) -> None:
     """Those that follow join; what is new, gone or unwanted gets its phase."""
     settings = settings_in(tmp_path, r"match: shop\..*")
-    joined = []
+    joined: list[TableState] = []
     w, x = TableName("shop", "w"), TableName("other", "x")
     found = taken_up(
         settings,

@@ -65,7 +65,10 @@ def created(name: TableName) -> Packed:
 def phases(mirror: Mirror) -> dict[TableName, tuple[Phase, str]]:
     """Return what becomes of tables, as it is stored."""
     stored = States(open_folder(mirror._settings.lake, "_mirror/shop")).read_all()
-    return {name: (state.phase, state.message) for name, state in stored.items()}
+    return {
+        name: (state.phase, state.message.partition(";")[0])
+        for name, state in stored.items()
+    }
 
 
 def test_a_folder_that_belongs_to_another_table(mirror) -> None:

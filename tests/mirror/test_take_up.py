@@ -48,7 +48,7 @@ def copied(settings, name, phase, columns=(ID, MAIL)) -> TableState:
     open_table(settings, table).publish("c1", lake_schema(table), [], 100, {})
     place = RangePosition(0, "f.000001", 100)
     return TableState(
-        name, table.target, phase, "c1", place, columns,
+        name, table.target, phase, copy_id="c1", place=place, columns=columns,
         plan=signature(name, settings),
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ from canal_server.errors import ClientError, PositionError, TableMetaError
 from canal_server.sink.filters import compile_expression
 from canal_server.spark.batches import generic_batches, typed_batches
 from canal_server.spark.offsets import version_of
+from canal_server.spark.options import TableName
 from canal_server.spark.packed_form import part_batch
 from canal_server.spark.packing import PackedBatches
 from canal_server.spark.ranges import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from canal_server.client.ranged import RangeTable
     from canal_server.spark.batches import Batches, Statement
-    from canal_server.spark.options import SourceOptions, TableName
+    from canal_server.spark.options import SourceOptions
     from canal_server.spark.packing import Place
     from canal_server.spark.ranges import Range
     from canal_server.spark.statements import Untold
@@ -196,6 +197,9 @@ class Table:
         self._columns = typed_columns(schema)
         self._part = part
         self._missing: set[str] = set()
+        self._is_folded: bool | None = None  # the server ignores the case of names
+        assert options.table is not None  # typed
+        self._name = options.table
 
     def missing_at(self, position: RangePosition, channel: Channel) -> set[str]:
         """Return the columns of the stream that the table has not there."""
@@ -212,31 +216,44 @@ class Table:
 
         Raises TableMetaError when the stream cannot go on as it is.
         """
-        where = f"{statement.journal}:{statement.position}"
-        name = self._options.table
-        assert name is not None  # typed
-        untold = untold_by(statement, name)
-        if untold is not None:
-            self._check_untold(where, statement.sql, untold)
-        if not statement.is_ddl or not is_about(statement, name):
-            return
         # Not the connection on which the range is being read.
         channel = Channel(self._options, self._part.destination)
         try:
-            if self._options.schema_change == "fail":
-                self._check_now(channel, where, statement)
-            behind = RangePosition(
-                self._part.end.epoch, statement.journal, statement.end
-            )
-            missing = self.missing_at(behind, channel)
+            self._receive(statement, channel)
         finally:
             channel.close()
+
+    def _receive(self, statement: Statement, channel: Channel) -> None:
+        where = f"{statement.journal}:{statement.position}"
+        is_ours = partial(self._is_ours, channel)
+        untold = untold_by(statement, self._name, is_ours)
+        if untold is not None:
+            self._check_untold(where, statement.sql, untold)
+        if not statement.is_ddl or not is_about(statement, is_ours):
+            return
+        if self._options.schema_change == "fail":
+            self._check_now(channel, where, statement)
+        behind = RangePosition(self._part.end.epoch, statement.journal, statement.end)
+        missing = self.missing_at(behind, channel)
         assert self.batches is not None
         self.batches.set_missing(missing)
 
+    def _is_ours(self, channel: Channel, name: TableName) -> bool:
+        """Tell whether a name means the table: on some servers in any case."""
+        ours = self._name
+        if name == ours or str(name).lower() != str(ours).lower():
+            return name == ours
+        if self._is_folded is None:
+            other = TableName(ours.schema.swapcase(), ours.table.swapcase())
+            self._is_folded = any(
+                self._ask(channel, place, other).found
+                for place in (self._part.start, None)
+            )
+        return self._is_folded
+
     def _check_untold(self, where: str, sql: str, untold: Untold) -> None:
         told = (
-            f"table {self._options.table} {untold.what} at {where}, and no row tells "
+            f"table {self._name} {untold.what} at {where}, and no row tells "
             f"of it ({sql[:200]})"
         )
         if self._options.truncates == "fail":
@@ -252,11 +269,10 @@ class Table:
         Those of now, not those behind the statement: a stream that is restarted takes
         them, and passes.
         """
-        name, sql = self._options.table, statement.sql[:200]
-        assert name is not None
+        name, sql = self._name, statement.sql[:200]
         now = self._ask(channel, None)
         if not now.found:
-            if renames_away(statement, name):
+            if renames_away(statement, partial(self._is_ours, channel)):
                 raise TableMetaError(
                     f"table {name} was renamed at {where} ({sql}), and none has that "
                     "name now: begin a stream of the new name, or set schemaChange = "
@@ -280,10 +296,14 @@ class Table:
             "now, or set schemaChange = ignore"
         )
 
-    def _ask(self, channel: Channel, position: RangePosition | None) -> RangeTable:
-        name = self._options.table
-        assert name is not None
+    def _ask(
+        self,
+        channel: Channel,
+        position: RangePosition | None,
+        name: TableName | None = None,
+    ) -> RangeTable:
+        schema, table = name or self._name
         at = () if position is None else (position,)
         return channel.call(
-            lambda c: c.schema(self._part.destination, name.schema, name.table, *at)
+            lambda c: c.schema(self._part.destination, schema, table, *at)
         )

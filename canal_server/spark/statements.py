@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from canal_server.spark.batches import Statement
 
+    IsOurs = Callable[[TableName], bool]
+
 _DROPS_SCHEMA: Final = re.compile(
     r"(?:\s|/\*.*?\*/)*(?:DROP|CREATE\s+OR\s+REPLACE)\s+(?:DATABASE|SCHEMA)\s+"
     r"(?:IF\s+EXISTS\s+)?"
@@ -46,24 +48,26 @@ _CHANGED: Final = Untold(
 )
 
 
-def untold_by(statement: Statement, table: TableName) -> Untold | None:
-    """Return what a statement does to rows of a table that no row tells of, if so."""
+def untold_by(statement: Statement, table: TableName, is_ours: IsOurs) -> Untold | None:
+    """Return what a statement does to rows of a table that no row tells of, if so.
+
+    `is_ours` tells whether a name in the statement means the table.
+    """
     first = TableName(statement.schema, statement.table)
     if not statement.is_ddl and statement.event_type in _CHANGES:
-        concerns = first == table or (
-            not first.table and may_concern(statement.sql, table)
-        )
+        concerns = is_ours(first) if first.table else may_concern(statement.sql, table)
         return _CHANGED if concerns else None
-    if dropped_schema(statement.sql) == table.schema:
+    schema = dropped_schema(statement.sql)
+    if schema is not None and is_ours(TableName(schema, table.table)):
         return _EMPTIED
-    return _untold_by_ddl(statement) if is_about(statement, table) else None
+    return _untold_by_ddl(statement) if is_about(statement, is_ours) else None
 
 
 def _untold_by_ddl(statement: Statement) -> Untold | None:
-    if statement.event_type in (EventType.TRUNCATE, EventType.ERASE):
-        return _EMPTIED
     from canal_server.tablemeta.moves import move_of  # noqa: PLC0415
 
+    if statement.event_type in (EventType.TRUNCATE, EventType.ERASE):
+        return _EMPTIED
     if _REPLACES_TABLE.match(statement.sql):
         return Untold("was created anew", "empty the target as well")
     move = move_of(statement.sql)
@@ -72,22 +76,24 @@ def _untold_by_ddl(statement: Statement) -> Untold | None:
     return Untold(f"has other rows (a statement {move})", "do so in the target")
 
 
-def is_about(statement: Statement, table: TableName) -> bool:
+def is_about(statement: Statement, is_ours: IsOurs) -> bool:
     """Tell whether a DDL names a table, by its new name or its old one."""
     first = TableName(statement.schema, statement.table)
-    return table in named_tables(statement.sql, first, statement.default_schema)
+    found = named_tables(statement.sql, first, statement.default_schema)
+    return any(is_ours(each) for each in found)
 
 
-def renames_away(statement: Statement, table: TableName) -> bool:
+def renames_away(statement: Statement, is_ours: IsOurs) -> bool:
     """Tell whether a table has another name behind a statement."""
     from canal_server.tablemeta.ddl import classify  # noqa: PLC0415
 
     found = False
     schema = statement.default_schema
     for each in classify(statement.sql, schema) if statement.is_ddl else ():
-        if (each.old_schema or schema, each.old_table) == table:
+        old, new = each.old_table, each.table
+        if old and is_ours(TableName(each.old_schema or schema, old)):
             found = True
-        if (each.schema or schema, each.table) == table:
+        if new and is_ours(TableName(each.schema or schema, new)):
             found = False
     return found
 

@@ -136,3 +136,30 @@ def test_a_column_that_went_and_came_back(goods: Goods) -> None:
         "INSERT INTO {s}.goods VALUES (3, 3)",
     )
     assert rows(reader) == [(1, 1), (2, None), (3, 3)]
+
+
+def test_names_in_any_case(make_pipeline: Any, own_server: Any) -> None:
+    """Where the server does not tell them apart, so may statements."""
+    server = own_server("mariadb", ["--lower-case-table-names=1"])
+    server.execute("CREATE DATABASE shop")
+    pipeline = make_pipeline(server, "shop")
+    pipeline.start()
+    goods = Goods(pipeline)
+    for sql, told in {
+        "ALTER TABLE {s}.Goods ADD x INT": "other columns since .*: x;",
+        "TRUNCATE TABLE SHOP.Goods": "was emptied at",
+        "RENAME TABLE {s}.GOODS TO {s}.Other": "was renamed at",
+    }.items():
+        reader = goods.reader()
+        goods.execute(sql)
+        with pytest.raises(TableMetaError, match=told):
+            rows(reader)
+
+
+def test_another_table_but_for_the_case(goods: Goods) -> None:
+    """What happens to it is no matter."""
+    goods.execute("CREATE TABLE {s}.Goods (id INT)")
+    reader = goods.reader()
+    goods.execute("TRUNCATE TABLE {s}.Goods", "DROP TABLE {s}.Goods")
+    goods.execute("INSERT INTO {s}.goods VALUES (1, 1)")
+    assert rows(reader) == [(1, 1)]

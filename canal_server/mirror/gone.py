@@ -44,7 +44,9 @@ class GoneTables:
         self._settings = settings
         self._stop = stop
         self._now = now
-        self._lock = threading.Lock()  # of the names
+        self._lock = threading.Lock()  # of the names and the connection
+        self._connection: ControlConnection | None = None
+        self._is_closed = False
         self._names: set[TableName] = set()
         self._asked: set[TableName] = set()
         self._answer: Future[set[TableName]] | None = None
@@ -70,6 +72,10 @@ class GoneTables:
 
     def close(self) -> None:
         """End the asking; the stop is requested before."""
+        with self._lock:
+            self._is_closed = True
+            if self._connection is not None:
+                self._connection.abort()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _taken(self) -> set[TableName]:
@@ -94,5 +100,10 @@ class GoneTables:
         return self._asked & found
 
     def _present(self) -> set[TableName]:
-        with ControlConnection(self._settings.source.access, self._stop) as connection:
+        connection = ControlConnection(self._settings.source.access, self._stop)
+        with self._lock:
+            self._connection = connection
+            if self._is_closed:
+                connection.abort()
+        with connection:
             return tables.present(connection, self._settings)

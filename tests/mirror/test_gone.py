@@ -96,6 +96,9 @@ def test_a_database_that_does_not_answer(asking, database) -> None:
         gone.add(TableName(database, "a"))
         for _ in range(3):
             assert gone.turn() == set()
+        silent.settimeout(PATIENCE_S)
+        client, _ = silent.accept()
         stop.request()
         gone.close()
         assert gone.turn() == set()
+        client.close()

@@ -5,6 +5,7 @@ VENV ?= .venv
 # How many processes run the tests; those that share a server go one after the other.
 # Most of them wait for most of their time.
 N ?= $(if $(MYSQL_URL)$(MARIADB_URL),0,4)
+SPARK_N ?= $(if $(filter 0 1,$(N)),$(N),2)
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server pyspark_canal tests tools benchmarks
@@ -17,7 +18,8 @@ help:
 	@echo 'make demo    show changes of a private MySQL arriving at a client'
 	@echo 'make demo-spark  show a mirror of a small shop; needs Java 17 or 21'
 	@echo 'make test    build the package, run the tests on it; T=path runs some,'
-	@echo '             N=2 has two processes run most of them in the place of four'
+	@echo '             N=2 has two processes run most of them in the place of four,'
+	@echo '             SPARK_N=1 one those of Spark in the place of two'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
 	@echo 'make bench-spark  the same of the Spark source; needs Java 17 or 21'
 	@echo 'make bench-mirror  the same of the mirror; needs Java 17 or 21'
@@ -39,16 +41,17 @@ demo-needs:
 
 # The tests see the installed package, not the checkout: what is tested is what ships.
 # Each of the processes has servers of its own; one that is done early takes over from
-# the others. A few tests are done sooner in a single one. Spark comes by itself, as one
-# session takes all the cores; what fails before it does not keep it from its turn.
+# the others. A few tests are done sooner in a single one. What shares a session of Spark
+# comes behind them in fewer, as each has a session; what fails before does not keep it
+# from its turn.
 test: export CANAL_TEST_INSTALLED = 1
 test: $(VENV)/installed servers
 ifdef T
 	$(BIN)/pytest $(T)
 else
 	status=0; \
-	$(BIN)/pytest -m 'not spark' --numprocesses $(N) --dist worksteal || status=1; \
-	$(BIN)/pytest -m spark || status=1; \
+	$(BIN)/pytest -m 'not spark_session' -n $(N) --dist worksteal || status=1; \
+	$(BIN)/pytest -m spark_session -n $(SPARK_N) --dist worksteal || status=1; \
 	exit $$status
 endif
 

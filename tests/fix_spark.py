@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SPARK_FIXTURES = ("spark",)
 JAVA_LEAST = 17
 MASTER = "local[2,3]"  # two tasks at a time, each tried three times
+STARTS_MAX = 5  # of a query
+TOO_BUSY = "the machine is too busy for Spark"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -44,6 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if set(SPARK_FIXTURES) & set(getattr(item, "fixturenames", ())):
             item.add_marker("spark")
+            item.add_marker("spark_session")
             item.add_marker("slow")
 
 
@@ -117,6 +120,30 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         session.sparkContext.setLogLevel("ERROR")
         yield session
         session.stop()
+
+
+def was_late(query: Any) -> bool:
+    """Tell whether a query ended as its process of Python was not there in time.
+
+    Spark waits ten seconds for it, a machine may be busy, and that cannot be set.
+    """
+    return not query.isActive and "failed to connect back" in str(query.exception())
+
+
+def finish(writer: Any, patience_s: float) -> None:
+    """Run a query that ends by itself, again where it was late."""
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415  # an extra
+
+    for _ in range(STARTS_MAX):
+        query = writer.start()
+        try:
+            assert query.awaitTermination(patience_s), "it does not end"
+        except StreamingQueryException:
+            if not was_late(query):
+                raise
+        else:
+            return
+    raise AssertionError(TOO_BUSY)
 
 
 def run_job(script: str, job: dict[str, Any], folder: Path, patience_s: float) -> int:

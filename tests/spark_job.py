@@ -12,12 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fix_spark import make_session
+from fix_spark import finish, make_session
 from spark_sink import Sink
 from spark_trace import TracedSource
 
 PATIENCE_S = 300
-STARTS_MAX = 5
 
 
 def main(job: dict[str, Any]) -> None:
@@ -41,19 +40,7 @@ def main(job: dict[str, Any]) -> None:
             .option("checkpointLocation", str(folder / name))
             .trigger(availableNow=True)
         )
-        for _ in range(STARTS_MAX):
-            try:
-                query = writer.start()
-                assert query.awaitTermination(PATIENCE_S)
-                assert query.exception() is None, query.exception()
-            except Exception as error:
-                # Spark waits ten seconds for a process of Python, and cannot be told
-                # otherwise; a machine that is busy may take longer.
-                if "failed to connect back" not in str(error):
-                    raise
-            else:
-                return
-        raise AssertionError(f"{name}: the machine is too busy")
+        finish(writer, PATIENCE_S)
 
     sink = str(folder / "sink.db")
 

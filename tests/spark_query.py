@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fix_spark import make_session
+from fix_spark import STARTS_MAX, make_session, was_late
 from spark_sink import Sink
 from spark_trace import Trace, TracedSource
 
@@ -36,13 +36,12 @@ def main(job: dict[str, Any]) -> int:
         trace.note("sink.done", batch=batch)
 
     frame = spark.readStream.format("traced").options(**options).load()
-    query = (
-        frame.writeStream.foreachBatch(apply)
-        .option("checkpointLocation", job["checkpoint"])
-        .start()
-    )
-    ends_at = 0
-    while query.isActive:
+    writer = frame.writeStream.foreachBatch(apply)
+    writer = writer.option("checkpointLocation", job["checkpoint"])
+    query, starts, ends_at = writer.start(), 1, 0
+    while query.isActive or (was_late(query) and starts < STARTS_MAX):
+        if not query.isActive:
+            query, starts = writer.start(), starts + 1
         looks = trace.count("latestOffset")
         if not ends_at and sink.count(job.get("table", "%")) >= job["rows"]:
             ends_at = looks + 3  # two more looks ack the last batch

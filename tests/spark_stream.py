@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from fix_pipeline import DESTINATION, FILE_WIRING, UNIT_S, write_properties
+from fix_spark import STARTS_MAX, TOO_BUSY, was_late
 from spark_sink import Sink, wanted_rows
 
 from canal_server.client.ranged import RangedClient
@@ -16,8 +17,6 @@ NAME = "lake"
 SECOND = "second"  # destination
 PATIENCE_S = 9 * UNIT_S
 POLL_S = 0.05
-STARTS_MAX = 5
-CONNECT_BACK = "failed to connect back"
 
 
 class Stream:
@@ -60,7 +59,7 @@ class Stream:
         )
 
     def start(self, frame=None, apply=None, trigger=None, **options):
-        """Start a query into the sink; returns when Spark has called the source."""
+        """Start a query into the sink; returns when Spark has asked the source."""
         frame = self.frame(**options) if frame is None else frame
         writer = (
             frame.writeStream.foreachBatch(apply or self.sink.apply)
@@ -68,16 +67,16 @@ class Stream:
             .trigger(**(trigger or {"processingTime": "0 seconds"}))
         )
         for _ in range(STARTS_MAX):
-            calls, query = len(self.calls()), writer.start()
+            looks, query = self.count("latestOffset"), writer.start()
             self._queries.append(query)
             self.wait(
-                lambda query=query, calls=calls: (
-                    not query.isActive or len(self.calls()) > calls
+                lambda query=query, looks=looks: (
+                    not query.isActive or self.count("latestOffset") > looks
                 )
             )
-            if not _was_late(query):
+            if not was_late(query):
                 return query
-        raise AssertionError("the machine is too busy for Spark")
+        raise AssertionError(TOO_BUSY)
 
     def stop_all(self) -> None:
         """Stop all queries."""
@@ -120,14 +119,6 @@ class Stream:
         """Return how many micro-batches are in Spark's commit log."""
         folder = self.folder / "checkpoint" / "commits"
         return sum(each.name.isdigit() for each in folder.iterdir())
-
-
-def _was_late(query) -> bool:
-    """Tell whether a query ended as its process of Python was not there in time.
-
-    Spark waits ten seconds for it, and cannot be told otherwise.
-    """
-    return not query.isActive and CONNECT_BACK in str(query.exception())
 
 
 def add_destination(pipeline, source) -> None:

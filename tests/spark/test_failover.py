@@ -14,6 +14,7 @@ from fix_cluster import WIRING
 from fix_failover import BY_SET, GTID_MODE
 from fix_pipeline import DESTINATION, UNIT_S
 from fix_random import LONGER, longer
+from fix_spark import was_late
 from load import Load
 from spark_sink import Sink, wanted_rows
 
@@ -63,9 +64,8 @@ class Query:
         give_up_at = time.monotonic() + PATIENCE_S
         while self.sink.count() < rows:
             if not self.query.isActive:
-                why = str(self.query.exception())
-                # Spark gives a new process ten seconds, a busy machine or not.
-                assert "failed to connect back" in why, f"the query ended: {why}"
+                why = f"the query ended: {self.query.exception()}"
+                assert was_late(self.query), why
                 self.start()
             told = f"{self.sink.count()} of {rows} rows came"
             assert time.monotonic() < give_up_at, told

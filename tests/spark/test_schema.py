@@ -37,7 +37,7 @@ def options_of(**options):
 
 
 @pytest.mark.parametrize(
-    ("mysql", "spark"),
+    ("mysql", "type_there"),
     [
         ("tinyint(1)", "tinyint"),
         ("tinyint(3) unsigned", "smallint"),
@@ -81,9 +81,9 @@ def options_of(**options):
         ("inet6", "string"),
     ],
 )
-def test_types(mysql, spark) -> None:
+def test_types(mysql, type_there) -> None:
     """A type of MySQL or MariaDB has one type in Spark that holds all its values."""
-    assert spark_type(mysql).simpleString() == spark
+    assert spark_type(mysql).simpleString() == type_there
 
 
 def test_the_generic_schema_never_changes() -> None:

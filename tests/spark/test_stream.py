@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fix_pipeline import DESTINATION
+from fix_spark import finish
 from spark_stream import NAME, PATIENCE_S, Stream
 
 
@@ -161,10 +162,9 @@ def test_a_second_query_is_refused(stream, rng) -> None:
         stream.frame()
         .writeStream.format("noop")
         .option("checkpointLocation", str(stream.folder / "other"))
-        .start()
     )
     with pytest.raises(StreamingQueryException, match="subscription of its own"):
-        second.awaitTermination(PATIENCE_S)
+        finish(second, PATIENCE_S)
     writer.write(1)
     stream.wait_for(writer, first)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fix_pipeline import DESTINATION, UNIT_S
+from fix_spark import finish
 
 PATIENCE_S = 9 * UNIT_S
 COLUMNS = """
@@ -275,17 +276,15 @@ def test_a_stream_of_one_table(table, rng, tmp_path) -> None:
     options = table.options(subscription="typed", maxRowsPerTrigger="10")
     for _ in range(2):
         table.write(rng, 20)
-        query = (
+        finish(
             table.spark.readStream.format("canal")
             .options(**options)
             .load()
             .writeStream.foreachBatch(apply)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
+            .trigger(availableNow=True),
+            PATIENCE_S,
         )
-        assert query.awaitTermination(PATIENCE_S)
-        query.stop()
     wanted = table.changes().collect()
     assert sorted(map(str, came)) == sorted(map(str, wanted))
 

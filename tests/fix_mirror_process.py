@@ -212,15 +212,21 @@ def plain(value: Any) -> Any:
 
 @pytest.fixture
 def make_mirror(
-    make_pipeline: Callable[..., Pipeline], database: str, tmp_path: Path
+    request: pytest.FixtureRequest,
+    make_pipeline: Callable[..., Pipeline],
+    tmp_path: Path,
 ) -> Iterator[Callable[..., MirrorProcess]]:
-    """Give `make(server)`: a mirror of a server's schema; its pipeline runs."""
+    """Give `make(server)`: a mirror of a server's schema; its pipeline runs.
+
+    The schema is a fresh one of a shared server, unless one is named.
+    """
     skip_without_spark()
     pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
     made: list[MirrorProcess] = []
 
-    def make(server: Any) -> MirrorProcess:
-        pipeline = make_pipeline(server, database)
+    def make(server: Any, schema: str = "") -> MirrorProcess:
+        schema = schema or request.getfixturevalue("database")
+        pipeline = make_pipeline(server, schema)
         pipeline.start()
         pipeline.keep_port()
         made.append(MirrorProcess(pipeline, tmp_path))
@@ -233,7 +239,7 @@ def make_mirror(
 
 @pytest.fixture
 def mirror(
-    make_mirror: Callable[..., MirrorProcess], source_server: Any
+    database: str, make_mirror: Callable[..., MirrorProcess], source_server: Any
 ) -> MirrorProcess:
     """Give a mirror of a MySQL, and of a MariaDB, that was not started."""
-    return make_mirror(source_server)
+    return make_mirror(source_server, database)

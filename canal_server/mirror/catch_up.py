@@ -39,17 +39,23 @@ class CatchUp:
         self,
         options: SourceOptions,
         destination: str,
+        mirror: str,
         note: Callable[[RangePosition], Mapping[str, str]],
     ) -> None:
-        """Read with these options, whose filter lets through one table."""
+        """Read for a mirror, by options whose filter lets through one table."""
         self._options = options
+        self._mirror = mirror
         self._channel = Channel(options, destination)
         self._note = note
 
     def latest(self) -> RangePosition:
-        """Return where the source's binlog ends now."""
+        """Return where the source's binlog ends now.
+
+        With the set that was executed there, by which it is found when the source is
+        replaced.
+        """
         name = self._channel.destination
-        return self._channel.call(lambda c: c.locate(name, "latest"))
+        return self._channel.call(lambda c: c.locate(name, "latest", self._mirror))
 
     def read(
         self,
@@ -74,7 +80,7 @@ class CatchUp:
                 for item in unpack(pa.Table.from_batches([batch])):
                     if item.kind == ROWS:
                         rows += item.count
-                    if item.kind != PART and is_about(item, name):
+                    if item.kind == PART or is_about(item, name):
                         follower.feed(item, note)
                 if stop.requested():
                     follower.drop_gathered()

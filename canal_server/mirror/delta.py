@@ -177,6 +177,9 @@ class DeltaLakeTable:
             if delta_log.applied(delta, copy_id) >= upto:
                 return
             commit = delta_log.commit(copy_id, upto, note)
+            if not steps:
+                delta_log.commit_alone(delta, commit)
+                return
             before = pa.schema(delta.schema().to_arrow())
             reshape = Reshape(before, steps)
             self._tell_of(delta, before, reshape.schema)

@@ -16,7 +16,9 @@ from canal_server.errors import CanalError
 from canal_server.mirror import masks
 from canal_server.mirror.evolve import Copy, Empty, Gone, Steps, Stop, decide
 from canal_server.model.table import ColumnMeta
-from canal_server.spark.packed import PROBLEM, STATEMENT
+from canal_server.model.versions import place_of
+from canal_server.spark.offsets import version_of
+from canal_server.spark.packed import PART, PROBLEM, STATEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -92,6 +94,9 @@ class Follower:
         self._rule = rule
         self._is_mariadb = is_mariadb
         self.applied = lake.applied(copy_id)
+        # Whether that may be more than the stream has come to.
+        self._is_ahead = BATCH not in lake.place()[1]
+        self._part = (0, 0)  # between which places the items at hand were asked for
         self._gathered: list[pa.Table] = []
         self._gathered_rows = 0
         self._gathered_bytes = 0
@@ -106,16 +111,27 @@ class Follower:
         """
         self.drop_gathered()
         self.rows = 0
+        self._part = (0, 0)
         self._batch = batch
         self._is_done = bool(batch) and self._lake.place()[1].get(BATCH) == batch
+
+    def reached(self, place: int) -> None:
+        """Take note that the stream has come to a place."""
+        if epoch_of(place) == epoch_of(self.applied) and place >= self.applied:
+            self._is_ahead = False
 
     def feed(self, item: Packed, note: Mapping[str, str]) -> None:
         """Take rows or a statement; writes what there is too much of.
 
-        Raises what `flush` raises, and CopyNeededError, TableStoppedError or
-        TableGoneError where this table cannot go on.
+        An item that tells of a part comes before what is in that part. Raises what
+        `flush` raises, and CopyNeededError, TableStoppedError or TableGoneError where
+        this table cannot go on.
         """
-        if self._is_done:
+        if item.kind == PART:
+            start, end = item.start[item.destination], item.end[item.destination]
+            self._part = version_of(start), version_of(end)
+            return
+        if self._is_done or self._was_applied_before(item):
             if item.kind == STATEMENT:
                 self._take_again(item)
             return
@@ -128,6 +144,10 @@ class Follower:
                     f"{item.sql} (at {item.journal}:{item.position})"
                 )
             return
+        self._gather(item, note)
+
+    def _gather(self, item: Packed, note: Mapping[str, str]) -> None:
+        """Take rows; what was gathered before is written when it is too much."""
         data = item.data
         assert data is not None
         if self._gathered and (
@@ -154,18 +174,48 @@ class Follower:
         """
         gathered, self._gathered = self._gathered, []
         self._gathered_rows = self._gathered_bytes = 0
-        if not gathered or upto <= self.applied:
-            return
-        if ends_batch and self._batch:
-            note = {**note, BATCH: self._batch}
-        done = self._lake.apply(self._copy_id, pa.concat_tables(gathered), upto, note)
-        self.rows += done.changed + done.deleted
-        self.applied = upto
+        ends_batch = ends_batch and bool(self._batch)
+        if gathered:
+            if ends_batch:
+                note = {**note, BATCH: self._batch}
+            # A batch of before the source was replaced ends at a lower number.
+            upto = max(upto, gathered[-1]["_seq"][-1].as_py() + 1)
+            changes = pa.concat_tables(gathered)
+            done = self._lake.apply(self._copy_id, changes, upto, note)
+            self.rows += done.changed + done.deleted
+            self.applied = upto
+        if ends_batch:
+            self.reached(upto)
 
     def drop_gathered(self) -> None:
         """Forget what was gathered; it comes again."""
         self._gathered.clear()
         self._gathered_rows = self._gathered_bytes = 0
+
+    # --------------------------------------------------------------------------------
+    # A source that was replaced
+    # --------------------------------------------------------------------------------
+
+    def _was_applied_before(self, item: Packed) -> bool:
+        """Tell whether an item is in the lake, under its number of another server.
+
+        Raises CopyNeededError where nobody can tell.
+        """
+        epoch = epoch_of(self.applied)
+        if epoch_of(item.seq) <= epoch:
+            return False  # its number tells
+        start, end = self._part
+        if epoch_of(start) != epoch:
+            if not self._is_ahead:
+                return False
+        elif self.applied <= start:
+            return False
+        elif epoch_of(end) == epoch and self.applied >= end:
+            return True
+        raise CopyNeededError(
+            "the source was replaced when some of its changes were applied, and it "
+            f"cannot be told whether those at {item.journal}:{item.position} were"
+        )
 
     # --------------------------------------------------------------------------------
     # Rows
@@ -214,7 +264,9 @@ class Follower:
             self._lake.empty(self._copy_id, upto, committed_ms(item), note)
             self.applied = upto
             return
-        if decision.steps:
+        if decision.steps or decision.columns != self.columns.all:
+            # Also where the lake stays as it is: the statement may come again, and
+            # would be another one then.
             self._lake.evolve(self._copy_id, decision.steps, upto, note)
             self.applied = upto
         self._take(decision)
@@ -252,6 +304,11 @@ def is_about(item: Packed, table: TableName) -> bool:
     if item.table.table or item.event_type == _ERASE:
         return item.concerns(table)
     return False
+
+
+def epoch_of(number: int) -> int:
+    """Return the epoch of a position number: it grows when the source is replaced."""
+    return place_of(number).epoch if number > 0 else 0
 
 
 def committed_ms(item: Packed) -> int:

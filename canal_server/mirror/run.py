@@ -26,6 +26,7 @@ from canal_server.mirror.follower import (
     TableGoneError,
     TableStoppedError,
 )
+from canal_server.mirror.history import read_status
 from canal_server.mirror.lake import NOWHERE, open_table
 from canal_server.mirror.lease import Lease
 from canal_server.mirror.query import DataLossError, Query, subscribe
@@ -160,8 +161,12 @@ class Mirror:
                     state.moved(Phase.WAITING, "its copy is not in the lake any more")
                 )
         if state.phase is Phase.FOLLOWING:
+            follower = work.follower_of(state)
+            status = read_status(self._folder)
+            if status is not None and status.last is not None:
+                follower.reached(status.last.applied)
             with self._stream.joining:
-                self._stream.join(work.follower_of(state))
+                self._stream.join(follower)
             log.info("%s: follows the stream, from where it was", state.source)
         return state
 

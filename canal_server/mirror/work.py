@@ -112,6 +112,7 @@ class TableWork:
         catching = CatchUp(
             table_options(self._settings, state.source),
             self._settings.canal.destination,
+            self._settings.name,
             lambda end: note_of(end, self._settings.canal.destination),
         )
         try:
@@ -203,15 +204,17 @@ class TableWork:
             if self._stop.requested():
                 return
             at = end
-            state = self._keep(state, follower)
+            state = self._keep(replace(state, place=at), follower)
             if rows > NEAR_ROWS:
                 continue
             with self._stream.joining:
                 # No batch is taken now, so the stream has no more than is read here.
-                catching.read(follower, at, catching.latest(), self._stop)
+                end = catching.latest()
+                catching.read(follower, at, end, self._stop)
                 if self._stop.requested():
                     return
-                self._keep(replace(state, phase=Phase.FOLLOWING), follower)
+                state = replace(state, phase=Phase.FOLLOWING, place=end)
+                self._keep(state, follower)
                 self._stream.join(follower)
             log.info("%s: follows the stream", state.source)
             return

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from canal_server.client.ranged import RangeColumn
+from canal_server.client.ranged import RangeColumn, RangePosition
 from canal_server.mirror.delta import DeltaLakeTable
 from canal_server.mirror.follower import (
     Columns,
@@ -22,7 +22,8 @@ from canal_server.mirror.lake import lake_schema
 from canal_server.mirror.model import TableName
 from canal_server.mirror.settings import TableRule
 from canal_server.mirror.tables import table_by_rule
-from canal_server.spark.packed import PROBLEM, ROWS, STATEMENT, Packed
+from canal_server.model.versions import version
+from canal_server.spark.packed import PART, PROBLEM, ROWS, STATEMENT, Packed
 from canal_server.spark.packed_form import packed_bytes, packed_schema
 from canal_server.spark.schema import TypedColumn
 
@@ -70,7 +71,7 @@ def statement(seq, sql, columns=(ID, A), event_type="ALTER", *, is_ddl=True):
 @pytest.fixture
 def follow(tmp_path):
     """Give `follow()`: a follower of the one table, as after a start of the mirror."""
-    rule = TableRule(match=".*")
+    rule = TableRule(match=".*", without=("hidden",))
 
     def plan(columns):
         return table_by_rule(NAME, columns, rule)
@@ -204,3 +205,94 @@ def test_what_cannot_be_followed(follow, tmp_path, item, error, text) -> None:
     follower.drop_gathered()
     if item.kind == STATEMENT and item.is_ddl:
         assert lake_rows(tmp_path)[1]["a"] == "z"
+
+
+def test_a_statement_that_changes_nothing_comes_again(follow) -> None:
+    """A table that joins has it from its own reading, and once more from the stream."""
+    hidden = ("hidden", "int", "", False)
+    wide, wider = ("a", "varchar(30)", *A[2:]), ("a", "varchar(40)", *A[2:])
+    statements = (
+        statement(120, "ALTER TABLE t ADD hidden INT", (ID, A, hidden)),
+        statement(130, "ALTER TABLE t MODIFY a VARCHAR(30)", (ID, wide, hidden)),
+        statement(140, "ALTER TABLE t MODIFY a VARCHAR(40)", (ID, wider, hidden)),
+    )
+    follower = follow()
+    for batch in ("", "q/7"):
+        take(follower, statements, 150, batch)
+    assert [c.mysql_type for c in follower.columns.all][1] == "varchar(40)"
+
+
+# --- a source that is replaced --------------------------------------------------------
+
+
+def at(epoch, offset):
+    """Return the number of a place."""
+    return version(epoch, 0, offset)
+
+
+def part(start, end):
+    """Return what tells which places a task was asked for: each (epoch, offset)."""
+    first, last = (RangePosition(e, "f.000000", offset) for e, offset in (start, end))
+    return Packed(
+        kind=PART, destination="d", table=TableName("", ""), seq=0, row=0,
+        start={"d": first}, end={"d": last},
+    )  # fmt: skip
+
+
+def test_ddl_in_a_batch_that_was_planned_before(follow, tmp_path) -> None:
+    """The batch ends at a number that is lower than those of its rows."""
+    items = (
+        part((0, AT), (0, 200)),
+        rows(at(1, 10), ("insert", 1, "x")),
+        statement(at(1, 20), "ALTER TABLE t ADD b INT DEFAULT 5", (ID, A, B)),
+        rows(at(1, 30), ("insert", 2, "y", 6), columns=(ID, A, B)),
+    )
+    take(follow(), items, 200, "q/7")
+    assert lake_rows(tmp_path) == {
+        1: {"id": 1, "a": "x", "b": 5},
+        2: {"id": 2, "a": "y", "b": 6},
+    }
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "is_there"),
+    [
+        ((0, 110), (0, 120), True),
+        ((0, 90), (0, 100), False),
+        ((0, 90), (0, 109), False),
+        ((0, 110), (1, 50), True),
+    ],
+)
+def test_what_is_in_the_copy_is_told_by_the_part(
+    follow, tmp_path, start, end, is_there
+) -> None:
+    """Numbers of another server tell nothing; where the part lies, does."""
+    before = follow()
+    take(before, [rows(105, ("insert", 1, "x"))], 110)
+    items = part(start, end), rows(at(1, 10), ("update_postimage", 1, "y"))
+    take(follow(), items, at(*end), "q/8")
+    assert lake_rows(tmp_path)[1]["a"] == ("y" if is_there else "x")
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [((0, 90), (0, 120)), ((0, 90), (1, 50)), ((1, 5), (1, 50))]
+)
+def test_what_may_be_in_the_copy_needs_a_new_one(follow, start, end) -> None:
+    """The copy is ahead of the stream, and the source is replaced before it is not."""
+    take(follow(), [rows(105, ("insert", 1, "x"))], 110)
+    items = part(start, end), rows(at(1, 10), ("insert", 1, "x"))
+    with pytest.raises(CopyNeededError, match="replaced when some of its changes"):
+        take(follow(), items, at(*end), "q/8")
+
+
+def test_a_stream_that_has_come_as_far_as_the_copy(follow, tmp_path) -> None:
+    """Then all that comes of another server is new."""
+    follower = follow()
+    take(follower, [rows(105, ("insert", 1, "x"))], 110)
+    take(follower, [], 115, "q/7")
+    items = part((1, 5), (1, 50)), rows(at(1, 10), ("update_postimage", 1, "y"))
+    take(follower, items, at(1, 50), "q/8")
+    assert lake_rows(tmp_path)[1]["a"] == "y"
+    again = part((2, 5), (2, 50)), rows(at(2, 10), ("update_postimage", 1, "z"))
+    take(follow(), again, at(2, 50), "q/9")  # the lake tells of the batch
+    assert lake_rows(tmp_path)[1]["a"] == "z"

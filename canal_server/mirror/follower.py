@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from canal_server.errors import CanalError
 from canal_server.mirror import masks
 from canal_server.mirror.evolve import Copy, Empty, Gone, Steps, Stop, decide
+from canal_server.mirror.steps import RenameColumn
 from canal_server.model.table import ColumnMeta
 from canal_server.model.versions import place_of
 from canal_server.spark.offsets import version_of
@@ -88,6 +89,9 @@ class Follower:
         self.table = table
         self.columns = columns
         self.rows = 0  # that were written since somebody set this to 0
+        # Before this position number, rows of the copy may be of before or behind a
+        # statement.
+        self.copied_until = 0
         self._lake = lake
         self._copy_id = copy_id
         self._plan = plan
@@ -260,6 +264,10 @@ class Follower:
             raise CopyNeededError(f"{decision.reason}, {told}")
         if isinstance(decision, Stop):
             raise TableStoppedError(f"{decision.reason}, {told}")
+        if item.seq < self.copied_until and has_renames(decision):
+            raise CopyNeededError(
+                f"a column got another name while the table was copied, {told}"
+            )
         if isinstance(decision, Empty):
             self._lake.empty(self._copy_id, upto, committed_ms(item), note)
             self.applied = upto
@@ -304,6 +312,16 @@ def is_about(item: Packed, table: TableName) -> bool:
     if item.table.table or item.event_type == _ERASE:
         return item.concerns(table)
     return False
+
+
+def has_renames(decision: Decision) -> bool:
+    """Tell whether a column of the lake has another name behind a statement.
+
+    Then a row that was read under the names of before may have been read behind it,
+    when another column had the name.
+    """
+    steps = decision.steps if isinstance(decision, Steps) else ()
+    return any(isinstance(step, RenameColumn) for step in steps)
 
 
 def epoch_of(number: int) -> int:

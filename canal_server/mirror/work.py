@@ -23,11 +23,12 @@ from canal_server.mirror.follower import (
     Follower,
     TableGoneError,
     TableStoppedError,
+    epoch_of,
     meta_of,
     shapes,
 )
 from canal_server.mirror.lake import NOWHERE, open_table
-from canal_server.mirror.places import starting_place
+from canal_server.mirror.places import latest, starting_place
 from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
 from canal_server.mirror.stream import PLACE_NOTE, note_of
@@ -147,7 +148,9 @@ class TableWork:
             log.info("%s: copied, %d rows in %d files", state.source, rows, files)
             state = replace(state, place=copied.place, rows=rows)
         self._progress.copied(state.source)
-        return self._store.write(replace(state, phase=Phase.CATCHING_UP))
+        seen = 0 if table.is_keyless else version_of(self._latest(state.source))
+        state = replace(state, phase=Phase.CATCHING_UP, seen=seen)
+        return self._store.write(state)
 
     def _run(self, state: TableState, table: MirrorTable) -> Copied | None:
         """Return what a copy has made; None when it was stopped."""
@@ -183,6 +186,7 @@ class TableWork:
             phase=Phase.COPYING,
             copy_id=uuid.uuid4().hex[:12],
             place=place,
+            seen=0,
             columns=columns,
             kept=(),
             plan=tables.signature(state.source, self._settings),
@@ -200,6 +204,8 @@ class TableWork:
         assert at is not None  # since it was copied
         while not self._stop.requested():
             end = catching.latest()
+            is_replaced = epoch_of(state.seen) not in (0, end.epoch)
+            follower.copied_until = version_of(end) if is_replaced else state.seen
             rows = catching.read(follower, at, end, self._stop)
             if self._stop.requested():
                 return
@@ -247,6 +253,15 @@ class TableWork:
             return tables.mirror_table(name, columns, self._settings)
         except ConfigError as error:
             raise TableStoppedError("; ".join(error.problems)) from error
+
+    def _latest(self, name: TableName) -> RangePosition:
+        channel = Channel(
+            table_options(self._settings, name), self._settings.canal.destination
+        )
+        try:
+            return latest(self._settings, channel)
+        finally:
+            channel.close()
 
     def _columns_now(self, name: TableName) -> tuple[ColumnMeta, ...]:
         channel = Channel(

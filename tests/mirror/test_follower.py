@@ -222,6 +222,19 @@ def test_a_statement_that_changes_nothing_comes_again(follow) -> None:
     assert [c.mysql_type for c in follower.columns.all][1] == "varchar(40)"
 
 
+def test_a_column_that_is_renamed_while_the_table_is_copied(follow) -> None:
+    """Rows that were read behind it may have had another column of the name."""
+    renamed = statement(120, "ALTER TABLE t RENAME COLUMN a TO c", (ID, ("c", *A[1:])))
+    follower = follow()
+    follower.copied_until = 121
+    with pytest.raises(CopyNeededError, match="got another name while"):
+        take(follower, [renamed], 130)
+    follower = follow()
+    follower.copied_until = 120
+    take(follower, [renamed], 130)
+    assert [each.name for each in follower.columns.all] == ["id", "c"]
+
+
 # --- a source that is replaced --------------------------------------------------------
 
 

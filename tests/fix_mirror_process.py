@@ -40,7 +40,8 @@ MEMORY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 class MirrorProcess:
     """A mirror of a pipeline's schema, run again and again on one lake."""
 
-    def __init__(self, pipeline: Pipeline, folder: Path) -> None:
+    def __init__(self, pipeline: Pipeline, folder: Path, *, port: int = 0) -> None:
+        """Mirror what a pipeline reads; the database is at a port of this machine."""
         self.pipeline = pipeline
         self.source = pipeline.source
         self.folder = folder
@@ -54,7 +55,7 @@ class MirrorProcess:
             },
             "source": {
                 "host": self.source.host,
-                "port": self.source.port,
+                "port": port or self.source.port,
                 "user": self.source.user,
                 "password": self.source.password,
             },
@@ -211,30 +212,40 @@ def plain(value: Any) -> Any:
 
 
 @pytest.fixture
+def mirror_of(tmp_path: Path) -> Iterator[Callable[..., MirrorProcess]]:
+    """Give `mirror_of(pipeline)`: a mirror of a pipeline that runs."""
+    skip_without_spark()
+    pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
+    made: list[MirrorProcess] = []
+
+    def make(pipeline: Pipeline, *, port: int = 0) -> MirrorProcess:
+        made.append(MirrorProcess(pipeline, tmp_path, port=port))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
 def make_mirror(
     request: pytest.FixtureRequest,
     make_pipeline: Callable[..., Pipeline],
-    tmp_path: Path,
-) -> Iterator[Callable[..., MirrorProcess]]:
+    mirror_of: Callable[..., MirrorProcess],
+) -> Callable[..., MirrorProcess]:
     """Give `make(server)`: a mirror of a server's schema; its pipeline runs.
 
     The schema is a fresh one of a shared server, unless one is named.
     """
-    skip_without_spark()
-    pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
-    made: list[MirrorProcess] = []
 
     def make(server: Any, schema: str = "") -> MirrorProcess:
         schema = schema or request.getfixturevalue("database")
         pipeline = make_pipeline(server, schema)
         pipeline.start()
         pipeline.keep_port()
-        made.append(MirrorProcess(pipeline, tmp_path))
-        return made[-1]
+        return mirror_of(pipeline)
 
-    yield make
-    for each in made:
-        each.close()
+    return make
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from fix_pipeline import UNIT_S
 from mirror_ddl import TableChanges, written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mirror_ddl import Tables
     from random_schema import RandomTable
@@ -63,6 +63,9 @@ class MirrorLoad:
         self._statements = statements
         self._changes = TableChanges(server.flavour, schema, rng)
         self._stop = threading.Event()
+        self._changed = threading.Condition()  # guards the next two
+        self._rests = False
+        self._busy = 0  # writers that are amid something
         self._errors: list[BaseException] = []
         self._threads: list[threading.Thread] = []
         with self._connect() as connection:
@@ -84,6 +87,8 @@ class MirrorLoad:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        with self._changed:
+            self._changed.notify_all()
         for thread in self._threads:
             thread.join()
         if self._errors:
@@ -94,6 +99,17 @@ class MirrorLoad:
         with self._connect() as connection:
             for _ in range(count):
                 self._transaction(connection, self._rng)
+
+    @contextlib.contextmanager
+    def rest(self) -> Iterator[None]:
+        """Have no writer write inside; the server may be another one afterwards."""
+        with self._changed:
+            self._rests = True
+            assert self._changed.wait_for(lambda: self._busy == 0, PATIENCE_S)
+        yield
+        with self._changed:
+            self._rests = False
+            self._changed.notify_all()
 
     @property
     def is_well(self) -> bool:
@@ -107,10 +123,11 @@ class MirrorLoad:
         try:
             while not self._stop.wait(PAUSE_S * rng.random() * 2):
                 try:
-                    connection = connection or self._connect()
-                    if number == 0 and rng.random() < self._statements:
-                        self._change(connection, rng)
-                    self._transaction(connection, rng)
+                    with self._writing():
+                        connection = connection or self._connect()
+                        if number == 0 and rng.random() < self._statements:
+                            self._change(connection, rng)
+                        self._transaction(connection, rng)
                 except (OSError, pymysql.err.MySQLError) as error:
                     if is_passing(error):
                         with contextlib.suppress(pymysql.err.MySQLError):
@@ -122,6 +139,19 @@ class MirrorLoad:
                         raise
         except BaseException as error:  # noqa: BLE001  # raised by who ends the load
             self._errors.append(error)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Wait until nobody wants a rest, which waits until this is left."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._rests or self._stop.is_set())
+            self._busy += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy -= 1
+                self._changed.notify_all()
 
     def _transaction(self, connection: Any, rng: random.Random) -> None:
         statements = [self._statement(rng) for _ in range(rng.choice((1, 1, 2, 3, 6)))]

@@ -71,10 +71,23 @@ class CatchUp:
         """
         if version_of(start) >= version_of(end):
             return 0
+        follower.begin("")
+        follower.reached(version_of(start))
+        try:
+            return self._read(follower, start, end, stop)
+        finally:
+            follower.is_ahead = True  # of the stream
+
+    def _read(
+        self,
+        follower: Follower,
+        start: RangePosition,
+        end: RangePosition,
+        stop: Stop,
+    ) -> int:
         rows, name = 0, follower.table.source
         whole = Range(self._channel.destination, start, end)
         note = self._note(end)
-        follower.begin("")
         for part in cut(self._channel, self._options, whole, None):
             for batch in read_rows(self._options, packed_schema(), part):
                 for item in unpack(pa.Table.from_batches([batch])):

@@ -98,8 +98,8 @@ class Follower:
         self._rule = rule
         self._is_mariadb = is_mariadb
         self.applied = lake.applied(copy_id)
-        # Whether that may be more than the stream has come to.
-        self._is_ahead = BATCH not in lake.place()[1]
+        # Whether that may be more than what is read now has come to.
+        self.is_ahead = BATCH not in lake.place()[1]
         self._part = (0, 0)  # between which places the items at hand were asked for
         self._gathered: list[pa.Table] = []
         self._gathered_rows = 0
@@ -120,9 +120,9 @@ class Follower:
         self._is_done = bool(batch) and self._lake.place()[1].get(BATCH) == batch
 
     def reached(self, place: int) -> None:
-        """Take note that the stream has come to a place."""
+        """Take note that what is read now has come to a place."""
         if epoch_of(place) == epoch_of(self.applied) and place >= self.applied:
-            self._is_ahead = False
+            self.is_ahead = False
 
     def feed(self, item: Packed, note: Mapping[str, str]) -> None:
         """Take rows or a statement; writes what there is too much of.
@@ -210,7 +210,7 @@ class Follower:
             return False  # its number tells
         start, end = self._part
         if epoch_of(start) != epoch:
-            if not self._is_ahead:
+            if not self.is_ahead:
                 return False
         elif self.applied <= start:
             return False

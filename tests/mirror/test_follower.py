@@ -298,6 +298,17 @@ def test_what_may_be_in_the_copy_needs_a_new_one(follow, start, end) -> None:
         take(follow(), items, at(*end), "q/8")
 
 
+def test_a_copy_from_which_reading_begins(follow, tmp_path) -> None:
+    """Nothing is applied to it yet, so all that comes of another server is new."""
+    follower = follow()
+    follower.begin("")
+    follower.reached(AT)
+    follower.feed(part((1, 5), (1, 50)), {})
+    follower.feed(rows(at(1, 10), ("insert", 1, "x")), {})
+    follower.flush(at(1, 50), {})
+    assert lake_rows(tmp_path)[1]["a"] == "x"
+
+
 def test_a_stream_that_has_come_as_far_as_the_copy(follow, tmp_path) -> None:
     """Then all that comes of another server is new."""
     follower = follow()

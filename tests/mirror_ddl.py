@@ -167,7 +167,7 @@ class TableChanges:
         if not keys or rng.random() < 0.5:
             return None
         column = rng.choice(keys)
-        new = replace(column, nullable=False)
+        new = as_key(column)
         changed = replace(with_column(table, column, new), key=[new])
         sql = f"MODIFY COLUMN {defined(new)}, ADD PRIMARY KEY ({new.quoted})"
         empty = f"TRUNCATE TABLE {table.quoted}"  # rows may have equal values
@@ -245,13 +245,14 @@ class TableChanges:
 
     def any_table(self) -> RandomTable:
         """Return a table that there is not yet."""
-        return random_table(
+        table = random_table(
             self._rng,
             self._schema,
             next(self._numbers),
             self._flavour,
             extras=self._rng.random() < 0.5,
         )
+        return with_keys(table)
 
     def with_every_type(self, *, key: bool) -> RandomTable:
         """Return one with a column of each type, and a key of two of them or none."""
@@ -266,9 +267,29 @@ class TableChanges:
         ]
         keys = [each for each in columns if each.kind.is_key]
         chosen = self._rng.sample(keys, 2) if key else []
-        for each in chosen:
-            each.nullable = False
-        return RandomTable(self._schema, self._table_name(), columns, chosen)
+        return with_keys(RandomTable(self._schema, self._table_name(), columns, chosen))
+
+
+def as_key(column: RandomColumn) -> RandomColumn:
+    """Return a column for a key, where dates that there are not stop a table."""
+
+    def literal(rng: random.Random) -> str:
+        while True:
+            found = column.kind.literal(rng)
+            if "-00" not in found and "0000-" not in found:
+                return found
+
+    if not column.kind.definition.startswith("date"):
+        return replace(column, nullable=False)
+    kind = replace(column.kind, literal=literal)
+    return replace(column, kind=kind, nullable=False)
+
+
+def with_keys(table: RandomTable) -> RandomTable:
+    """Return a table whose key has no dates that there are not."""
+    for column in table.key:
+        table = with_column(table, column, as_key(column))
+    return table
 
 
 def written(table: RandomTable) -> list[RandomColumn]:

@@ -228,7 +228,9 @@ class MirrorLoad:
             names.setdefault(table, []).append(column)
         found = {}
         for name, columns in names.items():
-            candidates = self._changes.ever.get(name, [])
+            if name not in self._changes.ever:
+                continue  # another one's
+            candidates = self._changes.ever[name]
             for table in reversed(candidates):
                 if [each.name for each in table.columns] == columns:
                     found[name] = table

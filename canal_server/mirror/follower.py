@@ -7,6 +7,7 @@ the place that the lake's table has reached is left out. Places are position num
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ import pyarrow.compute as pc
 from canal_server.errors import CanalError
 from canal_server.mirror import masks
 from canal_server.mirror.evolve import Copy, Empty, Gone, Steps, Stop, decide
+from canal_server.mirror.keys import NullKeyError, check_keys
+from canal_server.mirror.lake import UnlikeError
 from canal_server.mirror.steps import RenameColumn
 from canal_server.model.table import ColumnMeta
 from canal_server.model.versions import place_of
@@ -22,7 +25,7 @@ from canal_server.spark.offsets import version_of
 from canal_server.spark.packed import PART, PROBLEM, STATEMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from canal_server.mirror.evolve import Decision
     from canal_server.mirror.lake import LakeTable
@@ -185,7 +188,8 @@ class Follower:
             # A batch of before the source was replaced ends at a lower number.
             upto = max(upto, gathered[-1]["_seq"][-1].as_py() + 1)
             changes = pa.concat_tables(gathered)
-            done = self._lake.apply(self._copy_id, changes, upto, note)
+            with _needing_a_copy():
+                done = self._lake.apply(self._copy_id, changes, upto, note)
             self.rows += done.changed + done.deleted
             self.applied = upto
         if ends_batch:
@@ -226,7 +230,12 @@ class Follower:
     # --------------------------------------------------------------------------------
 
     def _as_in_lake(self, data: pa.Table) -> pa.Table:
-        return masks.apply(data.drop_columns(list(NOT_KEPT)), self.table)
+        rows = masks.apply(data.drop_columns(list(NOT_KEPT)), self.table)
+        try:
+            check_keys(rows, self.table)
+        except NullKeyError as error:
+            raise TableStoppedError(str(error)) from error
+        return rows
 
     def _check_columns(self, data: pa.Table, item: Packed) -> None:
         """Raise unless rows have the columns that the table is known to have."""
@@ -275,7 +284,8 @@ class Follower:
         if decision.steps or decision.columns != self.columns.all:
             # Also where the lake stays as it is: the statement may come again, and
             # would be another one then.
-            self._lake.evolve(self._copy_id, decision.steps, upto, note)
+            with _needing_a_copy():
+                self._lake.evolve(self._copy_id, decision.steps, upto, note)
             self.applied = upto
         self._take(decision)
 
@@ -312,6 +322,15 @@ def is_about(item: Packed, table: TableName) -> bool:
     if item.table.table or item.event_type == _ERASE:
         return item.concerns(table)
     return False
+
+
+@contextmanager
+def _needing_a_copy() -> Iterator[None]:
+    """Raise CopyNeededError for a copy that is not what changes are of."""
+    try:
+        yield
+    except UnlikeError as error:
+        raise CopyNeededError(str(error)) from error
 
 
 def has_renames(decision: Decision) -> bool:

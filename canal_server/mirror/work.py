@@ -27,6 +27,7 @@ from canal_server.mirror.follower import (
     meta_of,
     shapes,
 )
+from canal_server.mirror.keys import NullKeyError
 from canal_server.mirror.lake import NOWHERE, open_table
 from canal_server.mirror.places import latest, starting_place
 from canal_server.mirror.session import table_options
@@ -158,6 +159,8 @@ class TableWork:
         job = CopyJob(self._spark, self._settings, table, state.copy_id, state.place)
         try:
             return job.run(partial(self._progress.copying, state.source), self._stop)
+        except NullKeyError as error:
+            raise TableStoppedError(str(error)) from error
         except SourceError as error:
             if self._stop.requested():
                 return None

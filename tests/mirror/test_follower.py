@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from canal_server.client.ranged import RangeColumn, RangePosition
 from canal_server.mirror.delta import DeltaLakeTable
@@ -92,6 +92,20 @@ def follow(tmp_path):
         )  # fmt: skip
 
     return make
+
+
+def follower_of(tmp_path, columns):
+    """Return a follower of a table with these columns, whose copy has no rows."""
+    metas = tuple(meta_of(*each) for each in columns)
+    rule = TableRule(match=".*")
+    table = table_by_rule(NAME, metas, rule)
+    lake = DeltaLakeTable(str(tmp_path / "t"), table)
+    lake.publish(COPY, lake_schema(table), [], AT, {})
+    return Follower(
+        table, Columns(metas), lake, COPY,
+        plan=lambda columns: table_by_rule(NAME, columns, rule), rule=rule,
+        is_mariadb=False,
+    )  # fmt: skip
 
 
 def lake_rows(tmp_path):
@@ -233,6 +247,38 @@ def test_a_column_that_is_renamed_while_the_table_is_copied(follow) -> None:
     follower.copied_until = 120
     take(follower, [renamed], 130)
     assert [each.name for each in follower.columns.all] == ["id", "c"]
+
+
+def test_a_copy_that_somebody_else_has_changed(follow, tmp_path) -> None:
+    """It is copied again, as it is its own trouble alone, which no wait would end."""
+    follower = follow()
+    take(follower, [rows(110, ("insert", 1, "x"))], 120)
+    write_deltalake(
+        str(tmp_path / "t"),
+        DeltaTable(str(tmp_path / "t")).to_pyarrow_table().drop_columns(["a"]),
+        mode="overwrite",
+        schema_mode="overwrite",
+    )
+    with pytest.raises(CopyNeededError, match="has no column a"):
+        take(follower, [rows(130, ("insert", 2, "y"))], 140)
+
+
+def test_rows_without_a_key_that_are_not_there(tmp_path) -> None:
+    """The copy is not what the changes are of: a new one is."""
+    columns = (("id", "int", "", False), A)
+    follower = follower_of(tmp_path, columns)
+    gone = rows(110, ("delete", 1, "x"), columns=columns)
+    with pytest.raises(CopyNeededError, match="1 rows that were changed"):
+        take(follower, [gone], 120)
+
+
+def test_a_key_that_is_null_in_the_lake(tmp_path) -> None:
+    """The lake has no value for a zero date: rows with one are not told apart."""
+    columns = (("on", "date", "", True), A)
+    follower = follower_of(tmp_path, columns)
+    made = rows(110, ("insert", None, "x"), columns=columns)
+    with pytest.raises(TableStoppedError, match="on of its primary key has a date"):
+        take(follower, [made], 120)
 
 
 # --- a source that is replaced --------------------------------------------------------

@@ -46,6 +46,8 @@ class MirrorScene:
             mirror.start(wait=rng.random() < 0.7)
         enough = load.commits + rng.randrange(20, 300)
         mirror.wait_for(lambda: load.commits >= enough or not load.is_well, "writing")
+        if not load.is_well:
+            return  # what is wrong is raised when the load ends
         print(f"{time.strftime('%X')} after {load.commits} transactions: {what}")
         self.kills[what] += 1
         if what == "mirror":

@@ -11,12 +11,15 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from fix_pipeline import UNIT_S
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
     from fix_mirror_process import MirrorProcess
 
+PATIENCE_S = 12 * UNIT_S
 JVM = "org.apache.spark.deploy.SparkSubmit"
 WORKERS = "pyspark.daemon"
 
@@ -37,14 +40,17 @@ def kill_driver(mirror: MirrorProcess) -> None:
     process.wait()
 
 
-def kill_jvm(mirror: MirrorProcess) -> int:
-    """Kill the driver's JVM, with which a mirror ends; returns the mirror's status."""
+def kill_jvm(mirror: MirrorProcess) -> str:
+    """Kill the driver's JVM, with which a mirror ends; returns what it says then."""
     process, mirror.process = mirror.process, None
     assert process is not None
     for found in _session(process.pid):
         if JVM in found.command:
             _kill(found.pid)
-    return process.wait(120)
+    status = process.wait(PATIENCE_S)
+    log = "".join(process.log)
+    assert status == 1, log
+    return log.strip().rpartition("\n")[2]
 
 
 def kill_workers(mirror: MirrorProcess, rng: random.Random) -> int:

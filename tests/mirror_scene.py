@@ -55,8 +55,8 @@ class MirrorScene:
         elif what == "driver":
             kill_driver(mirror)
         elif what == "jvm":
-            status = kill_jvm(mirror)
-            print(f"the mirror ended with status {status}")
+            said = kill_jvm(mirror)
+            assert "Spark" in said, said
         elif what == "workers":
             print(f"{kill_workers(mirror, rng)} of them")
         elif what == "server":

@@ -42,11 +42,13 @@ def kill_driver(mirror: MirrorProcess) -> None:
 
 def kill_jvm(mirror: MirrorProcess) -> str:
     """Kill the driver's JVM, with which a mirror ends; returns what it says then."""
-    process, mirror.process = mirror.process, None
+    process = mirror.process
     assert process is not None
-    for found in _session(process.pid):
-        if JVM in found.command:
-            _kill(found.pid)
+    pid = process.pid
+    mirror.wait_for(lambda: bool(_jvms(pid)), "its JVM")
+    mirror.process = None
+    for each in _jvms(pid):
+        _kill(each)
     status = process.wait(PATIENCE_S)
     log = "".join(process.log)
     assert status == 1, log
@@ -64,6 +66,10 @@ def kill_workers(mirror: MirrorProcess, rng: random.Random) -> int:
     for process in victims:
         _kill(process.pid)
     return len(victims)
+
+
+def _jvms(session: int) -> list[int]:
+    return [found.pid for found in _session(session) if JVM in found.command]
 
 
 def _kill(pid: int) -> None:

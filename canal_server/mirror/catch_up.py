@@ -13,19 +13,21 @@ import pyarrow as pa
 
 from canal_server.mirror.follower import is_about
 from canal_server.spark.offsets import version_of
-from canal_server.spark.packed import PART, ROWS, unpack
+from canal_server.spark.packed import PART, ROWS, STATEMENT, unpack
 from canal_server.spark.ranges import Range, cut
 from canal_server.spark.rows import read_rows
 from canal_server.spark.schema import packed_schema
 from canal_server.spark.servers import Channel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from canal_server.client.ranged import RangePosition
     from canal_server.lifecycle import Stop
     from canal_server.mirror.follower import Follower
+    from canal_server.mirror.model import TableName
     from canal_server.spark.options import SourceOptions
+    from canal_server.spark.packed import Packed
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +102,22 @@ class CatchUp:
                     return rows
             follower.flush(version_of(part.end), note)
         return rows
+
+    def statements(
+        self, name: TableName, start: RangePosition, end: RangePosition
+    ) -> Iterator[Packed]:
+        """Yield the statements about the table between two places.
+
+        Raises what `read` raises when it reads.
+        """
+        if version_of(start) >= version_of(end):
+            return
+        whole = Range(self._channel.destination, start, end)
+        for part in cut(self._channel, self._options, whole, None):
+            for batch in read_rows(self._options, packed_schema(), part):
+                for item in unpack(pa.Table.from_batches([batch])):
+                    if item.kind == STATEMENT and is_about(item, name):
+                        yield item
 
     def close(self) -> None:
         """Let go of the server."""

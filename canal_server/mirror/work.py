@@ -29,7 +29,7 @@ from canal_server.mirror.follower import (
 )
 from canal_server.mirror.keys import NullKeyError
 from canal_server.mirror.lake import NOWHERE, open_table
-from canal_server.mirror.places import latest, starting_place
+from canal_server.mirror.places import OLD_S, latest, starting_place
 from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
 from canal_server.mirror.stream import PLACE_NOTE, note_of
@@ -111,12 +111,7 @@ class TableWork:
             if self._stop.requested():
                 return
         follower = self.follower_of(state)
-        catching = CatchUp(
-            table_options(self._settings, state.source),
-            self._settings.canal.destination,
-            self._settings.name,
-            lambda end: note_of(end, self._settings.canal.destination),
-        )
+        catching = self._catching(state.source)
         try:
             self._caught_up(follower, state, catching)
         finally:
@@ -180,6 +175,8 @@ class TableWork:
             if shapes(now) == shapes(state.columns):
                 return state, self._plan(state.source, state.columns)
         place = starting_place(self._settings, channel)
+        if not place.gtids:
+            self._check_since(state.source, place)
         columns = columns_at(channel, state.source, place)
         if not columns:
             raise TableGoneError("the source has no such table")
@@ -256,6 +253,29 @@ class TableWork:
             return tables.mirror_table(name, columns, self._settings)
         except ConfigError as error:
             raise TableStoppedError("; ".join(error.problems)) from error
+
+    def _check_since(self, name: TableName, place: RangePosition) -> None:
+        """Raise SourceError for a table that changed behind a place of a while ago.
+
+        A copy from there on would meet that, and be in vain.
+        """
+        catching = self._catching(name)
+        try:
+            for item in catching.statements(name, place, catching.latest()):
+                raise SourceError(
+                    f"without GTIDs a copy begins {OLD_S} s ago, and since then the "
+                    f"table was changed by {item.sql[:200]}"
+                )
+        finally:
+            catching.close()
+
+    def _catching(self, name: TableName) -> CatchUp:
+        return CatchUp(
+            table_options(self._settings, name),
+            self._settings.canal.destination,
+            self._settings.name,
+            lambda end: note_of(end, self._settings.canal.destination),
+        )
 
     def _latest(self, name: TableName) -> RangePosition:
         channel = Channel(

@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 # How many processes run the tests; those that share a server go one after the other.
-N ?= $(if $(MYSQL_URL)$(MARIADB_URL),0,2)
+# Most of them wait for most of their time.
+N ?= $(if $(MYSQL_URL)$(MARIADB_URL),0,4)
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server pyspark_canal tests tools benchmarks
@@ -16,7 +17,7 @@ help:
 	@echo 'make demo    show changes of a private MySQL arriving at a client'
 	@echo 'make demo-spark  show a mirror of a small shop; needs Java 17 or 21'
 	@echo 'make test    build the package, run the tests on it; T=path runs some,'
-	@echo '             N=3 has three processes run them all in the place of two'
+	@echo '             N=2 has two processes run most of them in the place of four'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
 	@echo 'make bench-spark  the same of the Spark source; needs Java 17 or 21'
 	@echo 'make bench-mirror  the same of the mirror; needs Java 17 or 21'

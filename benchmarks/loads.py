@@ -152,9 +152,12 @@ class Writer:
     by a setting that is none of our business elsewhere.
     """
 
-    def __init__(self, server: Server, *, ours: bool) -> None:
+    def __init__(
+        self, server: Server, *, ours: bool, other_tables: int = OTHER_TABLES
+    ) -> None:
         self._server = server
         self._ours = ours
+        self._other_tables = other_tables
 
     def __enter__(self) -> Self:
         with self._cursor(database=None) as cursor:
@@ -168,7 +171,7 @@ class Writer:
             cursor.execute(f"CREATE TABLE {END_TABLE} (load_name VARCHAR(32))")
             for text in PROCEDURES.values():
                 cursor.execute(text)
-            for number in range(OTHER_TABLES):
+            for number in range(self._other_tables):
                 cursor.execute(f"CREATE TABLE other_{number} ({COLUMNS})")
         return self
 

@@ -271,8 +271,10 @@ class TypedTruth(Truth):
         """Keep the statement."""
         header = entry.header
         self.statements.append(
-            (header.logfile_name, header.logfile_offset, header.schema_name,
-             header.table_name, change.event_type, bool(change.is_ddl), change.sql)
+            (header.logfile_name, header.logfile_offset,
+             header.logfile_offset + header.event_length, header.schema_name,
+             header.table_name, change.event_type, bool(change.is_ddl), change.sql,
+             change.ddl_schema_name)
         )  # fmt: skip
 
 

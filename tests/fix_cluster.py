@@ -46,7 +46,7 @@ WIRING = "classpath:spring/default-instance.xml"
 SESSION_S = 6.0  # outlives a machine that stands still for some seconds
 LONG_SESSION_S = 10.0  # outlives the choice of a leader among ZooKeepers
 DELAY_S = 0.3
-AGAIN_S = 0.02  # between two tries of a client that is refused
+AGAIN_S = 0.05  # between two tries of a client that is refused
 
 
 @dataclass
@@ -206,7 +206,7 @@ class Follower:
 class Cluster:
     """Two servers, each with a way of its own to ZooKeeper."""
 
-    pause_s = 0.01  # between two writes of the load, which else takes all of a core
+    pause_s = 0.05  # between two writes of the load, which else takes all of a core
     again_s = AGAIN_S
 
     def __init__(

@@ -288,9 +288,11 @@ def opened(folder: Any, table: MirrorTable) -> LakeTable:
     return ChangeLog(open_folder(LakeSettings(path=str(folder))), table)
 
 
-def published(folder: Any, rows: LakeRows, copy: str = COPY) -> DeltaLakeTable:
+def published(
+    folder: Any, rows: LakeRows, copy: str = COPY, **options: Any
+) -> DeltaLakeTable:
     """Publish what is expected as a copy, and return the table."""
-    lake = DeltaLakeTable(str(folder), rows.table)
+    lake = DeltaLakeTable(str(folder), rows.table, **options)
     files = write_copy(folder, copied_rows(rows), copy)
     lake.publish(copy, lake_schema(rows.table), files, rows.seq + 1, {"from": "copy"})
     return lake

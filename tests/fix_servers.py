@@ -13,13 +13,22 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from servers import PrivateServer, Server, Unavailable, named_or_private
+from servers import (
+    UNSYNCED,
+    PrivateServer,
+    Server,
+    Unavailable,
+    named_or_private,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 FLAVOURS = ("mysql", "mariadb")
 SERVER_FIXTURES = ("source_server", "mysql_server", "mariadb_server")
+
+# Before any is started, here or by a program that a test runs.
+os.environ.setdefault(UNSYNCED, "1")
 
 _numbers = itertools.count(1)
 

@@ -16,6 +16,8 @@ NAME = "lake"
 SECOND = "second"  # destination
 PATIENCE_S = 9 * UNIT_S
 POLL_S = 0.05
+STARTS_MAX = 5
+CONNECT_BACK = "failed to connect back"
 
 
 class Stream:
@@ -58,16 +60,24 @@ class Stream:
         )
 
     def start(self, frame=None, apply=None, trigger=None, **options):
-        """Start a query into the sink."""
+        """Start a query into the sink; returns when Spark has called the source."""
         frame = self.frame(**options) if frame is None else frame
-        query = (
+        writer = (
             frame.writeStream.foreachBatch(apply or self.sink.apply)
             .option("checkpointLocation", str(self.folder / "checkpoint"))
             .trigger(**(trigger or {"processingTime": "0 seconds"}))
-            .start()
         )
-        self._queries.append(query)
-        return query
+        for _ in range(STARTS_MAX):
+            calls, query = len(self.calls()), writer.start()
+            self._queries.append(query)
+            self.wait(
+                lambda query=query, calls=calls: (
+                    not query.isActive or len(self.calls()) > calls
+                )
+            )
+            if not _was_late(query):
+                return query
+        raise AssertionError("the machine is too busy for Spark")
 
     def stop_all(self) -> None:
         """Stop all queries."""
@@ -110,6 +120,14 @@ class Stream:
         """Return how many micro-batches are in Spark's commit log."""
         folder = self.folder / "checkpoint" / "commits"
         return sum(each.name.isdigit() for each in folder.iterdir())
+
+
+def _was_late(query) -> bool:
+    """Tell whether a query ended as its process of Python was not there in time.
+
+    Spark waits ten seconds for it, and cannot be told otherwise.
+    """
+    return not query.isActive and CONNECT_BACK in str(query.exception())
 
 
 def add_destination(pipeline, source) -> None:

@@ -150,7 +150,8 @@ cdef class EntryColumns:
     def take_statements(self):
         """Return the statements met since the last call.
 
-        Each is (file, offset, schema, table, event type, whether it is DDL, sql).
+        Each is (file, offset, offset behind it, schema, table, event type, whether it
+        is DDL, sql, schema of names in it that are given without one).
         """
         statements = self.statements
         self.statements = []
@@ -380,9 +381,10 @@ cdef class EntryColumns:
     cdef int keep_statement(self) except -1:
         """Keep the statement of the entry at hand for `take_statements`."""
         self.statements.append((
-            text_of(self.head.file), self.head.offset, text_of(self.head.schema),
+            text_of(self.head.file), self.head.offset,
+            self.head.offset + self.head.length, text_of(self.head.schema),
             text_of(self.head.table), self.change.event, bool(self.change.is_ddl),
-            text_of(self.change.sql),
+            text_of(self.change.sql), text_of(self.change.schema),
         ))
         return 0
 

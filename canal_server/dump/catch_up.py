@@ -239,7 +239,15 @@ class CatchUpReader:
         try:
             # Read once: nothing is kept, and the history tells what is known.
             tables = RangeTables(KeptReplays(), UnreadStatements(), lambda: None)
-            return images_at(self._config, control, info, at, scanner, tables=tables)
+            return images_at(
+                self._config,
+                control,
+                info,
+                at,
+                scanner,
+                tables=tables,
+                executed=lambda _: place.gtids,
+            )
         except ClientError as error:
             if error.code == PURGED:
                 self._refused(str(error))

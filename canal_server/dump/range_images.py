@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from canal_server.dump.source_traits import records_of, source_of, with_names
+from canal_server.dump.start import Place
+from canal_server.dump.take_over import TakeOver
 from canal_server.errors import ClientError, TableMetaError
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.cached_columns import CachedColumns
@@ -27,12 +29,14 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.dump.ddl_scan import DdlScanner
     from canal_server.dump.range_unread import UnreadStatements
+    from canal_server.dump.start import Gtids
     from canal_server.model.table import TableMeta
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.ports import TableImages
     from canal_server.tablemeta.replay import Replay
     from canal_server.tablemeta.replays import KeptReplays
+    from canal_server.tablemeta.schemas import Image
     from canal_server.tablemeta.storage import DdlRecord, Stretch
 
 _log = logging.getLogger(__name__)
@@ -159,11 +163,13 @@ def images_at(
     scanner: DdlScanner,
     *,
     tables: RangeTables,
+    executed: Callable[[EntryPosition], Gtids | None],
 ) -> TableImages:
     """Return the images for reading from a boundary on; `tables`: what is known.
 
-    Raises ClientError when the history cannot tell what the tables were there, or
-    knows nothing of the server yet.
+    `executed` tells the GTID set of a boundary, if there is one. Raises ClientError
+    when the history cannot tell what the tables were there, or knows nothing of the
+    server yet.
     """
     if not config.table_meta.enable:
         return CachedColumns(control)
@@ -186,10 +192,18 @@ def images_at(
                 place,
                 stretch.first,
             )
-            events = scanner.between(place, stretch.first)
             names = collation_names(control)
+            others = stretches[: stretches.index(stretch)]
             found = history.replay_before(
-                stretch, records_of(events, names, contained=True)
+                stretch,
+                records_of(
+                    scanner.between(place, stretch.first), names, contained=True
+                ),
+                _known_of_others(
+                    TakeOver(history, info, scanner, names),
+                    [each for each in others if _is_of_other(each, info)],
+                    lambda: executed(place),
+                ),
             )
     except TableMetaError as error:
         raise ClientError(
@@ -225,6 +239,31 @@ def _replay_at(
         for record in records_of(new, collation_names(server[0])):
             replayed.apply(record)
     return replayed, rest
+
+
+def _is_of_other(stretch: Stretch, info: ServerInfo) -> bool:
+    names = (source_of(info), str(info.server_id))
+    return stretch.source not in names and stretch.traits.mariadb == info.is_mariadb
+
+
+def _known_of_others(
+    known: TakeOver,
+    stretches: list[Stretch],
+    executed_there: Callable[[], Gtids | None],
+) -> Image | None:
+    """Return the tables behind a GTID set as they were on the servers of before.
+
+    None where these did not tell.
+    """
+    executed = executed_there() if stretches else None
+    if executed is None:
+        return None
+    place = Place("", 0, executed, by_gtid=True)
+    for stretch in reversed(stretches):
+        image = known.image(stretch, place, list)
+        if image is not None:
+            return image
+    return None
 
 
 def _stretch_for(

@@ -399,6 +399,7 @@ class RangeDump:
                 EntryPosition(file, offset),
                 self._ddl_scanner(),
                 tables=self._tables,
+                executed=self._set_at,
             ),
             wants=wanted.accepts,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
@@ -441,6 +442,13 @@ class RangeDump:
 
     # --- tables -----------------------------------------------------------------------
 
+    def _set_at(self, place: EntryPosition) -> Gtids | None:
+        """Return the set executed before a boundary, None where there are none."""
+        if not tells_sets(self._config, self._info):
+            return None
+        file, offset = place.journal_name or "", place.position or FIRST_EVENT
+        return self._search().executed_at(file, offset)[1]
+
     def images(self, at: RangePlace | None) -> tuple[TableImages, EntryPosition]:
         """Return what the tables are at a place, None: now; and which place that is."""
         if at is None:
@@ -456,6 +464,7 @@ class RangeDump:
             place,
             self._ddl_scanner(),
             tables=self._tables,
+            executed=self._set_at,
         )
         return images, place
 

@@ -87,7 +87,7 @@ class _State:
 
 
 class ChangeLog:
-    """The log of one table; for one thread at a time."""
+    """The log of one table, as `LakeTable` has it; for one thread at a time."""
 
     def __init__(self, folder: Folder, table: MirrorTable) -> None:
         """Take the table's folder; nothing is read yet."""
@@ -96,18 +96,18 @@ class ChangeLog:
         self._suffix = f".{table.form}"
 
     def exists(self) -> bool:
-        """Tell whether there is anything that a reader can read."""
+        """Tell whether something was committed."""
         with self._telling("read"):
             return self._state() is not None
 
     def arrow_schema(self) -> pa.Schema | None:
-        """Return the columns that changes have now; None when there is no log."""
+        """Return the columns of the files to come, with that of the kind of change."""
         with self._telling("read"):
             state = self._state()
             return None if state is None else _written(state.schema)
 
     def applied(self, copy_id: str) -> int:
-        """Return the position number up to which changes are in; else NOWHERE."""
+        """Return what the last commit tells."""
         with self._telling("read"):
             state = self._state()
             return state.upto if state and state.copy == copy_id else NOWHERE
@@ -145,7 +145,7 @@ class ChangeLog:
     def apply(
         self, copy_id: str, changes: pa.Table, upto: int, note: Mapping[str, str]
     ) -> Applied:
-        """Append changes, and move what is applied to `upto`."""
+        """Append changes, one file for each date of their commits."""
         with self._telling("append changes to"):
             state = self._published(copy_id)
             if state.upto >= upto:
@@ -213,7 +213,7 @@ class ChangeLog:
                 yield from (rows.select(columns) if columns else rows).to_batches()
 
     def place(self) -> tuple[int, dict[str, str]]:
-        """Return the position number and the note of the newest change by a mirror."""
+        """Return the place and the note of the last commit."""
         with self._telling("read"):
             state = self._state()
             return (NOWHERE, {}) if state is None else (state.upto, state.note)

@@ -172,6 +172,7 @@ class CopyJob:
         def tell(rows: int) -> None:
             on_progress(CopyProgress(1, 0, rows, 0))
 
+        tell(0)
         manifest, place = copy_keyless(self._settings, self._task, stop, tell)
         on_progress(CopyProgress(1, 1, manifest.rows, manifest.size))
         return self._copied(list(manifest.files), place)

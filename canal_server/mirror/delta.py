@@ -49,7 +49,7 @@ TRIES: Final = 5  # of a change with which that of another writer collides
 
 
 class DeltaLakeTable:
-    """One Delta table; for one thread at a time."""
+    """One Delta table, as `LakeTable` has it; for one thread at a time."""
 
     def __init__(
         self,
@@ -58,29 +58,34 @@ class DeltaLakeTable:
         storage_options: Mapping[str, str] | None = None,
         *,
         change_feed: bool = True,
+        kept_hours: int = properties.KEPT_HOURS,
     ) -> None:
-        """Take the folder, or its URL, and what the table is; nothing is read yet."""
+        """Take the folder, or its URL, and what the table is; nothing is read yet.
+
+        A copy that is published keeps its versions for so long.
+        """
         self._path = path
         self._table = table
         self._options = dict(storage_options or {})
         self._change_feed = change_feed
+        self._kept_hours = kept_hours
         targets = {column.name: column.target for column in table.columns}
         self._key = [targets[name] for name in table.key]
         self._kept: DeltaTable | None = None
 
     def exists(self) -> bool:
-        """Tell whether there is anything that a reader can read."""
+        """Tell whether there is a Delta log."""
         with self._telling("read"):
             return self._newest() is not None
 
     def arrow_schema(self) -> pa.Schema | None:
-        """Return the columns that the table has now; None when it is not there."""
+        """Return the columns of the newest version."""
         with self._telling("read"):
             delta = self._newest()
             return None if delta is None else pa.schema(delta.schema().to_arrow())
 
     def applied(self, copy_id: str) -> int:
-        """Return the position number up to which changes are in; else NOWHERE."""
+        """Return what the log tells of the copy's transaction."""
         with self._telling("read"):
             delta = self._newest()
             return NOWHERE if delta is None else delta_log.applied(delta, copy_id)
@@ -93,14 +98,18 @@ class DeltaLakeTable:
         at: int,
         note: Mapping[str, str],
     ) -> None:
-        """Replace all that is there by a copy's files, as of a position number."""
+        """Commit that a copy's files are there, and all others are not."""
         with self._telling("publish the copy of"):
             delta = self._newest()
             if delta is not None and delta_log.applied(delta, copy_id) != NOWHERE:
                 return
             now_ms = int(time.time() * 1000)
             configuration = properties.of_copy(
-                schema, self._key, files, change_feed=self._change_feed
+                schema,
+                self._key,
+                files,
+                change_feed=self._change_feed,
+                kept_hours=self._kept_hours,
             )
             told = properties.told_now(configuration) or []
             create_table_with_add_actions(
@@ -132,7 +141,7 @@ class DeltaLakeTable:
         upto: int,
         note: Mapping[str, str],
     ) -> Applied:
-        """Apply changes, in their order, and move what is applied to `upto`."""
+        """Commit changes, again when another writer was faster."""
         with self._telling("apply changes to"):
             for _ in range(TRIES - 1):
                 try:
@@ -146,7 +155,7 @@ class DeltaLakeTable:
     def empty(
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:
-        """Delete all rows: TRUNCATE, at a time."""
+        """Commit that no row is there, or that all are marked as deleted."""
         with self._telling("empty"):
             delta = self._published(copy_id)
             if delta_log.applied(delta, copy_id) >= upto:
@@ -195,15 +204,15 @@ class DeltaLakeTable:
                 delta_log.commit_alone(delta, commit)
 
     def compact(self) -> Compacted:
-        """Put small files together, as one commit that changes no row."""
+        """Put small files together and sort keys out; the commit changes no row."""
         with self._telling("compact"):
             delta = self._newest()
             if delta is None:
                 return Compacted()
-            return delta_upkeep.compact(delta)
+            return delta_upkeep.compact(delta, self._store(), self._key)
 
     def vacuum(self, hours: float) -> int:
-        """Delete what no version of the last hours needs; returns how many files."""
+        """Delete old files, and the log before the versions that can be read."""
         with self._telling("delete old files of"):
             delta = self._newest()
             if delta is None:
@@ -216,7 +225,7 @@ class DeltaLakeTable:
         where: str | None = None,
         version: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield rows, in any order; `where` is a condition in SQL."""
+        """Yield rows of a version, by default of the newest."""
         with self._telling("read"):
             delta = DeltaTable(
                 self._path, version=version, storage_options=self._options
@@ -225,7 +234,7 @@ class DeltaLakeTable:
             yield from delta_rows.batches(delta, names, where)
 
     def place(self) -> tuple[int, dict[str, str]]:
-        """Return the position number and the note of the newest change by a mirror."""
+        """Return what the newest commit of a mirror tells, behind those of others."""
         with self._telling("read"):
             delta = self._newest()
             return (NOWHERE, {}) if delta is None else delta_log.place(delta)

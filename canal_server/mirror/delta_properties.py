@@ -27,11 +27,12 @@ FILE_BYTES: Final = (1 << 20, 128 << 20)  # at least, at most
 FILE_BYTES_UNKNOWN: Final = 8 << 20
 FILES_MAX: Final = 5_000  # above, files become larger instead
 TOLD_COLUMNS: Final = 32  # that have statistics, besides those of the key
-LOG_HOURS: Final = 7 * 24
+KEPT_HOURS: Final = 7 * 24  # of old versions, unless somebody says otherwise
 
 FILE_SIZE: Final = "delta.targetFileSize"
 TOLD: Final = "delta.dataSkippingStatsColumns"
 LOG_KEPT: Final = "delta.logRetentionDuration"
+GONE_KEPT: Final = "delta.deletedFileRetentionDuration"
 
 _DOUBLE_DIGITS: Final = 15
 _WHOLE_DIGITS: Final = 18  # any number of as many has 64 bits
@@ -46,6 +47,7 @@ def of_copy(
     files: Sequence[CopiedFile],
     *,
     change_feed: bool,
+    kept_hours: int = KEPT_HOURS,
 ) -> dict[str, str | None]:
     """Return the properties of a table that is published."""
     rows = sum(file.rows for file in files)
@@ -60,13 +62,17 @@ def of_copy(
         "delta.enableChangeDataFeed": str(change_feed).lower(),
         FILE_SIZE: str(min(max(size, least), most)),
         TOLD: text_of(told(schema, key, wide)),
-        LOG_KEPT: log_kept(LOG_HOURS),
+        **retention(kept_hours),
     }
 
 
-def log_kept(hours: int) -> str:
-    """Return how long the log is kept, as a property."""
-    return f"interval {hours} hours"
+def retention(hours: int) -> dict[str, str]:
+    """Return for how long the log is kept, and what it tells of files that are gone.
+
+    What it does not tell any more, a vacuum takes for a file that nobody ever named.
+    """
+    text = f"interval {max(1, hours)} hours"
+    return {LOG_KEPT: text, GONE_KEPT: text}
 
 
 def told(

@@ -8,41 +8,48 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from canal_server.mirror import delta_order
 from canal_server.mirror.delta_log import commit_of_upkeep
-from canal_server.mirror.delta_properties import FILE_SIZE, LOG_KEPT, log_kept
+from canal_server.mirror.delta_properties import FILE_SIZE, retention
 from canal_server.mirror.delta_rows import WRITER
 from canal_server.mirror.lake_table import Compacted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deltalake import DeltaTable
     from deltalake.fs import DeltaStorageHandler
 
 # Files that no log names are those of a copy that is under way, or are left behind.
 UNKNOWN_HOURS: Final = 7 * 24
-LOG_HOURS_MIN: Final = 1
 
 _CHANGES: Final = "_change_data/"
-_SMALL: Final = 2  # files of less than this part of the size wanted are put together
 
 
-def compact(delta: DeltaTable) -> Compacted:
-    """Put small files together."""
+def compact(
+    delta: DeltaTable, store: DeltaStorageHandler, key: Sequence[str]
+) -> Compacted:
+    """Put small files together, in the order of the key if there is one."""
+    if key:
+        done = delta_order.compact(delta, store, key, commit_of_upkeep(delta))
+        if done is not None:
+            return done
     size = delta.metadata().configuration.get(FILE_SIZE)
-    done = delta.optimize.compact(
-        target_size=int(size) // _SMALL if size else None,
+    told = delta.optimize.compact(
+        target_size=int(size) // delta_order.SMALL if size else None,
         writer_properties=WRITER,
         commit_properties=commit_of_upkeep(delta),
     )
-    return Compacted(done["numFilesRemoved"], done["numFilesAdded"])
+    return Compacted(told["numFilesRemoved"], told["numFilesAdded"])
 
 
 def vacuum(delta: DeltaTable, store: DeltaStorageHandler, hours: float) -> int:
     """Delete what no version of the last hours needs, and their log before that."""
     whole = math.ceil(hours)
-    kept = log_kept(max(LOG_HOURS_MIN, whole))
-    if delta.metadata().configuration.get(LOG_KEPT) != kept:
+    kept = retention(whole)
+    if kept.items() - delta.metadata().configuration.items():
         delta.alter.set_table_properties(
-            {LOG_KEPT: kept}, commit_properties=commit_of_upkeep(delta)
+            kept, commit_properties=commit_of_upkeep(delta)
         )
     gone = _vacuumed(delta, whole, full=False)
     told = delta.vacuum(whole, enforce_retention_duration=False, full=True)

@@ -17,6 +17,7 @@ from canal_server.mirror.overview import aligned
 from canal_server.mirror.session import source_options
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.tables import HIDDEN_PREFIX, survey
+from canal_server.mirror.take_up import binlog_problems
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.spark.options import read_options
@@ -36,7 +37,6 @@ HEADINGS: Final = (
     "table", "goes to", "format", "deletes", "key", "columns", "masked", "rows, about",
     "chunks, about",
 )  # fmt: skip
-_SPARSE: Final = ("MINIMAL", "NOBLOB")
 _MAY_LOCK: Final = ("LOCK TABLES", "ALL PRIVILEGES")
 
 
@@ -105,7 +105,7 @@ def _look_at_database(found: DryRun) -> None:
         with ControlConnection(settings.source.access) as control:
             info = read_server_info(control)
             found.database = f"{settings.source.access.address}, {_version(info)}"
-            found.problems += _binlog_problems(info)
+            found.problems += binlog_problems(info)
             seen = survey(control, settings)
             found.tables = seen.tables
             found.problems += seen.problems
@@ -128,21 +128,6 @@ def _look_at_replica(found: DryRun, access: Access) -> None:
 def _version(info: ServerInfo) -> str:
     kind = "MariaDB" if info.is_mariadb else "MySQL"
     return f"{kind} {info.version_text}"
-
-
-def _binlog_problems(info: ServerInfo) -> Iterator[str]:
-    if not info.log_bin:
-        yield "source: the database writes no binary log: set log_bin"
-    elif info.binlog_format != "ROW":
-        yield (
-            f"source: binlog_format is {info.binlog_format}, whose statements are no "
-            "changes of rows: SET GLOBAL binlog_format = ROW"
-        )
-    if info.row_image in _SPARSE:
-        yield (
-            f"source: binlog_row_image is {info.row_image}, which leaves values out: "
-            "SET GLOBAL binlog_row_image = FULL"
-        )
 
 
 def _check_rights(found: DryRun, control: ControlConnection) -> None:

@@ -10,9 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from canal_server.errors import ConfigError
+import pyarrow as pa
+
+from canal_server.errors import ConfigError, LakeError
 from canal_server.mirror.fills import NotConstantError, fill_of
-from canal_server.mirror.masks import hashed, lake_mysql_type
+from canal_server.mirror.masks import lake_mysql_type, masked, source_type
+from canal_server.mirror.reshape import filled
 from canal_server.mirror.statements import read_statement
 from canal_server.mirror.steps import (
     AddColumn,
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from canal_server.mirror.model import (
-        Mask,
         MirrorColumn,
         MirrorTable,
         TableName,
@@ -293,9 +295,9 @@ class _Decision:
             )
         try:
             fill = fill_of(column, spec.default)
-        except NotConstantError as error:
+            fill = _masked_fill(fill, new)
+        except (NotConstantError, LakeError) as error:
             raise _CannotFollowError(f"column {new.name} is added: {error}") from None
-        fill = _masked_fill(fill, new.mask)
         self._adds.append(AddColumn(new.target, *lake_mysql_type(new), fill))
 
     def _drop(self, origins: dict[str, str], new: dict[str, MirrorColumn]) -> None:
@@ -324,9 +326,12 @@ class _Decision:
                 )
 
 
-def _masked_fill(fill: str | None, mask: Mask | None) -> str | None:
+def _masked_fill(fill: str | None, column: MirrorColumn) -> str | None:
+    mask = column.mask
     if fill is None or mask is None:
         return fill
     if mask.kind == "hash":
-        return hashed(fill.encode(), mask.salt)
+        # Of the value as rows have it: a time's text is another one there.
+        value = filled(fill, source_type(column))
+        return str(masked(pa.array([value]), mask)[0])
     return fill[: mask.length] if mask.kind == "truncate" else None

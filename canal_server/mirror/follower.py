@@ -18,6 +18,7 @@ from canal_server.mirror import masks
 from canal_server.mirror.evolve import Copy, Empty, Gone, Steps, Stop, decide
 from canal_server.mirror.keys import NullKeyError, check_keys
 from canal_server.mirror.lake import UnlikeError
+from canal_server.mirror.statements import read_statement
 from canal_server.mirror.steps import RenameColumn
 from canal_server.model.table import ColumnMeta
 from canal_server.model.versions import place_of
@@ -38,6 +39,7 @@ BYTES_MAX: Final = 128 << 20
 
 BATCH: Final = "canal.batch"  # in the note of what ended a batch of the stream
 _ERASE: Final = "ERASE"
+_EMPTIES: Final = "TRUNCATE"
 NOT_KEPT: Final = ("_commit_version", "_position")  # of what the stream adds
 
 
@@ -258,15 +260,18 @@ class Follower:
         if item.seq < self.applied:
             self._take_again(item)
             return
-        if not item.is_ddl and item.event_type != "TRUNCATE":
+        told = f"at {where}: {item.sql[:200]}"
+        if not item.is_ddl and item.event_type != _EMPTIES:
             raise CopyNeededError(
-                f"a change was logged as a statement at {where}, so that its rows are "
-                f"not told: {item.sql[:200]}"
+                f"a change was logged as a statement, so that its rows are not told, "
+                f"{told}"
             )
+        if not item.table.table and item.event_type != _ERASE:
+            self._unnamed(item, note, told)
+            return
         self.flush(item.seq, note)
         upto = item.seq + 1
         decision = self._decided(item)
-        told = f"at {where}: {item.sql[:200]}"
         if isinstance(decision, Gone):
             raise TableGoneError(f"dropped or renamed {told}")
         if isinstance(decision, Copy):
@@ -281,13 +286,29 @@ class Follower:
             self._lake.empty(self._copy_id, upto, committed_ms(item), note)
             self.applied = upto
             return
-        if decision.steps or decision.columns != self.columns.all:
-            # Also where the lake stays as it is: the statement may come again, and
-            # would be another one then.
+        if decision.steps or shapes(decision.columns) != shapes(self.columns.all):
+            # Also for columns that the lake has not: a statement that comes again is
+            # known by its place, for by then its columns are what they were made.
             with _needing_a_copy():
                 self._lake.evolve(self._copy_id, decision.steps, upto, note)
             self.applied = upto
         self._take(decision)
+
+    def _unnamed(self, item: Packed, note: Mapping[str, str], told: str) -> None:
+        """See to a statement of which the server could not tell the tables.
+
+        One that is known for what it does, such as CREATE DATABASE, is about none.
+        """
+        said = read_statement(
+            item.sql,
+            self.table.source,
+            schema=item.table.schema,
+            exists=True,
+            mariadb=self._is_mariadb,
+        )
+        if said.problem:
+            self.flush(item.seq, note)
+            raise CopyNeededError(f"{said.problem}, {told}")
 
     def _take_again(self, item: Packed) -> None:
         """Take the columns behind a statement that was applied before a crash."""
@@ -316,12 +337,10 @@ class Follower:
 def is_about(item: Packed, table: TableName) -> bool:
     """Tell whether an item changes a table.
 
-    A statement without one names tables, but only one that drops their schema is about
-    them.
+    A statement that comes without a table may be about each that its text names, and
+    one that drops a schema is about all of its tables.
     """
-    if item.table.table or item.event_type == _ERASE:
-        return item.concerns(table)
-    return False
+    return item.concerns(table)
 
 
 @contextmanager

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from canal_server.mirror.changelog import ChangeLog
 from canal_server.mirror.delta import DeltaLakeTable
+from canal_server.mirror.delta_properties import KEPT_HOURS
 from canal_server.mirror.lake_table import (
     NOWHERE,
     Applied,
@@ -40,5 +42,7 @@ def open_table(settings: MirrorSettings, table: MirrorTable) -> LakeTable:
             table,
             lake.storage_options,
             change_feed=lake.change_feed,
+            # Without a vacuum there are as many versions as Delta keeps by default.
+            kept_hours=math.ceil(lake.vacuum_after_s / 3600) or KEPT_HOURS,
         )
     return ChangeLog(open_folder(lake, table.target), table)

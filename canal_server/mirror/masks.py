@@ -97,11 +97,6 @@ def lake_schema(table: MirrorTable) -> pa.Schema:
     )
 
 
-def hashed(text: bytes, salt: str) -> str:
-    """Return the hash of one value: SHA-256 of salt and value, in hex."""
-    return hashlib.sha256(salt.encode() + text).hexdigest()
-
-
 @lru_cache(maxsize=10_000)
 def _arrow_type(column: WantedColumn) -> pa.DataType:
     unnamed = WantedColumn("value", column.kind, column.precision, column.scale)
@@ -109,7 +104,10 @@ def _arrow_type(column: WantedColumn) -> pa.DataType:
 
 
 def _hash(values: Any, mask: Mask) -> Any:
-    """Hash each distinct value once: columns repeat theirs more often than not."""
+    """Return SHA-256 of salt and value, in hex.
+
+    Each distinct value is hashed once: columns repeat theirs more often than not.
+    """
     if isinstance(values, pa.ChunkedArray):
         chunks = [_hash(chunk, mask) for chunk in values.chunks]
         return pa.chunked_array(chunks, type=pa.string())

@@ -29,7 +29,10 @@ HEADINGS: Final = ("table", "phase", "rows", "goes to", "since")
 
 @dataclass(frozen=True, slots=True)
 class TableOverview:
-    """A table: `rows` were copied; `chunks` of a copy that is not done yet."""
+    """A table: `rows` were copied; `chunks` of a copy that is not done yet.
+
+    `rows_expected` is what the database estimated when the copy began.
+    """
 
     table: str
     target: str
@@ -40,6 +43,7 @@ class TableOverview:
     since_ms: int
     chunks_done: int = 0
     chunks: int = 0
+    rows_expected: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ def _table(state: TableState, copies: Folder) -> TableOverview:
         state.updated_at_ms,
         done,
         chunks,
+        state.rows_expected,
     )
 
 

@@ -31,6 +31,7 @@ STREAM_TOLD_EVERY_S: Final = 60.0  # the same, of the stream alone
 RATE_OVER_S: Final = 30.0  # of late
 BARS_MAX: Final = 8  # that are drawn at once
 BAR_WIDTH: Final = 20
+SHARE_MAX: Final = 0.99  # of a copy whose end is only an estimate
 NAME_WIDTH_MAX: Final = 30
 WIDTH_MIN: Final = 40
 _CLEAR_BELOW: Final = "\x1b[J"
@@ -43,6 +44,7 @@ class _Bar(NamedTuple):
     begun_s: float
     first: CopyProgress
     now: CopyProgress
+    expected: int  # rows, about; 0 where that is not known
 
 
 @dataclass(slots=True)
@@ -89,12 +91,17 @@ class Progress:
     # What happens
     # --------------------------------------------------------------------------------
 
-    def copying(self, name: TableName, progress: CopyProgress) -> None:
-        """Note how far a copy is; the first call tells where it begins."""
+    def copying(
+        self, name: TableName, progress: CopyProgress, expected: int = 0
+    ) -> None:
+        """Note how far a copy is; the first call tells where it begins.
+
+        `expected` are the rows that the database estimates.
+        """
         with self._lock:
             bar = self._bars.get(name)
             if bar is None or bar.first.chunks != progress.chunks:
-                bar = _Bar(self._now(), progress, progress)
+                bar = _Bar(self._now(), progress, progress, expected)
             self._bars[name] = bar._replace(now=progress)
 
     def copied(self, name: TableName) -> None:
@@ -189,12 +196,15 @@ class Progress:
         """Return rows, rate and the time that is left."""
         at, first = bar.now, bar.first
         seconds = self._now() - bar.begun_s
-        chunks = at.chunks_done - first.chunks_done
-        told = [f"{at.rows:,} rows", f"{at.chunks_done} of {at.chunks} chunks"]
-        if chunks and seconds > 0:
+        rows = f"{at.rows:,} rows"
+        if _is_by_rows(bar):
+            rows = f"{at.rows:,} of about {bar.expected:,} rows"
+        told = [rows, f"{at.chunks_done} of {at.chunks} chunks"]
+        share = _share(bar, at)
+        done = share - _share(bar, first)
+        if done > 0 and seconds > 0:
             told.append(f"{(at.rows - first.rows) / seconds:,.0f} rows/s")
-            left_s = seconds / chunks * (at.chunks - at.chunks_done)
-            told.append(f"{duration(left_s)} left")
+            told.append(f"{duration(seconds / done * (1 - share))} left")
         return ", ".join(told)
 
     def _stream(self) -> str:
@@ -240,9 +250,20 @@ def duration(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
+def _is_by_rows(bar: _Bar) -> bool:
+    """Tell whether a copy of one chunk, as without a key, is shown by its rows."""
+    return bool(bar.now.chunks == 1 and not bar.now.chunks_done and bar.expected)
+
+
+def _share(bar: _Bar, at: CopyProgress) -> float:
+    """Return which part of a copy is done."""
+    if _is_by_rows(bar):
+        return min(at.rows / bar.expected, SHARE_MAX)
+    return at.chunks_done / at.chunks if at.chunks else 1.0
+
+
 def _drawn(bar: _Bar) -> str:
-    at = bar.now
-    share = at.chunks_done / at.chunks if at.chunks else 1.0
+    share = _share(bar, bar.now)
     full = int(share * BAR_WIDTH)
     return f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] {share:4.0%}"
 

@@ -16,18 +16,19 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.errors import CanalError, ConfigError, SourceError
+from canal_server.errors import CanalError, ConfigError
 from canal_server.mirror import tables
 from canal_server.mirror.follower import (
     CopyNeededError,
     TableGoneError,
     TableStoppedError,
 )
+from canal_server.mirror.gone import GoneTables
 from canal_server.mirror.history import read_status
-from canal_server.mirror.lake import NOWHERE, open_table
 from canal_server.mirror.lease import Lease
 from canal_server.mirror.query import DataLossError, Query, subscribe
 from canal_server.mirror.report import Report
@@ -35,17 +36,20 @@ from canal_server.mirror.session import open_session
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import ChangeStream
+from canal_server.mirror.take_up import TakingUp, look, new_state
 from canal_server.mirror.upkeep import Upkeep
 from canal_server.mirror.work import TableWork
 from canal_server.mysql.backoff import Backoff
-from canal_server.mysql.connection import ControlConnection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canal_server.lifecycle import Stop
     from canal_server.mirror.model import TableName
     from canal_server.mirror.progress import Progress
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.mirror.stream import BatchReport
+    from canal_server.mirror.take_up import Wanted
     from canal_server.spark.packed import Packed
 
 log = logging.getLogger(__name__)
@@ -70,7 +74,7 @@ class Mirror:
         self._states: dict[TableName, TableState] = {}
         self._guard = threading.RLock()  # of the states and of what is at work
         self._at_work: dict[TableName, Future[None]] = {}
-        self._gone: set[TableName] = set()  # of which that is not certain yet
+        self._gone = GoneTables(settings, stop)
         self._later: dict[TableName, tuple[float, Backoff]] = {}
         self._stream = ChangeStream(
             settings.canal.destination,
@@ -86,7 +90,7 @@ class Mirror:
         with Lease(self._folder) as lease:
             # What is made from now on comes in the stream.
             subscribe(self._settings, self._store.generation())
-            wanted, is_mariadb = self._wanted()
+            wanted = look(self._settings, self._store.read_all(), self._stop)
             spark = open_session(self._settings)
             work = TableWork(
                 self._settings,
@@ -95,7 +99,7 @@ class Mirror:
                 self._stream,
                 progress=self._progress,
                 stop=self._stop,
-                is_mariadb=is_mariadb,
+                is_mariadb=wanted.is_mariadb,
             )
             query = Query(self._settings, spark, self._stream, self._store)
             upkeep = Upkeep(self._settings, self._stream)
@@ -116,71 +120,25 @@ class Mirror:
                     self._show()
             finally:
                 self._stop.request()  # copies end then, too
-                query.stop()
-                pool.shutdown(wait=True, cancel_futures=True)
-                spark.stop()
+                with ExitStack() as ending:  # each of them, whatever one raises
+                    ending.callback(_ended, "Spark", spark.stop)
+                    ending.callback(self._gone.close)
+                    ending.callback(pool.shutdown, wait=True, cancel_futures=True)
+                    ending.callback(_ended, "the stream", query.stop)
 
-    # --------------------------------------------------------------------------------
-    # Which tables there are
-    # --------------------------------------------------------------------------------
-
-    def _wanted(self) -> tuple[list[TableName], bool]:
-        """Return the source's tables that are wanted, and if that is a MariaDB."""
-        with ControlConnection(self._settings.source.access) as connection:
-            found = tables.mirror_tables(connection, self._settings)
-            return [table.source for table in found], connection.is_mariadb
-
-    def _begin(self, wanted: list[TableName], work: TableWork) -> None:
+    def _begin(self, wanted: Wanted, work: TableWork) -> None:
         """Take up each table where it was left."""
-        self._states = self._store.read_all()
-        for name in wanted:
-            state = self._states.get(name) or self._new(name)
-            self._states[name] = self._taken_up(state, work)
-        for name in self._states.keys() - set(wanted):
-            self._not_wanted(self._states[name])
 
-    def _new(self, name: TableName) -> TableState:
-        rule = self._settings.rule_of(name)
-        assert rule is not None  # it is wanted
-        return TableState(name, tables.target_of(name, rule))
-
-    def _taken_up(self, state: TableState, work: TableWork) -> TableState:
-        if state.phase is Phase.STOPPED:
-            log.warning("%s: stopped: %s", state.source, state.message)
-            return state
-        if state.phase is Phase.DROPPED:  # and is there again
-            return self._store.write(state.moved(Phase.WAITING))
-        if state.phase in (Phase.CATCHING_UP, Phase.FOLLOWING):
-            if tables.signature(state.source, self._settings) != state.plan:
-                return self._store.write(
-                    state.moved(Phase.WAITING, "the settings of the table have changed")
-                )
-            table = tables.mirror_table(state.source, state.columns, self._settings)
-            if open_table(self._settings, table).applied(state.copy_id) == NOWHERE:
-                return self._store.write(
-                    state.moved(Phase.WAITING, "its copy is not in the lake any more")
-                )
-        if state.phase is Phase.FOLLOWING:
+        def join(state: TableState) -> None:
             follower = work.follower_of(state)
             status = read_status(self._folder)
             if status is not None and status.last is not None:
                 follower.reached(status.last.applied)
             with self._stream.joining:
                 self._stream.join(follower)
-            log.info("%s: follows the stream, from where it was", state.source)
-        return state
 
-    def _not_wanted(self, state: TableState) -> None:
-        if state.phase not in (Phase.DROPPED, Phase.STOPPED):
-            why = (
-                "the source has no such table any more"
-                if self._settings.rule_of(state.source)
-                else "the settings do not want it any more"
-            )
-            log.warning("%s: %s; what is in the lake stays", state.source, why)
-            self._states[state.source] = self._store.write(
-                state.moved(Phase.DROPPED, why)
-            )
+        taking_up = TakingUp(self._settings, self._store, join)
+        self._states = taking_up.states(wanted, self._store.read_all())
 
     # --------------------------------------------------------------------------------
     # Copies
@@ -191,11 +149,39 @@ class Mirror:
         self._collect()
         now = time.monotonic()
         with self._guard:
-            for name, state in self._states.items():
-                if state.phase in _TO_BRING_IN and name not in self._at_work:
-                    when = self._later.get(name)
-                    if when is None or when[0] <= now:
-                        self._at_work[name] = pool.submit(work.bring_in, state)
+            due = [
+                state
+                for name, state in self._states.items()
+                if state.phase in _TO_BRING_IN and name not in self._at_work
+                if name not in self._later or self._later[name][0] <= now
+            ]
+            folders = self._folders() if due else tables.Folders()
+            for state in due:
+                name, target = state.source, self._target(state)
+                problem = folders.problem(name, target)
+                if problem:
+                    # Else the copy of one were replaced by that of the other.
+                    self._left(name, TableStoppedError(problem))
+                else:
+                    folders.take(name, target)
+                    self._at_work[name] = pool.submit(work.bring_in, state)
+
+    def _folders(self) -> tables.Folders:
+        """Return the folders to which tables are copied, or were; the first has it."""
+        folders = tables.Folders()
+        for name in self._at_work:
+            folders.take(name, self._target(self._states[name]))
+        copied = [state for state in self._states.values() if state.copy_id]
+        for phases in _OWNING:
+            for state in copied:
+                if state.phase in phases:
+                    folders.take(state.source, state.target)
+        return folders
+
+    def _target(self, state: TableState) -> str:
+        """Return the folder for a table's next copy."""
+        rule = self._settings.rule_of(state.source)
+        return state.target if rule is None else tables.target_of(state.source, rule)
 
     def _collect(self) -> None:
         """See what came of the copies that ended."""
@@ -237,7 +223,8 @@ class Mirror:
             state = self._states.get(item.table)
             if state is None:
                 log.info("%s: is new", item.table)
-                self._states[item.table] = self._store.write(self._new(item.table))
+                state = new_state(self._settings, item.table)
+                self._states[item.table] = self._store.write(state)
             elif state.phase is Phase.DROPPED:
                 self._again(state, "it was made anew")
 
@@ -297,23 +284,17 @@ class Mirror:
 
     def _look_for_gone(self) -> None:
         """Copy tables that were dropped and made again before that was looked at."""
-        with self._guard:
-            gone, self._gone = self._gone, set()
-        if not gone:
-            return
+        there = sorted(self._gone.turn())
         try:
-            with ControlConnection(self._settings.source.access) as connection:
-                # Not `_wanted`: a problem with another table must not end this.
-                found = tables.survey(connection, self._settings).tables
-        except SourceError as error:
-            log.warning("the tables of the source cannot be listed: %s", error)
-            with self._guard:
-                self._gone |= gone
-            return
-        with self._guard:
-            for name in gone & {each.table.source for each in found}:
-                if self._states[name].phase is Phase.DROPPED:
-                    self._again(self._states[name], "it was made anew")
+            while there:
+                with self._guard:
+                    state = self._states[there[-1]]
+                    if state.phase is Phase.DROPPED:
+                        self._again(state, "it was made anew")
+                there.pop()
+        finally:
+            for name in there:  # of which that could not be noted
+                self._gone.add(name)
 
     def _show(self) -> None:
         with self._guard:
@@ -333,7 +314,21 @@ class Mirror:
             raise ConfigError([problem]) from error
 
 
+def _ended(what: str, stop: Callable[[], object]) -> None:
+    """End something of Spark's; that it fails is told, what went before counts."""
+    try:
+        stop()
+    except Exception as error:  # noqa: BLE001  # of many kinds, when its JVM is gone
+        said = next((line for line in str(error).splitlines() if line.strip()), "")
+        log.warning("%s did not end as it should: %s", what, said or repr(error))
+
+
 _TO_BRING_IN: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
+# To which table a folder belongs. The copy of one that was dropped may be replaced.
+_OWNING: Final = (
+    (Phase.COPYING, Phase.CATCHING_UP, Phase.FOLLOWING),
+    (Phase.WAITING, Phase.STOPPED),
+)
 
 
 def run(settings: MirrorSettings, progress: Any, stop: Stop) -> None:

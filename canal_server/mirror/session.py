@@ -26,6 +26,7 @@ DEFAULTS: Final = {
     # busy copying, ends the stream.
     "spark.python.authenticate.socketTimeout": "120s",
 }
+_IS_FOUND: Final = "DATA_SOURCE_ALREADY_EXISTS"  # by Spark itself
 RETRIES: Final = 4  # of a task; in local mode it has to be said with the master
 
 
@@ -51,7 +52,25 @@ def open_session(settings: MirrorSettings) -> Any:
     session = builder.getOrCreate()
     # Delta's timestamps are in UTC, and so are those of the source.
     session.conf.set("spark.sql.session.timeZone", "UTC")
+    _register_source(session)
     return session
+
+
+def _register_source(session: Any) -> None:
+    """Have Spark know the source, also where it does not find it by itself.
+
+    It looks for packages in the folders of Python's path, and an editable install has
+    none there.
+    """
+    from pyspark.errors import AnalysisException  # noqa: PLC0415  # heavy
+
+    from canal_server.spark.source import CanalDataSource  # noqa: PLC0415  # heavy
+
+    try:
+        session.dataSource.register(CanalDataSource)
+    except AnalysisException as error:
+        if _IS_FOUND not in str(error):
+            raise
 
 
 def _is_submitted() -> bool:

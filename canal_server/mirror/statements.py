@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from canal_server.sqltext import SqlReader, SqlTextError
+from canal_server.sqltext import SqlTextError
 from canal_server.tablemeta.context import Context
 from canal_server.tablemeta.image import GENERATED
+from canal_server.tablemeta.moves import word_and_move
 from canal_server.tablemeta.operations import (
     AddColumn,
     AlterTable,
@@ -31,20 +32,6 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.operations import ColumnSpec, Item, Operation
 
 _ROWS: Final = frozenset(("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"))
-# Parts of an ALTER TABLE that take rows away, or bring some, without a word of it.
-_MOVES: Final = {
-    ("DROP", "PARTITION"): "drops a partition with its rows",
-    ("TRUNCATE", "PARTITION"): "empties a partition",
-    ("EXCHANGE", "PARTITION"): "exchanges a partition with a table",
-    ("REORGANIZE", "PARTITION"): "makes other partitions",
-    ("CONVERT", "PARTITION"): "makes a table of a partition",
-    ("CONVERT", "TABLE"): "makes a partition of a table",
-    ("DISCARD", "TABLESPACE"): "discards the rows",
-    ("DISCARD", "PARTITION"): "discards the rows of a partition",
-    ("IMPORT", "TABLESPACE"): "imports rows",
-    ("IMPORT", "PARTITION"): "imports rows",
-    ("ALTER", "IGNORE"): "takes away rows that do not fit",
-}
 _ENGINES_WITHOUT_ROWS: Final = ("blackhole",)
 
 
@@ -86,12 +73,14 @@ def read_statement(
     context = Context(schema=schema, mariadb=mariadb, explicit_timestamp=True)
     said = Said()
     try:
-        word, move = _words(sql, context)
+        word, move = word_and_move(sql, context.dialect)
     except SqlTextError as error:
         said.problem = f"the statement cannot be read: {error}"
         return said
     if word == "TRUNCATE":
         said.empties = True
+    elif word == "REPAIR":
+        said.problem = "REPAIR TABLE may take rows away"
     elif word in _ROWS:
         said.problem = f"its rows were changed by a statement ({word}), not by rows"
     else:
@@ -106,25 +95,6 @@ def read_statement(
         if said.repeats:
             said.problem = "several of its items are about one column"
     return said
-
-
-def _words(sql: str, context: Context) -> tuple[str, str]:
-    """Return the first word of a statement, and how it moves rows by the way."""
-    reader = SqlReader(sql, context.dialect)
-    while reader.accept("(") or reader.accept(";"):
-        continue
-    if reader.accept("SET", "STATEMENT") and reader.skip_to(("FOR",)):
-        reader.next()
-    word = reader.peek()
-    if word != "ALTER":
-        return word, ""
-    while not reader.at_end():
-        pair = reader.next(), reader.peek()
-        if pair in _MOVES:
-            return word, _MOVES[pair]
-        if pair[0] == "(":
-            reader.skip_to((")",))
-    return word, ""
 
 
 def _take(operation: Operation, table: TableName, said: Said, *, exists: bool) -> None:

@@ -88,6 +88,14 @@ class Folder:
         except FileNotFoundError:
             return
 
+    def remove(self) -> None:
+        """Delete the folder with all that is in it, if it is there."""
+        try:
+            with self._telling("delete", self._path):
+                self._fs.delete_dir(self._path)
+        except FileNotFoundError:
+            return
+
     def names(self) -> list[str]:
         """Return the names of the files in this folder, sorted."""
         return sorted(self.sizes())

@@ -105,7 +105,8 @@ class ChangeStream:
 
     def columns(self) -> dict[TableName, Columns]:
         """Return the columns that followed tables have where the stream is."""
-        return {name: each.columns for name, each in self._followers.items()}
+        # As it is at one moment: another thread may have a table join.
+        return {name: each.columns for name, each in list(self._followers.items())}
 
     @property
     def tables(self) -> list[TableName]:
@@ -158,6 +159,7 @@ class ChangeStream:
                 if size >= HELD_BYTES_MAX:
                     self._write(pool, held, report, None)
                     held, size = {}, 0
+            assert report.end is not None or not report.came, "each task has a part"
             self._write(pool, held, report, report.end)
             if report.end is not None:
                 self.end = report.end

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
 from canal_server.errors import ConfigError, DecodeError
@@ -44,6 +44,8 @@ _TABLES: Final = """SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_ROWS
   WHERE TABLE_SCHEMA NOT IN (%s, %s, %s, %s)
     AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')
   ORDER BY TABLE_SCHEMA, TABLE_NAME"""
+_ROWS: Final = """SELECT TABLE_ROWS FROM information_schema.TABLES
+  WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,55 +57,83 @@ class FoundTable:
     rows: int  # about so many, as the database estimates
 
 
+class Problem(NamedTuple):
+    """What is wrong with a rule; `table`: with that one only."""
+
+    rule: TableRule
+    table: TableName | None
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What the settings mean in this database, and what keeps it from working."""
 
     tables: tuple[FoundTable, ...]
-    problems: tuple[str, ...]
+    found: tuple[Problem, ...]
 
-
-def mirror_tables(
-    connection: ControlConnection, settings: MirrorSettings
-) -> list[MirrorTable]:
-    """Return the tables to mirror. Raises ConfigError, SourceError."""
-    found = survey(connection, settings)
-    if found.problems:
-        raise ConfigError(list(found.problems))
-    return [each.table for each in found.tables]
+    @property
+    def problems(self) -> list[str]:
+        """Return what is wrong, for a person."""
+        return [problem.text for problem in self.found]
 
 
 def survey(connection: ControlConnection, settings: MirrorSettings) -> Survey:
     """Return the tables to mirror, and every problem with them. Raises SourceError."""
-    problems: list[str] = []
-    rows: dict[TableName, int] = {}
-    for schema, table, kind, estimate in connection.query(_TABLES, SYSTEM_SCHEMAS):
-        name = TableName(str(schema), str(table))
-        rule = settings.rule_of(name)
-        if rule is None:
-            continue
+    problems: list[Problem] = []
+    rows: dict[TableName, tuple[TableRule, int]] = {}
+    for name, rule, kind, about in _wanted(connection, settings):
         if kind == _VERSIONED:
-            problems.append(
+            text = (
                 f"{rule.place}: table {name} is system-versioned, its old rows cannot "
                 "be told from its new ones: leave it out by exclude"
             )
-            continue
-        rows[name] = int(estimate or 0)
+            problems.append(Problem(rule, name, text))
+        else:
+            rows[name] = rule, about
     metas = TableColumns(connection).fetch_many(rows)
     found = []
-    for name, estimate in rows.items():
+    for name, (rule, about) in rows.items():
         meta = metas.get((name.schema, name.table))
         if meta is None:
             continue  # dropped since
         try:
-            table = mirror_table(name, meta.columns, settings)
+            table = table_by_rule(name, meta.columns, rule)
         except ConfigError as error:
-            problems += error.problems
+            problems += [Problem(rule, name, each) for each in error.problems]
         else:
-            found.append(FoundTable(table, meta.columns, estimate))
+            found.append(FoundTable(table, meta.columns, about))
     problems += _unused(settings, {name: metas[name] for name in rows if name in metas})
-    problems += _same_targets([each.table for each in found])
+    problems += _same_targets([each.table for each in found], settings)
     return Survey(tuple(found), tuple(problems))
+
+
+def present(connection: ControlConnection, settings: MirrorSettings) -> set[TableName]:
+    """Return the tables that are there and wanted, whatever is wrong with them.
+
+    Raises SourceError.
+    """
+    return {name for name, *_ in _wanted(connection, settings)}
+
+
+def estimate(connection: ControlConnection, name: TableName) -> int:
+    """Return about how many rows a table has, 0 when it is not there.
+
+    Raises SourceError.
+    """
+    found = connection.query(_ROWS, name)
+    return int(found[0][0] or 0) if found else 0
+
+
+def _wanted(
+    connection: ControlConnection, settings: MirrorSettings
+) -> Iterator[tuple[TableName, TableRule, str, int]]:
+    """Yield the tables that a rule applies to, with kind and an estimate of rows."""
+    for schema, table, kind, rows in connection.query(_TABLES, SYSTEM_SCHEMAS):
+        name = TableName(str(schema), str(table))
+        rule = settings.rule_of(name)
+        if rule is not None:
+            yield name, rule, str(kind), int(rows or 0)
 
 
 def mirror_table(
@@ -259,7 +289,7 @@ class _Builder:
 
 def _unused(
     settings: MirrorSettings, metas: Mapping[TableName, TableMeta]
-) -> Iterator[str]:
+) -> Iterator[Problem]:
     """Yield rules that no table has, and columns of rules that no table of it has."""
     columns: dict[int, set[str]] = {}
     for name, meta in metas.items():
@@ -268,10 +298,11 @@ def _unused(
         columns.setdefault(id(rule), set()).update(names)
     for rule in settings.tables:
         if id(rule) not in columns:
-            yield (
+            text = (
                 f"{rule.place}: match = {quoted(rule.match)}: no table matches, or the "
                 "account may not see it"
             )
+            yield Problem(rule, None, text)
             continue
         for key, named in (
             ("columns", rule.columns),
@@ -281,22 +312,56 @@ def _unused(
         ):
             for column in named:
                 if column.lower() not in columns[id(rule)]:
-                    yield f"{rule.place}: {key}: no table has a column {column}"
+                    text = f"{rule.place}: {key}: no table has a column {column}"
+                    yield Problem(rule, None, text)
 
 
-def _same_targets(tables: Sequence[MirrorTable]) -> Iterator[str]:
+def _same_targets(
+    tables: Sequence[MirrorTable], settings: MirrorSettings
+) -> Iterator[Problem]:
     """Yield tables whose folder is that of another, or inside it."""
-    taken: dict[str, TableName] = {}
+    folders = Folders()
     for table in sorted(tables, key=lambda each: each.target.split("/")):
-        parts = table.target.split("/")
-        for length in range(1, len(parts) + 1):
-            folder = "/".join(parts[:length])
-            if folder in taken:
-                yield (
-                    f"tables {taken[folder]} and {table.source} both go to {folder}: "
-                    "put {schema} and {table} into to"
-                )
-        taken[table.target] = table.source
+        problem = folders.problem(table.source, table.target)
+        rule = settings.rule_of(table.source)
+        if problem and rule is not None:
+            yield Problem(rule, None, problem)
+        folders.take(table.source, table.target)
+
+
+class Folders:
+    """Which tables folders of the lake belong to; none is inside another's."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, TableName] = {}
+        self._inside: dict[str, TableName] = {}  # by the folders around a table's
+
+    def take(self, name: TableName, target: str) -> None:
+        """Have a folder belong to a table."""
+        self._tables.setdefault(target, name)
+        for outer in _around(target):
+            self._inside.setdefault(outer, name)
+
+    def problem(self, name: TableName, target: str) -> str:
+        """Tell which other table is in a table's way; "" for none."""
+        for folder in (target, *_around(target)):
+            other = self._tables.get(folder)
+            if other not in (None, name):
+                return _both(other, name, folder)
+        other = self._inside.get(target)
+        return "" if other in (None, name) else _both(other, name, target)
+
+
+def _around(target: str) -> list[str]:
+    parts = target.split("/")
+    return ["/".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def _both(first: TableName | None, second: TableName, folder: str) -> str:
+    return (
+        f"tables {first} and {second} both go to {folder}: put {{schema}} and "
+        "{table} into to"
+    )
 
 
 def signature(name: TableName, settings: MirrorSettings) -> str:

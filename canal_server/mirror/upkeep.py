@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import LakeError
 from canal_server.mirror.lake import open_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from canal_server.mirror.model import TableName
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.mirror.stream import ChangeStream
@@ -23,36 +26,55 @@ log = logging.getLogger(__name__)
 VACUUM_EVERY_S: Final = 3600.0
 
 
+class _Duty(NamedTuple):
+    """Something to be done of a table."""
+
+    late_s: float  # behind its time; below 0: not due yet
+    name: TableName
+    done: dict[TableName, float]
+    do: Callable[[TableName], None]
+
+
 class Upkeep:
     """Does what is due; for one thread."""
 
-    def __init__(self, settings: MirrorSettings, stream: ChangeStream) -> None:
+    def __init__(
+        self,
+        settings: MirrorSettings,
+        stream: ChangeStream,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._settings = settings
         self._stream = stream
+        self._now = now
         self._compacted: dict[TableName, float] = {}  # when, or when it was first seen
         self._vacuumed: dict[TableName, float] = {}
 
     def turn(self) -> None:
-        """Do the upkeep of one table at most, if it is due."""
+        """Do the upkeep of one table at most, if it is due; the latest comes first.
+
+        A failure is told, and it is tried again after its period.
+        """
+        now = self._now()
+        duty = max(self._duties(now), key=attrgetter("late_s"), default=None)
+        if duty is None or duty.late_s < 0:
+            return
+        duty.done[duty.name] = now
+        try:
+            duty.do(duty.name)
+        except LakeError as error:
+            log.warning("%s: upkeep failed: %s", duty.name, error)
+
+    def _duties(self, now: float) -> Iterator[_Duty]:
         lake = self._settings.lake
-        every = (
+        vacuum_every_s = VACUUM_EVERY_S if lake.vacuum_after_s else 0.0
+        for done, period_s, do in (
             (self._compacted, lake.compact_every_s, self._compact),
-            (
-                self._vacuumed,
-                VACUUM_EVERY_S if lake.vacuum_after_s else 0.0,
-                self._vacuum,
-            ),
-        )
-        now = time.monotonic()
-        for done, period_s, do in every:
+            (self._vacuumed, vacuum_every_s, self._vacuum),
+        ):
             for name in self._stream.tables if period_s else ():
-                if now - done.setdefault(name, now) >= period_s:
-                    done[name] = now
-                    try:
-                        do(name)
-                    except LakeError as error:
-                        log.warning("%s: upkeep failed: %s", name, error)
-                    return
+                late_s = now - done.setdefault(name, now) - period_s
+                yield _Duty(late_s, name, done, do)
 
     def _compact(self, name: TableName) -> None:
         with self._stream.joining:

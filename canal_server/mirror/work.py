@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from canal_server.errors import ConfigError, SourceError
+from canal_server.errors import ConfigError, LakeError, SourceError
 from canal_server.mirror import tables
 from canal_server.mirror.catch_up import NEAR_ROWS, CatchUp
 from canal_server.mirror.copying import Copied, CopyJob
@@ -32,7 +32,9 @@ from canal_server.mirror.lake import NOWHERE, open_table
 from canal_server.mirror.places import OLD_S, latest, starting_place
 from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
+from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import PLACE_NOTE, note_of
+from canal_server.mysql.connection import ControlConnection
 from canal_server.spark.offsets import offset_from_json, version_of
 from canal_server.spark.servers import Channel
 
@@ -91,6 +93,7 @@ class TableWork:
                 self._bring_in(state)
             except CopyNeededError as error:
                 log.warning("%s: %s; it is copied again", state.source, error)
+                state = self._store.read(state.source) or state
                 state = self._store.write(state.moved(Phase.WAITING, str(error)))
                 continue
             except TableGoneError as error:
@@ -146,14 +149,28 @@ class TableWork:
         self._progress.copied(state.source)
         seen = 0 if table.is_keyless else version_of(self._latest(state.source))
         state = replace(state, phase=Phase.CATCHING_UP, seen=seen)
-        return self._store.write(state)
+        state = self._store.write(state)
+        self._forget_copy(state)
+        return state
+
+    def _forget_copy(self, state: TableState) -> None:
+        """Delete what was noted of a copy that is published, or given up."""
+        if not state.copy_id:
+            return
+        folder = open_folder(self._settings.lake, self._settings.folder)
+        try:
+            folder.below("copies").below(state.copy_id).remove()
+        except LakeError as error:
+            log.warning("%s: what is left of its copy stays: %s", state.source, error)
 
     def _run(self, state: TableState, table: MirrorTable) -> Copied | None:
         """Return what a copy has made; None when it was stopped."""
         assert state.place is not None  # since it was begun
         job = CopyJob(self._spark, self._settings, table, state.copy_id, state.place)
         try:
-            return job.run(partial(self._progress.copying, state.source), self._stop)
+            copying = self._progress.copying
+            tell = partial(copying, state.source, expected=state.rows_expected)
+            return job.run(tell, self._stop)
         except NullKeyError as error:
             raise TableStoppedError(str(error)) from error
         except SourceError as error:
@@ -174,15 +191,17 @@ class TableWork:
             now = self._columns_now(state.source)
             if shapes(now) == shapes(state.columns):
                 return state, self._plan(state.source, state.columns)
-        place = starting_place(self._settings, channel)
+        place = starting_place(self._settings, channel, self._stop)
         if not place.gtids:
             self._check_since(state.source, place)
         columns = columns_at(channel, state.source, place)
         if not columns:
             raise TableGoneError("the source has no such table")
         table = self._plan(state.source, columns)
+        self._forget_copy(state)
         state = replace(
             state,
+            target=table.target,
             phase=Phase.COPYING,
             copy_id=uuid.uuid4().hex[:12],
             place=place,
@@ -192,9 +211,16 @@ class TableWork:
             plan=tables.signature(state.source, self._settings),
             message="",
             rows=0,
+            rows_expected=self._estimate(state.source),
             copies=state.copies + 1,
         )
         return self._store.write(state), table
+
+    def _estimate(self, name: TableName) -> int:
+        """Return about how many rows will be copied."""
+        access = self._settings.source.read_from
+        with ControlConnection(access, self._stop) as connection:
+            return tables.estimate(connection, name)
 
     def _caught_up(
         self, follower: Follower, state: TableState, catching: CatchUp

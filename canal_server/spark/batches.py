@@ -58,11 +58,13 @@ class Statement(NamedTuple):
 
     journal: str
     position: int
+    end: int  # the offset behind it
     schema: str
     table: str
     event_type: int  # EventType
     is_ddl: bool
     sql: str
+    default_schema: str  # of names in it that are given without one
 
 
 class Batches:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from canal_server.client.ranged import OTHER_EPOCH, RangePosition
 from canal_server.errors import ClientError, PositionError, TableMetaError
-from canal_server.model.entry import EventType
 from canal_server.sink.filters import compile_expression
 from canal_server.spark.batches import generic_batches, typed_batches
 from canal_server.spark.offsets import version_of
+from canal_server.spark.options import TableName
 from canal_server.spark.packed_form import part_batch
 from canal_server.spark.packing import PackedBatches
 from canal_server.spark.ranges import (
@@ -29,7 +29,7 @@ from canal_server.spark.ranges import (
 )
 from canal_server.spark.schema import typed_columns, wanted, zone_of
 from canal_server.spark.servers import Channel, kept_channel
-from canal_server.spark.statements import dropped_schema
+from canal_server.spark.statements import is_about, renames_away, untold_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,13 +39,12 @@ if TYPE_CHECKING:
 
     from canal_server.client.ranged import RangeTable
     from canal_server.spark.batches import Batches, Statement
-    from canal_server.spark.options import SourceOptions, TableName
+    from canal_server.spark.options import SourceOptions
     from canal_server.spark.packing import Place
     from canal_server.spark.ranges import Range
+    from canal_server.spark.statements import Untold
 
 log = logging.getLogger(__name__)
-
-_EMPTYING: Final = (EventType.TRUNCATE, EventType.ERASE)
 
 
 def read_rows(
@@ -198,13 +197,16 @@ class Table:
         self._columns = typed_columns(schema)
         self._part = part
         self._missing: set[str] = set()
+        self._is_folded: bool | None = None  # the server ignores the case of names
+        assert options.table is not None  # typed
+        self._name = options.table
 
     def missing_at(self, position: RangePosition, channel: Channel) -> set[str]:
         """Return the columns of the stream that the table has not there."""
         there = self._ask(channel, position)
         names = {column.name.lower() for column in there.columns}
         if there.found:
-            self._missing |= {
+            self._missing = {
                 c.name for c in self._columns if c.name.lower() not in names
             }
         return self._missing
@@ -214,48 +216,68 @@ class Table:
 
         Raises TableMetaError when the stream cannot go on as it is.
         """
-        where = f"{statement.journal}:{statement.position}"
-        assert self._options.table is not None  # typed
-        if dropped_schema(statement.sql) == self._options.table.schema:
-            self._check_emptied(where, statement.sql)
-        if (statement.schema, statement.table) != self._options.table:
-            return
-        if statement.event_type in _EMPTYING:
-            self._check_emptied(where, statement.sql)
-        if not statement.is_ddl:
-            return
         # Not the connection on which the range is being read.
         channel = Channel(self._options, self._part.destination)
         try:
-            if self._options.schema_change == "fail":
-                self._check_now(channel, where, statement.sql)
-            # Between the ends of the part the table has what it has at both of them.
-            missing = self.missing_at(self._part.end, channel)
+            self._receive(statement, channel)
         finally:
             channel.close()
+
+    def _receive(self, statement: Statement, channel: Channel) -> None:
+        where = f"{statement.journal}:{statement.position}"
+        is_ours = partial(self._is_ours, channel)
+        untold = untold_by(statement, self._name, is_ours)
+        if untold is not None:
+            self._check_untold(where, statement.sql, untold)
+        if not statement.is_ddl or not is_about(statement, is_ours):
+            return
+        if self._options.schema_change == "fail":
+            self._check_now(channel, where, statement)
+        behind = RangePosition(self._part.end.epoch, statement.journal, statement.end)
+        missing = self.missing_at(behind, channel)
         assert self.batches is not None
         self.batches.set_missing(missing)
 
-    def _check_emptied(self, where: str, sql: str) -> None:
+    def _is_ours(self, channel: Channel, name: TableName) -> bool:
+        """Tell whether a name means the table: on some servers in any case."""
+        ours = self._name
+        if name == ours or str(name).lower() != str(ours).lower():
+            return name == ours
+        if self._is_folded is None:
+            other = TableName(ours.schema.swapcase(), ours.table.swapcase())
+            self._is_folded = any(
+                self._ask(channel, place, other).found
+                for place in (self._part.start, None)
+            )
+        return self._is_folded
+
+    def _check_untold(self, where: str, sql: str, untold: Untold) -> None:
         told = (
-            f"table {self._options.table} was emptied at {where}, and no row tells of "
-            f"it ({sql[:200]})"
+            f"table {self._name} {untold.what} at {where}, and no row tells "
+            f"of it ({sql[:200]})"
         )
         if self._options.truncates == "fail":
             raise TableMetaError(
-                f"{told}; empty the target as well, then restart the query with "
+                f"{told}; {untold.remedy}, then restart the query with "
                 "truncates = ignore"
             )
         log.warning("%s: %s", self._part.destination, told)
 
-    def _check_now(self, channel: Channel, where: str, sql: str) -> None:
+    def _check_now(self, channel: Channel, where: str, statement: Statement) -> None:
         """Raise when the table has other columns now than the stream took.
 
         Those of now, not those behind the statement: a stream that is restarted takes
         them, and passes.
         """
+        name, sql = self._name, statement.sql[:200]
         now = self._ask(channel, None)
         if not now.found:
+            if renames_away(statement, partial(self._is_ours, channel)):
+                raise TableMetaError(
+                    f"table {name} was renamed at {where} ({sql}), and none has that "
+                    "name now: begin a stream of the new name, or set schemaChange = "
+                    "ignore"
+                )
             return
         taken = {column.name.lower(): column.mysql_type for column in self._columns}
         there = {column.name.lower(): column.mysql_type for column in now.columns}
@@ -264,20 +286,24 @@ class Table:
         if taken == there:
             return
         other = sorted(
-            name
-            for name in taken.keys() | there.keys()
-            if taken.get(name) != there.get(name)
+            each
+            for each in taken.keys() | there.keys()
+            if taken.get(each) != there.get(each)
         )
         raise TableMetaError(
-            f"table {self._options.table} has other columns since {where} "
-            f"({sql[:200]}): {', '.join(other)[:500]}; restart the query, which takes "
-            "the columns of now, or set schemaChange = ignore"
+            f"table {name} has other columns since {where} ({sql}): "
+            f"{', '.join(other)[:500]}; restart the query, which takes the columns of "
+            "now, or set schemaChange = ignore"
         )
 
-    def _ask(self, channel: Channel, position: RangePosition | None) -> RangeTable:
-        name = self._options.table
-        assert name is not None
+    def _ask(
+        self,
+        channel: Channel,
+        position: RangePosition | None,
+        name: TableName | None = None,
+    ) -> RangeTable:
+        schema, table = name or self._name
         at = () if position is None else (position,)
         return channel.call(
-            lambda c: c.schema(self._part.destination, name.schema, name.table, *at)
+            lambda c: c.schema(self._part.destination, schema, table, *at)
         )

@@ -232,15 +232,21 @@ class TableMetaTsdb:
         return replayed, behind
 
     def replay_before(
-        self, stretch: Stretch, gap: Iterable[DdlRecord]
+        self,
+        stretch: Stretch,
+        gap: Iterable[DdlRecord],
+        known: Image | None = None,
     ) -> tuple[Replay, list[DdlRecord]]:
         """Do so at a place in front of a stretch; `gap` are the statements between.
 
-        They are contained in the base, in the order of the binlog.
+        They are in the order of the binlog, and the base contains them: `known` are
+        the tables of the place, if they are known from elsewhere.
         """
         snapshot = self._snapshot_at(stretch, stretch.first)
-        replayed = Replay(stretch.traits, snapshot.schemas)
         records = [*gap, *self._behind(stretch, snapshot.position)]
+        if known is not None:
+            return Replay(stretch.traits, stored_schemas(known)), records
+        replayed = Replay(stretch.traits, snapshot.schemas)
         replayed.expect(record for record in records if record.contained)
         return replayed, records
 

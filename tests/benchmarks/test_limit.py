@@ -19,8 +19,8 @@ pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler: c
 
 @pytest.fixture(scope="module")
 def writer(mysql_server: Server) -> Iterator[Writer]:
-    """Give a writer of loads; its many tables are made once."""
-    with Writer(mysql_server, ours=False) as made:
+    """Give a writer of loads, with few other tables, that is made once."""
+    with Writer(mysql_server, ours=False, other_tables=3) as made:
         yield made
 
 

@@ -312,8 +312,9 @@ def test_statements_stop_typed_columns() -> None:
     body = body_of([insert(100, ROW), end(200), ddl, insert(500, ROW), end(600)])
     taken = typed.feed(body)
     assert body[:taken] == body_of([insert(100, ROW), end(200), ddl])
+    behind = 300 + EVENT_BYTES
     assert typed.take_statements() == [
-        (FILE, 300, "d", "t", EventType.ALTER, True, "alter table t …")
+        (FILE, 300, behind, "d", "t", EventType.ALTER, True, "alter table t …", "d")
     ]
     assert typed.take_statements() == []
     assert taken + typed.feed(body[taken:]) == len(body)

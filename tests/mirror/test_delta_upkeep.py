@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from typing import TYPE_CHECKING
@@ -11,16 +12,21 @@ import pytest
 from deltalake import DeltaTable
 from fix_lake import COPY, LakeRows, filled, in_order, lake_rows, lake_table, published
 
+from canal_server.mirror.delta import DeltaLakeTable
 from canal_server.mirror.lake import Applied, Compacted
 
 if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from canal_server.mirror.delta import DeltaLakeTable
 
 PLAIN = lake_table([("id", "int"), ("v", "varchar(20)")], ("id",))
 DAY_S = 86_400
+AGES = (
+    ("remove", "deletionTimestamp"),
+    ("add", "modificationTime"),
+    ("commitInfo", "timestamp"),
+)
 NOTE = {"from": "stream", "batch": "7"}
 
 
@@ -117,6 +123,48 @@ def test_vacuum_of_the_log(tmp_path: Path, rng: random.Random) -> None:
     assert in_order(lake_rows(lake)) == before
     changes = rows.as_changes(rows.random_changes(5))
     assert lake.apply(COPY, changes, rows.seq + 1, {}) != Applied()
+
+
+def age_of_log(path: Path, seconds: float) -> None:
+    """Have all that was done look as if it had been done so long before."""
+    for file in (path / "_delta_log").glob("*.json"):
+        told = [json.loads(line) for line in file.read_text().splitlines()]
+        for action in told:
+            for kind, field in AGES:
+                if kind in action:
+                    action[kind][field] -= int(seconds * 1000)
+        file.write_text("".join(f"{json.dumps(action)}\n" for action in told))
+    make_older(path / "_delta_log", seconds)
+
+
+def test_versions_can_be_read_for_as_long_as_is_said(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    """Also when that is longer than Delta remembers files that are gone."""
+    rows = filled(PLAIN, rng)
+    lake = published(tmp_path, rows, kept_hours=30 * 24)
+    version = DeltaTable(str(tmp_path)).version()
+    before = in_order(lake_rows(lake))
+    for _ in range(3):
+        changes = rows.as_changes(rows.random_changes(60))
+        lake.apply(COPY, changes, rows.seq + 1, NOTE)
+    make_older(tmp_path, 50 * DAY_S)  # as old are the files that went
+    age_of_log(tmp_path, 8 * DAY_S)
+    lake = DeltaLakeTable(str(tmp_path), PLAIN)
+    for _ in range(2):  # the second sees what the checkpoint of the first tells
+        lake.vacuum(30 * 24)
+    old = pa.Table.from_batches(lake.scan(version=version)).to_pylist()
+    assert in_order(old) == before
+
+
+def test_another_time_for_versions(tmp_path: Path, rng: random.Random) -> None:
+    """It counts from the next vacuum on."""
+    lake = published(tmp_path, filled(PLAIN, rng))
+    lake.vacuum(30 * 24)
+    lake.vacuum(0.5)
+    told = DeltaTable(str(tmp_path)).metadata().configuration
+    assert told["delta.logRetentionDuration"] == "interval 1 hours"
+    assert told["delta.deletedFileRetentionDuration"] == "interval 1 hours"
 
 
 def test_vacuum_keeps_a_copy_under_way(tmp_path: Path, rng: random.Random) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from decimal import Decimal
+from hashlib import sha256
+
+import pyarrow as pa
 import pytest
 
 from canal_server.mirror.evolve import Copy, Decision, Empty, Gone, Steps, Stop, decide
-from canal_server.mirror.masks import hashed
-from canal_server.mirror.model import Mask, TableName
+from canal_server.mirror.masks import masked, source_type
+from canal_server.mirror.model import Mask, MirrorColumn, TableName
 from canal_server.mirror.settings import TableRule
 from canal_server.mirror.steps import (
     AddColumn,
@@ -18,6 +23,7 @@ from canal_server.model.table import ColumnMeta
 
 NAME = TableName("s", "t")
 ALL = TableRule(match="s.t")
+NOON = datetime.fromisoformat("2026-01-02 12:00:00")  # of no zone, as a DATETIME
 
 
 def columns(*texts: str) -> list[ColumnMeta]:
@@ -238,8 +244,31 @@ def test_what_is_hidden_stays_hidden():
     sql = "ALTER TABLE t MODIFY a TINYINT, DROP b, ADD b CHAR(3) DEFAULT 'q'"
     assert steps_of(sql, "*id int", "a tinyint", "b char(3)", rule=rule) == [
         DropColumn("b"),
-        AddColumn("b", "char(64)", "ascii", hashed(b"q", "x")),
+        AddColumn("b", "char(64)", "ascii", sha256(b"xq").hexdigest()),
     ]
+
+
+@pytest.mark.parametrize(
+    ("mysql_type", "default", "value"),
+    [
+        ("datetime", "'2026-01-02 12:00:00'", NOON),
+        ("datetime(3)", "'2026-01-02 12:00:00.5'", NOON.replace(microsecond=500_000)),
+        ("double", "1e3", 1000.0),
+        ("float", "2.50", 2.5),
+        ("decimal(9,3)", "5", Decimal("5.000")),
+        ("int", "7", 7),
+        ("varchar(9)", "'7'", "7"),
+    ],
+)  # fmt: skip
+def test_a_hashed_default_is_the_hash_of_the_value(mysql_type, default, value):
+    """A row that has it from the statement is as one that is written with it."""
+    mask = Mask("hash", salt="pepper")
+    rule = TableRule(match="s.t", masks={"c": mask})
+    sql = f"ALTER TABLE t ADD c {mysql_type} DEFAULT {default}"
+    (step,) = steps_of(sql, *TABLE, f"c {mysql_type}", rule=rule)
+    column = MirrorColumn("c", mysql_type, "utf8mb4", False, "c")
+    written = masked(pa.array([value], source_type(column)), mask)
+    assert step.fill == written[0].as_py()
 
 
 def test_masks_and_types():

@@ -16,6 +16,7 @@ from canal_server.mirror.follower import (
     Follower,
     TableGoneError,
     TableStoppedError,
+    is_about,
     meta_of,
 )
 from canal_server.mirror.lake import lake_schema
@@ -29,6 +30,7 @@ from canal_server.spark.schema import TypedColumn
 
 NAME = TableName("shop", "t")
 COPY = "c1"
+UNNAMED = TableName("shop", "")  # of statements of which the tables are not told
 AT = 100  # the place of the copy
 ID = ("id", "int", "", True)
 A = ("a", "varchar(20)", "utf8mb4", False)
@@ -58,10 +60,12 @@ def rows(seq, *values, columns=(ID, A)):
     )  # fmt: skip
 
 
-def statement(seq, sql, columns=(ID, A), event_type="ALTER", *, is_ddl=True):
+def statement(
+    seq, sql, columns=(ID, A), event_type="ALTER", *, is_ddl=True, table=NAME
+):
     """Return a statement, and the columns behind it."""
     return Packed(
-        kind=STATEMENT, destination="d", table=NAME, seq=seq, row=0, sql=sql,
+        kind=STATEMENT, destination="d", table=table, seq=seq, row=0, sql=sql,
         event_type=event_type, is_ddl=is_ddl, journal="f", position=seq,
         columns=tuple(TypedColumn(*each) for each in columns),
         committed=datetime(2026, 1, 1, tzinfo=UTC),
@@ -70,8 +74,11 @@ def statement(seq, sql, columns=(ID, A), event_type="ALTER", *, is_ddl=True):
 
 @pytest.fixture
 def follow(tmp_path):
-    """Give `follow()`: a follower of the one table, as after a start of the mirror."""
-    rule = TableRule(match=".*", without=("hidden",))
+    """Give `follow()`: a follower of the one table, as after a start of the mirror.
+
+    `columns` are those that the mirror had noted of the source.
+    """
+    rule = TableRule(match=".*", without=("secret",))
 
     def plan(columns):
         return table_by_rule(NAME, columns, rule)
@@ -81,13 +88,13 @@ def follow(tmp_path):
     def lake_of(table):
         return DeltaLakeTable(str(tmp_path / "t"), table)
 
-    def make():
-        table = plan(first)
+    def make(columns=first):
+        table = plan(columns)
         lake = lake_of(table)
         if not lake.exists():
             lake.publish(COPY, lake_schema(table), [], AT, {})
         return Follower(
-            table, Columns(tuple(first)), lake, COPY,
+            table, Columns(tuple(columns)), lake, COPY,
             plan=plan, rule=rule, is_mariadb=False,
         )  # fmt: skip
 
@@ -156,6 +163,25 @@ def test_taken_again_after_a_crash(follow, tmp_path, done) -> None:
     assert DeltaTable(str(tmp_path / "t")).version() == version
 
 
+def test_a_column_that_is_left_out_comes_again(follow, tmp_path) -> None:
+    """Its statement changes nothing in the lake, and is known when it comes again."""
+    secret = ("secret", "int", "", False)
+    sql = "ALTER TABLE t ADD COLUMN secret INT"
+    items = (
+        CHANGES[0],
+        statement(120, sql, (ID, A, secret)),
+        rows(130, ("insert", 3, "w", 9), columns=(ID, A, secret)),
+    )
+    before = follow()
+    before.begin("q/1")
+    for item in items[:2]:
+        before.feed(item, {})
+    take(follow(before.columns.all), items, 140, batch="q/1")
+    assert lake_rows(tmp_path) == {
+        1: {"id": 1, "a": "z"}, 2: {"id": 2, "a": "y"}, 3: {"id": 3, "a": "w"},
+    }  # fmt: skip
+
+
 def test_a_batch_that_comes_again_in_other_places(follow, tmp_path) -> None:
     """It is known by its name when the source was replaced in between."""
     take(follow(), CHANGES[:1], 119, batch="q/7")
@@ -192,12 +218,30 @@ def test_emptied(follow, tmp_path) -> None:
         (
             statement(130, "UPDATE t SET a = 1", (), "UPDATE", is_ddl=False),
             CopyNeededError,
-            "logged as a statement at f:130",
+            "logged as a statement, so that its rows are not told, at f:130: UPDATE t",
         ),
         (
             statement(130, "ALTER TABLE t MODIFY a INT", (ID, ("a", "int", "", False))),
             CopyNeededError,
             "a was varchar",
+        ),
+        (
+            statement(
+                130, "UPDATE u JOIN t ON u.id = t.id SET t.a = 1", (), "UPDATE",
+                is_ddl=False, table=UNNAMED,
+            ),
+            CopyNeededError,
+            "logged as a statement, so that its rows are not told, at f:130: UPDATE u",
+        ),
+        (
+            statement(130, "FROB TABLE shop.t", (), "QUERY", table=UNNAMED),
+            CopyNeededError,
+            "cannot be read: .*FROB.* at f:130: FROB",
+        ),
+        (
+            statement(130, "REPAIR TABLE t", (), "QUERY", table=UNNAMED),
+            CopyNeededError,
+            "REPAIR TABLE may take rows away, at f:130",
         ),
         (
             Packed(
@@ -221,14 +265,39 @@ def test_what_cannot_be_followed(follow, tmp_path, item, error, text) -> None:
         assert lake_rows(tmp_path)[1]["a"] == "z"
 
 
+@pytest.mark.parametrize(
+    ("sql", "event_type", "is_ddl", "is_told"),
+    [
+        ("UPDATE u JOIN t ON u.id = t.id SET t.a = 1", "UPDATE", False, True),
+        ("DELETE u, v FROM u JOIN v", "DELETE", False, False),
+        ("FROB TABLE shop.t", "QUERY", True, True),
+        ("FROB TABLE shop.tt", "QUERY", True, False),
+        ("DROP DATABASE shop", "ERASE", True, True),
+    ],
+)
+def test_statements_without_a_table(sql, event_type, is_ddl, is_told) -> None:
+    """They are about the tables that their text names, or all of a schema."""
+    item = statement(1, sql, (), event_type, is_ddl=is_ddl, table=UNNAMED)
+    assert is_about(item, NAME) is is_told
+
+
+def test_what_is_known_to_change_no_table(follow) -> None:
+    """A statement that names the table and is about something else is passed over."""
+    follower = follow()
+    follower.begin("")
+    for sql in ("CREATE DATABASE t", "ALTER VIEW v AS SELECT * FROM t"):
+        follower.feed(statement(130, sql, (), "QUERY", table=UNNAMED), {})
+    assert follower.applied == AT
+
+
 def test_a_statement_that_changes_nothing_comes_again(follow) -> None:
     """A table that joins has it from its own reading, and once more from the stream."""
-    hidden = ("hidden", "int", "", False)
+    secret = ("secret", "int", "", False)
     wide, wider = ("a", "varchar(30)", *A[2:]), ("a", "varchar(40)", *A[2:])
     statements = (
-        statement(120, "ALTER TABLE t ADD hidden INT", (ID, A, hidden)),
-        statement(130, "ALTER TABLE t MODIFY a VARCHAR(30)", (ID, wide, hidden)),
-        statement(140, "ALTER TABLE t MODIFY a VARCHAR(40)", (ID, wider, hidden)),
+        statement(120, "ALTER TABLE t ADD secret INT", (ID, A, secret)),
+        statement(130, "ALTER TABLE t MODIFY a VARCHAR(30)", (ID, wide, secret)),
+        statement(140, "ALTER TABLE t MODIFY a VARCHAR(40)", (ID, wider, secret)),
     )
     follower = follow()
     for batch in ("", "q/7"):

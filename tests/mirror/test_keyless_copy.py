@@ -129,11 +129,13 @@ def writers(copies: Copies) -> Iterator[Callable[[float], None]]:
     def write(pause_s: float, number: int) -> None:
         name = f"{copies.schema}.t"
         with copies.source.connect() as connection, connection.cursor() as cursor:
-            while not end.wait(pause_s):
+            while True:
                 number += 1
                 cursor.execute(f"INSERT INTO {name} VALUES ({number % 7}, 'x')")
                 cursor.execute(f"UPDATE {name} SET b = 'y' WHERE a = 3 LIMIT 1")
                 cursor.execute(f"DELETE FROM {name} WHERE a = 5 LIMIT 1")
+                if end.wait(pause_s):
+                    return
 
     def start(pause_s: float) -> None:
         for number in range(2):
@@ -173,7 +175,7 @@ def test_a_table_that_is_written_to(
     monkeypatch.setattr(keyless_copy, "TRIES", 1000)
     monkeypatch.setattr(keyless_copy, "PAUSE_MAX_S", 0.05)
     monkeypatch.setattr(keyless_copy, "PAUSE_S", 0.01)
-    writers(0.3)
+    writers(1.0)
     _check_exact(copies)
 
 

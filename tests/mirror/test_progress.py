@@ -90,6 +90,21 @@ def test_a_copy_that_is_gone_on_with(screen: Screen) -> None:
     assert "80% 8,000 rows, 8 of 10 chunks, 1,000 rows/s, 2 s left" in screen.draw()[0]
 
 
+def test_a_copy_of_one_chunk(screen: Screen) -> None:
+    """Without a key its rows tell how far it is, of those that are estimated."""
+    for rows in (0, 500):
+        screen.progress.copying(ORDERS, CopyProgress(1, 0, rows, 0), 2_000)
+        screen.now += 5
+    assert screen.draw()[0] == (
+        "shop.orders [#####...............]  25% 500 of about 2,000 rows, 0 of 1 "
+        "chunks, 50 rows/s, 30 s left"
+    )
+    screen.progress.copying(ORDERS, CopyProgress(1, 0, 2_500, 0), 2_000)
+    assert " 99% 2,500 of about 2,000 rows" in screen.draw()[0]
+    screen.progress.copying(ORDERS, CopyProgress(1, 1, 2_600, 9), 2_000)
+    assert "100% 2,600 rows, 1 of 1 chunks" in screen.draw()[0]
+
+
 def test_the_line_of_the_stream(screen: Screen) -> None:
     """It has tables by phase, delay, rate of late, and the last batch."""
     screen.progress.phases({Phase.FOLLOWING: 3, Phase.STOPPED: 1})

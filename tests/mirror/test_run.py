@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from fix_random import LONGER
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
 def test_copied_and_followed(mirror) -> None:
-    """Rows of before, changes since, a restart in between, and a new table."""
+    """Rows of before, changes since, a restart in between, and a new table.
+
+    Each start takes a Spark of its own half a minute; everyday tests restart the mirror
+    of a MySQL, that of a MariaDB goes on.
+    """
     schema = mirror.pipeline.schema
+    restarts = mirror.source.flavour == "mysql" or LONGER > 1
     mirror.source.execute(
         f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, a VARCHAR(20), b DATETIME(3))",
         f"INSERT INTO {schema}.t VALUES (1, 'a', '2026-01-01 10:00:00.5')",
@@ -25,13 +31,15 @@ def test_copied_and_followed(mirror) -> None:
         f"INSERT INTO {schema}.t VALUES (4, 'd', NULL, 6)",
     )
     mirror.agree(t=("id",))
-    mirror.kill()
+    if restarts:
+        mirror.kill()
     mirror.source.execute(
         f"DELETE FROM {schema}.t WHERE id = 3",
         f"CREATE TABLE {schema}.u (a VARCHAR(5), b INT, PRIMARY KEY (b, a))",
         f"INSERT INTO {schema}.u VALUES ('a', 1), ('b', 1)",
     )
-    mirror.start()
+    if restarts:
+        mirror.start()
     mirror.agree(t=("id",), u=("b", "a"))
     mirror.source.execute(
         f"TRUNCATE {schema}.u", f"RENAME TABLE {schema}.t TO {schema}.v"

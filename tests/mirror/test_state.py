@@ -261,3 +261,12 @@ def test_options_of_an_object_store():
     assert _s3_options({"endpoint": "minio:9000", "allow_http": "true"})["scheme"] == (
         "http"
     )
+
+
+def test_a_folder_is_removed(folder: Folder) -> None:
+    """It goes with all that is in it; what is beside it stays, twice is once."""
+    folder.write("tables/b.json", b"1")
+    folder.write("e.json", b"3")
+    for _ in range(2):
+        folder.below("tables").remove()
+        assert folder.below_names() == ["e.json"]

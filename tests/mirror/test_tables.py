@@ -9,7 +9,13 @@ from canal_server.errors import ConfigError
 from canal_server.mirror.masks import lake_schema
 from canal_server.mirror.model import TableName
 from canal_server.mirror.settings_file import read
-from canal_server.mirror.tables import mirror_table, mirror_tables, survey
+from canal_server.mirror.tables import (
+    Folders,
+    estimate,
+    mirror_table,
+    present,
+    survey,
+)
 from canal_server.model.table import ColumnMeta
 from canal_server.mysql.connection import ControlConnection
 
@@ -59,8 +65,10 @@ def test_tables_of_a_server(source_server, control, database):
         rf"match: {database}\.orders, masks: {{Mail: hash}}, without: [N]",
         rf"match: '{database}\..*', deletes: soft",
     )
+    found = survey(control, settings)
+    assert not found.problems
     logs, odd, orders = sorted(
-        mirror_tables(control, settings), key=lambda each: each.source.table
+        (each.table for each in found.tables), key=lambda each: each.source.table
     )
 
     assert logs.is_keyless
@@ -100,6 +108,36 @@ def test_every_problem_of_a_server_at_once(source_server, control, database):
         f"tables[2]: match = 'information_schema\\..*': {nothing}",
         f"tables {both}: put {{schema}} and {{table}} into to",
     ]
+
+
+def test_tables_with_problems_are_there(source_server, control, database):
+    """What is there is told by its name, whatever the settings make of it."""
+    source_server.execute(
+        f"CREATE TABLE {database}.a (id INT PRIMARY KEY)",
+        f"CREATE TABLE {database}.b (_seq INT PRIMARY KEY)",
+        f"INSERT INTO {database}.a VALUES (1), (2)",
+        f"ANALYZE TABLE {database}.a",
+    )
+    settings = settings_of(rf"match: '{database}\.[abc]'")
+    assert survey(control, settings).problems
+    assert present(control, settings) == {
+        TableName(database, "a"),
+        TableName(database, "b"),
+    }
+    assert estimate(control, TableName(database, "a")) == 2
+    assert estimate(control, TableName(database, "c")) == 0
+
+
+def test_folders_that_meet():
+    """A folder belongs to one table, with what is inside of it."""
+    a, b = TableName("s", "a"), TableName("s", "b")
+    folders = Folders()
+    folders.take(a, "x/y")
+    for target in ("x/y", "x", "x/y/z"):
+        assert "tables s.a and s.b both go to x" in folders.problem(b, target)
+        assert not folders.problem(a, target)
+    for target in ("x/yy", "x/z", "y"):
+        assert not folders.problem(b, target)
 
 
 def test_a_versioned_table_is_refused(mariadb_server, database):

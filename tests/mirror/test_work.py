@@ -1,66 +1,60 @@
-"""A table's way into the stream: when a copy of it is begun."""
+"""A table on its way into the stream: what is noted of copies that were in vain."""
 
 from __future__ import annotations
 
-import pytest
-from fix_pipeline import DESTINATION
-from fix_source_access import access_of
+import io
+from dataclasses import replace
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
-
-from canal_server.errors import SourceError
 from canal_server.lifecycle import Stop
+from canal_server.mirror.follower import CopyNeededError
 from canal_server.mirror.model import TableName
 from canal_server.mirror.progress import Progress
-from canal_server.mirror.settings import (
-    CanalSettings,
-    LakeSettings,
-    MirrorSettings,
-    SourceSettings,
-    TableRule,
-)
+from canal_server.mirror.settings_file import read
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import ChangeStream
-from canal_server.mirror.work import TableWork
+from canal_server.mirror.work import COPIES_MAX, TableWork
 
-NAME = TableName("shop", "t")
-WITHOUT_GTIDS = ("--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
+TEXT = """name: shop
+canal: {destination: example}
+source: {host: db, user: canal}
+lake: {path: lake}
+tables: [{match: .*}]
+"""
+T = TableName("shop", "t")
 
 
-@pytest.mark.mysql
-def test_without_gtids_a_table_rests_first(own_server, make_pipeline, tmp_path) -> None:
-    """A copy begins a minute ago: one from before a DDL would be in vain, and again."""
-    source = own_server("mysql", WITHOUT_GTIDS)
-    source.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
-    pipeline = make_pipeline(source, "shop")
-    pipeline.start()
-    settings = MirrorSettings(
-        name="m",
-        canal=CanalSettings(
-            destination=DESTINATION, servers=f"127.0.0.1:{pipeline.server_port}"
-        ),
-        source=SourceSettings(access=access_of(source)),
-        lake=LakeSettings(path=str(tmp_path / "lake")),
-        tables=(TableRule(match=r"shop\..*"),),
-    )
-    stream = ChangeStream(
-        DESTINATION,
-        1,
-        parts_max=1,
-        on_statement=print,
-        on_left=print,
-        on_batch=print,
-    )
+class Outrun(TableWork):
+    """Copies a table whose columns change in the meantime, each time."""
+
+    def _bring_in(self, state: TableState) -> None:
+        begun = replace(
+            state, phase=Phase.COPYING, copy_id=f"c{state.copies}",
+            copies=state.copies + 1,
+        )  # fmt: skip
+        self._store.write(begun)
+        raise CopyNeededError("its columns changed")
+
+
+def test_copies_in_a_row_are_counted(tmp_path) -> None:
+    """A table that is outrun all the time is stopped, after so many copies."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
     store = States(open_folder(settings.lake, settings.folder))
-    work = TableWork(
-        settings, None, store, stream,
-        progress=Progress(), stop=Stop(), is_mariadb=False,
+
+    def nothing(*_):
+        raise AssertionError("there is no stream")
+
+    stream = ChangeStream(
+        "example", 1, parts_max=1, on_statement=nothing, on_left=nothing,
+        on_batch=nothing,
     )  # fmt: skip
-    state = store.write(TableState(NAME, "shop/t"))
-    with pytest.raises(SourceError, match="table was changed by CREATE TABLE"):
-        work.bring_in(state)
-    left = store.read(NAME)
-    assert left is not None
-    assert left.phase is Phase.WAITING
+    work = Outrun(
+        settings, None, store, stream, progress=Progress(io.StringIO()), stop=Stop(),
+        is_mariadb=False,
+    )  # fmt: skip
+    work.bring_in(TableState(T, "shop/t", copies=3))
+    state = store.read(T)
+    assert state is not None
+    assert state.phase is Phase.STOPPED
+    assert "it was copied 5 times and changed in the meantime" in state.message
+    assert state.copies == 3 + COPIES_MAX

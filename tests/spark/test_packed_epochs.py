@@ -98,21 +98,21 @@ def test_the_source_is_replaced(replicas, make_scene, settings) -> None:
 def follow(scene: Any, reads: Reads) -> None:
     """Read a range of the one, and again of the other, and what follows."""
     schema = scene.pipeline.schema
-    scene.replicas.source.execute(
-        f"CREATE TABLE {schema}.a (id INT PRIMARY KEY)",
-        f"CREATE TABLE {schema}.b (id INT PRIMARY KEY, x INT)",
-        f"ALTER TABLE {schema}.a ADD y INT",
-    )
+    scene.replicas.source.execute(f"CREATE TABLE {schema}.a (id INT PRIMARY KEY)")
     start = reads.begin()
     scene.replicas.source.execute(
-        f"INSERT INTO {schema}.a VALUES (1, 1), (2, 2)",
+        f"CREATE TABLE {schema}.b (id INT PRIMARY KEY, x INT)",
+        f"INSERT INTO {schema}.a VALUES (1), (2)",
+        f"ALTER TABLE {schema}.a ADD y INT",
+        f"INSERT INTO {schema}.a VALUES (11, 1), (12, 2)",
         f"TRUNCATE {schema}.a",
         f"INSERT INTO {schema}.a VALUES (3, 3)",
         f"INSERT INTO {schema}.b VALUES (1, 1)",
     )
     middle = reads.ends_behind(start)
     before = [
-        ("a", "id y", [1, 2]), ("a", "id y", "TRUNCATE"), ("a", "id y", [3]),
+        ("b", "id x", "CREATE"), ("a", "id", [1, 2]), ("a", "id y", "ALTER"),
+        ("a", "id y", [11, 12]), ("a", "id y", "TRUNCATE"), ("a", "id y", [3]),
         ("b", "id x", [1]),
     ]  # fmt: skip
     planned = reads.plan(start, middle)

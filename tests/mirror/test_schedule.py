@@ -1,0 +1,142 @@
+"""Which tables are brought in, and which stay out of each other's way."""
+
+from __future__ import annotations
+
+import io
+from concurrent.futures import Future, wait
+
+import pytest
+
+from canal_server.errors import LakeError
+from canal_server.lifecycle import Stop
+from canal_server.mirror.model import TableName
+from canal_server.mirror.progress import Progress
+from canal_server.mirror.run import Mirror, _ended
+from canal_server.mirror.settings_file import read
+from canal_server.mirror.state import Phase, States, TableState
+from canal_server.mirror.storage import open_folder
+from canal_server.spark.packed import STATEMENT, Packed
+from canal_server.spark.schema import TypedColumn
+
+TEXT = """name: shop
+canal: {destination: example}
+source: {host: db, user: canal}
+lake: {path: lake}
+tables: [{match: '.*\\.t', to: both}, {match: '.*\\.deep', to: both/deep}, {match: .*}]
+"""
+A, B, C = TableName("a", "t"), TableName("b", "t"), TableName("a", "c")
+DEEP = TableName("a", "deep")
+TWO = "tables a.t and {} both go to both: put {{schema}} and {{table}} into to"
+
+
+class Bringing:
+    """Stands for threads and for what they do: notes which tables were begun."""
+
+    def __init__(self) -> None:
+        self.begun: list[TableName] = []
+
+    def submit(self, do, state: TableState) -> Future[None]:
+        """Do it at once, as if it went on."""
+        do(state)
+        return Future()  # which is not done
+
+    def bring_in(self, state: TableState) -> None:
+        """Note it."""
+        self.begun.append(state.source)
+
+
+@pytest.fixture
+def mirror(tmp_path):
+    """Give a mirror that was not started, of which table a.t follows."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+    made = Mirror(settings, Progress(io.StringIO()), Stop())
+    made._states[A] = TableState(A, "both", Phase.FOLLOWING, "c1")
+    return made
+
+
+def created(name: TableName) -> Packed:
+    """Return a statement that makes a table."""
+    return Packed(
+        kind=STATEMENT, destination="example", table=name, seq=1, row=0, is_ddl=True,
+        sql=f"CREATE TABLE {name}", columns=(TypedColumn("id", "int", "", True),),
+    )  # fmt: skip
+
+
+def phases(mirror: Mirror) -> dict[TableName, tuple[Phase, str]]:
+    """Return what becomes of tables, as it is stored."""
+    stored = States(open_folder(mirror._settings.lake, "_mirror/shop")).read_all()
+    return {
+        name: (state.phase, state.message.partition(";")[0])
+        for name, state in stored.items()
+    }
+
+
+def test_a_folder_that_belongs_to_another_table(mirror) -> None:
+    """A new table does not replace the copy of one that goes to the same folder."""
+    bringing = Bringing()
+    for name in (B, DEEP, C):
+        mirror._other_statement(created(name))
+    mirror._schedule(bringing, bringing)
+    assert bringing.begun == [C]
+    assert phases(mirror) == {
+        B: (Phase.STOPPED, TWO.format("b.t")),
+        DEEP: (Phase.STOPPED, TWO.format("a.deep")),
+        C: (Phase.WAITING, ""),
+    }
+
+
+def test_a_table_that_has_its_folder_gets_a_new_copy(mirror) -> None:
+    """The one that was stopped is not in its way; once it is gone, the other has it."""
+    bringing = Bringing()
+    mirror._other_statement(created(B))
+    mirror._schedule(bringing, bringing)
+    mirror._again(mirror._states[A], "")
+    mirror._schedule(bringing, bringing)
+    assert bringing.begun == [A]
+
+    del mirror._at_work[A]
+    mirror._states[A] = mirror._states[A].moved(Phase.DROPPED)
+    mirror._again(mirror._states[B], "")
+    mirror._schedule(bringing, bringing)
+    assert bringing.begun == [A, B]
+    # What is being copied there has no state of it yet.
+    mirror._again(mirror._states[A], "")
+    mirror._schedule(bringing, bringing)
+    assert phases(mirror)[A] == (
+        Phase.STOPPED,
+        "tables b.t and a.t both go to both: put {schema} and {table} into to",
+    )
+
+
+def test_what_cannot_be_noted_is_looked_at_again(mirror, monkeypatch) -> None:
+    """A table that was made again is not forgotten where the lake is full."""
+    mirror._states[A] = mirror._states[A].moved(Phase.DROPPED)
+    monkeypatch.setattr(mirror._gone, "_present", lambda: {A})
+
+    def full(_state: TableState) -> TableState:
+        raise LakeError("the disk is full")
+
+    def look() -> None:
+        mirror._look_for_gone()  # asks
+        assert mirror._gone._answer is not None
+        wait([mirror._gone._answer], 60)
+        mirror._look_for_gone()
+
+    mirror._gone.add(A)
+    with monkeypatch.context() as patch:
+        patch.setattr(mirror._store, "write", full)
+        with pytest.raises(LakeError):
+            look()
+    look()
+    assert phases(mirror) == {A: (Phase.WAITING, "it was made anew")}
+    mirror._gone.close()
+
+
+def test_an_end_that_fails_is_told(caplog) -> None:
+    """In one line, and whatever was to be ended after it is."""
+
+    def fail() -> None:
+        raise RuntimeError("the JVM is gone\n  at line 1")
+
+    _ended("the stream", fail)
+    assert caplog.messages == ["the stream did not end as it should: the JVM is gone"]

@@ -40,7 +40,8 @@ MEMORY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 class MirrorProcess:
     """A mirror of a pipeline's schema, run again and again on one lake."""
 
-    def __init__(self, pipeline: Pipeline, folder: Path) -> None:
+    def __init__(self, pipeline: Pipeline, folder: Path, *, port: int = 0) -> None:
+        """Mirror what a pipeline reads; the database is at a port of this machine."""
         self.pipeline = pipeline
         self.source = pipeline.source
         self.folder = folder
@@ -54,7 +55,7 @@ class MirrorProcess:
             },
             "source": {
                 "host": self.source.host,
-                "port": self.source.port,
+                "port": port or self.source.port,
                 "user": self.source.user,
                 "password": self.source.password,
             },
@@ -211,19 +212,14 @@ def plain(value: Any) -> Any:
 
 
 @pytest.fixture
-def make_mirror(
-    make_pipeline: Callable[..., Pipeline], database: str, tmp_path: Path
-) -> Iterator[Callable[..., MirrorProcess]]:
-    """Give `make(server)`: a mirror of a server's schema; its pipeline runs."""
+def mirror_of(tmp_path: Path) -> Iterator[Callable[..., MirrorProcess]]:
+    """Give `mirror_of(pipeline)`: a mirror of a pipeline that runs."""
     skip_without_spark()
     pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
     made: list[MirrorProcess] = []
 
-    def make(server: Any) -> MirrorProcess:
-        pipeline = make_pipeline(server, database)
-        pipeline.start()
-        pipeline.keep_port()
-        made.append(MirrorProcess(pipeline, tmp_path))
+    def make(pipeline: Pipeline, *, port: int = 0) -> MirrorProcess:
+        made.append(MirrorProcess(pipeline, tmp_path, port=port))
         return made[-1]
 
     yield make
@@ -232,8 +228,29 @@ def make_mirror(
 
 
 @pytest.fixture
+def make_mirror(
+    request: pytest.FixtureRequest,
+    make_pipeline: Callable[..., Pipeline],
+    mirror_of: Callable[..., MirrorProcess],
+) -> Callable[..., MirrorProcess]:
+    """Give `make(server)`: a mirror of a server's schema; its pipeline runs.
+
+    The schema is a fresh one of a shared server, unless one is named.
+    """
+
+    def make(server: Any, schema: str = "") -> MirrorProcess:
+        schema = schema or request.getfixturevalue("database")
+        pipeline = make_pipeline(server, schema)
+        pipeline.start()
+        pipeline.keep_port()
+        return mirror_of(pipeline)
+
+    return make
+
+
+@pytest.fixture
 def mirror(
-    make_mirror: Callable[..., MirrorProcess], source_server: Any
+    database: str, make_mirror: Callable[..., MirrorProcess], source_server: Any
 ) -> MirrorProcess:
     """Give a mirror of a MySQL, and of a MariaDB, that was not started."""
-    return make_mirror(source_server)
+    return make_mirror(source_server, database)

@@ -207,6 +207,21 @@ class _Ended:
             if "JAVA_GATEWAY" in said:
                 hint = "; see that Java 17 or later is in PATH or named by JAVA_HOME"
             raise CanalError(f"Spark failed: {said.strip()}{hint}") from None
-        if isinstance(error, OSError):  # no server answers
-            raise CanalError(str(error)) from error
+        if isinstance(error, OSError):
+            if _follows_from_spark(error):
+                raise CanalError(
+                    "Spark's JVM does not answer any more: it was killed, or had no "
+                    "memory left (see above); started again the mirror goes on"
+                ) from None
+            raise CanalError(str(error)) from error  # no server answers
         raise error
+
+
+def _follows_from_spark(error: BaseException) -> bool:
+    """Tell whether an error came up while one of Spark was dealt with."""
+    before: BaseException | None = error
+    while before is not None:
+        if type(before).__module__.partition(".")[0] in SPARKS:
+            return True
+        before = before.__cause__ or before.__context__
+    return False

@@ -13,19 +13,21 @@ import pyarrow as pa
 
 from canal_server.mirror.follower import is_about
 from canal_server.spark.offsets import version_of
-from canal_server.spark.packed import PART, ROWS, unpack
+from canal_server.spark.packed import PART, ROWS, STATEMENT, unpack
 from canal_server.spark.ranges import Range, cut
 from canal_server.spark.rows import read_rows
 from canal_server.spark.schema import packed_schema
 from canal_server.spark.servers import Channel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from canal_server.client.ranged import RangePosition
     from canal_server.lifecycle import Stop
     from canal_server.mirror.follower import Follower
+    from canal_server.mirror.model import TableName
     from canal_server.spark.options import SourceOptions
+    from canal_server.spark.packed import Packed
 
 log = logging.getLogger(__name__)
 
@@ -39,17 +41,23 @@ class CatchUp:
         self,
         options: SourceOptions,
         destination: str,
+        mirror: str,
         note: Callable[[RangePosition], Mapping[str, str]],
     ) -> None:
-        """Read with these options, whose filter lets through one table."""
+        """Read for a mirror, by options whose filter lets through one table."""
         self._options = options
+        self._mirror = mirror
         self._channel = Channel(options, destination)
         self._note = note
 
     def latest(self) -> RangePosition:
-        """Return where the source's binlog ends now."""
+        """Return where the source's binlog ends now.
+
+        With the set that was executed there, by which it is found when the source is
+        replaced.
+        """
         name = self._channel.destination
-        return self._channel.call(lambda c: c.locate(name, "latest"))
+        return self._channel.call(lambda c: c.locate(name, "latest", self._mirror))
 
     def read(
         self,
@@ -65,22 +73,51 @@ class CatchUp:
         """
         if version_of(start) >= version_of(end):
             return 0
+        follower.begin("")
+        follower.reached(version_of(start))
+        try:
+            return self._read(follower, start, end, stop)
+        finally:
+            follower.is_ahead = True  # of the stream
+
+    def _read(
+        self,
+        follower: Follower,
+        start: RangePosition,
+        end: RangePosition,
+        stop: Stop,
+    ) -> int:
         rows, name = 0, follower.table.source
         whole = Range(self._channel.destination, start, end)
         note = self._note(end)
-        follower.begin("")
         for part in cut(self._channel, self._options, whole, None):
             for batch in read_rows(self._options, packed_schema(), part):
                 for item in unpack(pa.Table.from_batches([batch])):
                     if item.kind == ROWS:
                         rows += item.count
-                    if item.kind != PART and is_about(item, name):
+                    if item.kind == PART or is_about(item, name):
                         follower.feed(item, note)
                 if stop.requested():
                     follower.drop_gathered()
                     return rows
             follower.flush(version_of(part.end), note)
         return rows
+
+    def statements(
+        self, name: TableName, start: RangePosition, end: RangePosition
+    ) -> Iterator[Packed]:
+        """Yield the statements about the table between two places.
+
+        Raises what `read` raises when it reads.
+        """
+        if version_of(start) >= version_of(end):
+            return
+        whole = Range(self._channel.destination, start, end)
+        for part in cut(self._channel, self._options, whole, None):
+            for batch in read_rows(self._options, packed_schema(), part):
+                for item in unpack(pa.Table.from_batches([batch])):
+                    if item.kind == STATEMENT and is_about(item, name):
+                        yield item
 
     def close(self) -> None:
         """Let go of the server."""

@@ -34,6 +34,7 @@ from canal_server.mirror.lake_table import (
     TIME,
     Applied,
     Compacted,
+    UnlikeError,
     as_in_lake,
 )
 from canal_server.mirror.reshape import Reshape
@@ -302,7 +303,9 @@ class ChangeLog:
         """Raise LakeError, by the table's name, for what the storage raises."""
         try:
             yield
-        except (LakeError, OSError, pa.ArrowException) as error:
+        except LakeError as error:
+            raise type(error)(f"cannot {what} {self}: {error}") from error
+        except (OSError, pa.ArrowException) as error:
             raise LakeError(f"cannot {what} {self}: {error}") from error
 
     def __str__(self) -> str:
@@ -330,9 +333,8 @@ def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return changes with the log's columns."""
     for name in rows.column_names:
         if name not in schema.names:
-            raise LakeError(
-                f"it has no column {name}, which changes of the table have: "
-                "copy the table again"
+            raise UnlikeError(
+                f"it has no column {name}, which changes of the table have"
             )
     return _completed(rows, schema)
 

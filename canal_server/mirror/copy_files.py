@@ -20,6 +20,7 @@ from canal_server.mirror import masks
 from canal_server.mirror.chunk_read import read_chunk
 from canal_server.mirror.file_stats import FileStats
 from canal_server.mirror.keyless import row_hashes
+from canal_server.mirror.keys import check_keys
 from canal_server.mirror.lake_table import DELETED, HASH, ROW, SEQ, TIME, added_fields
 from canal_server.mirror.manifests import ChunkManifest
 from canal_server.mirror.model import CopiedFile
@@ -72,7 +73,7 @@ def copy_schema(table: MirrorTable) -> pa.Schema:
 def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkManifest:
     """Copy a chunk and say so in its manifest, unless that is there already.
 
-    Raises SourceError, DecodeError, TableMetaError and LakeError.
+    Raises SourceError, DecodeError, TableMetaError, NullKeyError and LakeError.
     """
     known = ChunkManifest.read(task.manifests, chunk.number)
     if known is not None and is_whole(known, sizes_of(task)):
@@ -131,6 +132,7 @@ def _as_in_lake(
     count = batch.num_rows
     values = {SEQ.name: task.seq, ROW.name: 0, TIME.name: read_at, DELETED.name: False}
     rows = masks.apply(batch, task.table)
+    check_keys(rows, task.table)
     arrays = list(rows.columns)
     for each in list(schema)[len(arrays) :]:
         if each.name == HASH.name:

@@ -36,6 +36,7 @@ from canal_server.mirror.copy_files import (
     sizes_of,
 )
 from canal_server.mirror.keyless_copy import copy_keyless
+from canal_server.mirror.keys import NullKeyError
 from canal_server.mirror.manifests import ChunkManifest, CopyPlan, finished
 from canal_server.mirror.storage import open_folder
 from canal_server.mysql.backoff import Backoff
@@ -62,7 +63,14 @@ _RESULT: Final = "failure string"  # of a share; nothing where all went well
 # What a task may tell, by name; the driver raises it again.
 _TOLD: Final[dict[str, type[CanalError]]] = {
     kind.__name__: kind
-    for kind in (ConnectionLost, SourceRefused, SourceError, TableMetaError, LakeError)
+    for kind in (
+        ConnectionLost,
+        SourceRefused,
+        SourceError,
+        TableMetaError,
+        LakeError,
+        NullKeyError,
+    )
 }
 
 
@@ -128,8 +136,9 @@ class CopyJob:
         """Copy all chunks that are not copied yet; returns all files.
 
         `on_progress` is called on this thread now and then. Raises ConnectionLost when
-        a stop is asked for; SourceError, DecodeError, TableMetaError or LakeError for
-        what a task met, LakeError for a copy that was begun with other columns.
+        a stop is asked for; SourceError, DecodeError, TableMetaError, NullKeyError or
+        LakeError for what a task met, LakeError for a copy that was begun with other
+        columns.
         """
         plan = self._plan(stop)
         if self._table.is_keyless:

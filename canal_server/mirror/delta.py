@@ -320,7 +320,7 @@ class DeltaLakeTable:
         try:
             yield
         except LakeError as error:
-            raise LakeError(f"cannot {what} {self}: {error}") from error
+            raise type(error)(f"cannot {what} {self}: {error}") from error
         except (DeltaError, OSError, pa.ArrowException) as error:
             self._kept = None
             raise LakeError(f"cannot {what} {self}: {error}") from error

@@ -11,13 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
-from canal_server.errors import LakeError
 from canal_server.mirror import fold
 from canal_server.mirror.bounds import bounds, quoted
 from canal_server.mirror.delta_log import commit_alone
 from canal_server.mirror.delta_rows import WRITER, batches, complete
 from canal_server.mirror.keyless import difference
-from canal_server.mirror.lake_table import ADDED, DELETED, HASH, META, Applied
+from canal_server.mirror.lake_table import (
+    ADDED,
+    DELETED,
+    HASH,
+    META,
+    Applied,
+    UnlikeError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,9 +67,9 @@ def count(delta: DeltaTable, changes: pa.Table, commit: CommitProperties) -> App
     lake = pa.schema(delta.schema().to_arrow())
     own = [name for name in lake.names if name not in ADDED]
     if missing := [name for name in own if name not in changes.column_names]:
-        raise LakeError(
+        raise UnlikeError(
             f"changes of the table have no column {missing[0]}, without which its "
-            "rows cannot be told apart: copy the table again"
+            "rows cannot be told apart"
         )
     source = _typed(changes, lake).select([*own, *META, _OP])
 
@@ -184,9 +190,8 @@ def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     fields = []
     for name in rows.column_names:
         if name != _OP and name not in schema.names:
-            raise LakeError(
-                f"it has no column {name}, which changes of the table have: "
-                "copy the table again"
+            raise UnlikeError(
+                f"it has no column {name}, which changes of the table have"
             )
         fields.append(rows.schema.field(name) if name == _OP else schema.field(name))
     return rows.cast(pa.schema(fields))

@@ -7,6 +7,7 @@ the place that the lake's table has reached is left out. Places are position num
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -15,12 +16,17 @@ import pyarrow.compute as pc
 from canal_server.errors import CanalError
 from canal_server.mirror import masks
 from canal_server.mirror.evolve import Copy, Empty, Gone, Steps, Stop, decide
+from canal_server.mirror.keys import NullKeyError, check_keys
+from canal_server.mirror.lake import UnlikeError
 from canal_server.mirror.statements import read_statement
+from canal_server.mirror.steps import RenameColumn
 from canal_server.model.table import ColumnMeta
-from canal_server.spark.packed import PROBLEM, STATEMENT
+from canal_server.model.versions import place_of
+from canal_server.spark.offsets import version_of
+from canal_server.spark.packed import PART, PROBLEM, STATEMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from canal_server.mirror.evolve import Decision
     from canal_server.mirror.lake import LakeTable
@@ -88,12 +94,18 @@ class Follower:
         self.table = table
         self.columns = columns
         self.rows = 0  # that were written since somebody set this to 0
+        # Before this position number, rows of the copy may be of before or behind a
+        # statement.
+        self.copied_until = 0
         self._lake = lake
         self._copy_id = copy_id
         self._plan = plan
         self._rule = rule
         self._is_mariadb = is_mariadb
         self.applied = lake.applied(copy_id)
+        # Whether that may be more than what is read now has come to.
+        self.is_ahead = BATCH not in lake.place()[1]
+        self._part = (0, 0)  # between which places the items at hand were asked for
         self._gathered: list[pa.Table] = []
         self._gathered_rows = 0
         self._gathered_bytes = 0
@@ -108,16 +120,27 @@ class Follower:
         """
         self.drop_gathered()
         self.rows = 0
+        self._part = (0, 0)
         self._batch = batch
         self._is_done = bool(batch) and self._lake.place()[1].get(BATCH) == batch
+
+    def reached(self, place: int) -> None:
+        """Take note that what is read now has come to a place."""
+        if epoch_of(place) == epoch_of(self.applied) and place >= self.applied:
+            self.is_ahead = False
 
     def feed(self, item: Packed, note: Mapping[str, str]) -> None:
         """Take rows or a statement; writes what there is too much of.
 
-        Raises what `flush` raises, and CopyNeededError, TableStoppedError or
-        TableGoneError where this table cannot go on.
+        An item that tells of a part comes before what is in that part. Raises what
+        `flush` raises, and CopyNeededError, TableStoppedError or TableGoneError where
+        this table cannot go on.
         """
-        if self._is_done:
+        if item.kind == PART:
+            start, end = item.start[item.destination], item.end[item.destination]
+            self._part = version_of(start), version_of(end)
+            return
+        if self._is_done or self._was_applied_before(item):
             if item.kind == STATEMENT:
                 self._take_again(item)
             return
@@ -130,6 +153,10 @@ class Follower:
                     f"{item.sql} (at {item.journal}:{item.position})"
                 )
             return
+        self._gather(item, note)
+
+    def _gather(self, item: Packed, note: Mapping[str, str]) -> None:
+        """Take rows; what was gathered before is written when it is too much."""
         data = item.data
         assert data is not None
         if self._gathered and (
@@ -156,13 +183,19 @@ class Follower:
         """
         gathered, self._gathered = self._gathered, []
         self._gathered_rows = self._gathered_bytes = 0
-        if not gathered or upto <= self.applied:
-            return
-        if ends_batch and self._batch:
-            note = {**note, BATCH: self._batch}
-        done = self._lake.apply(self._copy_id, pa.concat_tables(gathered), upto, note)
-        self.rows += done.changed + done.deleted
-        self.applied = upto
+        ends_batch = ends_batch and bool(self._batch)
+        if gathered:
+            if ends_batch:
+                note = {**note, BATCH: self._batch}
+            # A batch of before the source was replaced ends at a lower number.
+            upto = max(upto, gathered[-1]["_seq"][-1].as_py() + 1)
+            changes = pa.concat_tables(gathered)
+            with _needing_a_copy():
+                done = self._lake.apply(self._copy_id, changes, upto, note)
+            self.rows += done.changed + done.deleted
+            self.applied = upto
+        if ends_batch:
+            self.reached(upto)
 
     def drop_gathered(self) -> None:
         """Forget what was gathered; it comes again."""
@@ -170,11 +203,41 @@ class Follower:
         self._gathered_rows = self._gathered_bytes = 0
 
     # --------------------------------------------------------------------------------
+    # A source that was replaced
+    # --------------------------------------------------------------------------------
+
+    def _was_applied_before(self, item: Packed) -> bool:
+        """Tell whether an item is in the lake, under its number of another server.
+
+        Raises CopyNeededError where nobody can tell.
+        """
+        epoch = epoch_of(self.applied)
+        if epoch_of(item.seq) <= epoch:
+            return False  # its number tells
+        start, end = self._part
+        if epoch_of(start) != epoch:
+            if not self.is_ahead:
+                return False
+        elif self.applied <= start:
+            return False
+        elif epoch_of(end) == epoch and self.applied >= end:
+            return True
+        raise CopyNeededError(
+            "the source was replaced when some of its changes were applied, and it "
+            f"cannot be told whether those at {item.journal}:{item.position} were"
+        )
+
+    # --------------------------------------------------------------------------------
     # Rows
     # --------------------------------------------------------------------------------
 
     def _as_in_lake(self, data: pa.Table) -> pa.Table:
-        return masks.apply(data.drop_columns(list(NOT_KEPT)), self.table)
+        rows = masks.apply(data.drop_columns(list(NOT_KEPT)), self.table)
+        try:
+            check_keys(rows, self.table)
+        except NullKeyError as error:
+            raise TableStoppedError(str(error)) from error
+        return rows
 
     def _check_columns(self, data: pa.Table, item: Packed) -> None:
         """Raise unless rows have the columns that the table is known to have."""
@@ -215,6 +278,10 @@ class Follower:
             raise CopyNeededError(f"{decision.reason}, {told}")
         if isinstance(decision, Stop):
             raise TableStoppedError(f"{decision.reason}, {told}")
+        if item.seq < self.copied_until and has_renames(decision):
+            raise CopyNeededError(
+                f"a column got another name while the table was copied, {told}"
+            )
         if isinstance(decision, Empty):
             self._lake.empty(self._copy_id, upto, committed_ms(item), note)
             self.applied = upto
@@ -222,7 +289,8 @@ class Follower:
         if decision.steps or shapes(decision.columns) != shapes(self.columns.all):
             # Also for columns that the lake has not: a statement that comes again is
             # known by its place, for by then its columns are what they were made.
-            self._lake.evolve(self._copy_id, decision.steps, upto, note)
+            with _needing_a_copy():
+                self._lake.evolve(self._copy_id, decision.steps, upto, note)
             self.applied = upto
         self._take(decision)
 
@@ -273,6 +341,30 @@ def is_about(item: Packed, table: TableName) -> bool:
     one that drops a schema is about all of its tables.
     """
     return item.concerns(table)
+
+
+@contextmanager
+def _needing_a_copy() -> Iterator[None]:
+    """Raise CopyNeededError for a copy that is not what changes are of."""
+    try:
+        yield
+    except UnlikeError as error:
+        raise CopyNeededError(str(error)) from error
+
+
+def has_renames(decision: Decision) -> bool:
+    """Tell whether a column of the lake has another name behind a statement.
+
+    Then a row that was read under the names of before may have been read behind it,
+    when another column had the name.
+    """
+    steps = decision.steps if isinstance(decision, Steps) else ()
+    return any(isinstance(step, RenameColumn) for step in steps)
+
+
+def epoch_of(number: int) -> int:
+    """Return the epoch of a position number: it grows when the source is replaced."""
+    return place_of(number).epoch if number > 0 else 0
 
 
 def committed_ms(item: Packed) -> int:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from canal_server.errors import LakeError
 from canal_server.mirror import fold, hashes
-from canal_server.mirror.lake_table import ADDED, DELETED, HASH
+from canal_server.mirror.lake_table import ADDED, DELETED, HASH, UnlikeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +47,7 @@ def difference(
 
     `changes` have the lake's columns, in their order, and _change_type. `find` returns
     the table's rows with given hashes, without those that are marked as deleted.
-    Raises LakeError when rows are to be deleted that are not there.
+    Raises UnlikeError when rows are to be deleted that are not there.
     """
     changes = _identified(changes)
     deleted = pc.is_in(changes[_OP], pa.array(_GONE))
@@ -88,9 +87,9 @@ def _that_stay(found: pa.Table, fewer: pa.Table, schema: pa.Schema) -> pa.Table:
     stay = pc.add(there, pc.fill_null(known["net_sum"], 0))
     if pc.min(stay).as_py() < 0:
         missing = pc.sum(pc.if_else(pc.less(stay, 0), pc.negate(stay), 0)).as_py()
-        raise LakeError(
+        raise UnlikeError(
             f"{missing} rows that were changed or deleted are not in it: the copy does "
-            "not equal the table that it is of; copy the table again"
+            "not equal the table that it is of"
         )
     known = known.append_column("stay", stay).select([*_SAME, "place_min", "stay"])
     joined = found.join(known.filter(pc.greater(stay, 0)), _SAME, join_type="inner")

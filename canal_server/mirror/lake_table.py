@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from canal_server.errors import LakeError
 from canal_server.spark.batches import typed_schema
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ DELETED = pa.field("_deleted", pa.bool_())
 HASH = pa.field("_row_hash", pa.int64())
 META = (SEQ.name, ROW.name, TIME.name)  # that tell a row's last change
 ADDED = frozenset(field.name for field in (SEQ, ROW, TIME, DELETED, HASH))
+
+
+class UnlikeError(LakeError):
+    """What is in the lake is not what changes are of: a new copy has it right."""
 
 
 class Applied(NamedTuple):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from canal_server.errors import LakeError
-from canal_server.mirror.lake_table import ADDED
+from canal_server.mirror.lake_table import ADDED, UnlikeError
 from canal_server.mirror.steps import AddColumn, DropColumn, RenameColumn, WidenColumn
 from canal_server.spark.batches import typed_schema
 
@@ -28,7 +27,7 @@ class Reshape:
     """What steps make of the columns of one table."""
 
     def __init__(self, schema: pa.Schema, steps: Sequence[Step]) -> None:
-        """Take the columns as they are. LakeError for steps that do not fit them."""
+        """Take the columns as they are. UnlikeError for steps that do not fit them."""
         self._steps = steps
         schemas = [schema]
         for step in steps:
@@ -54,7 +53,7 @@ class Reshape:
         ]
 
     def rows(self, table: pa.Table) -> pa.Table:
-        """Return rows with the new columns. LakeError for values that do not fit."""
+        """Return rows with the new columns. UnlikeError for values that do not fit."""
         for step, schema in zip(self._steps, self._schemas, strict=True):
             columns = {name: table[name] for name in table.column_names}
             if isinstance(step, RenameColumn):
@@ -76,7 +75,7 @@ class Reshape:
 def filled(text: str | None, kind: pa.DataType) -> pa.Scalar:
     """Return a value that an entry would carry as this text.
 
-    LakeError for a text that is not one of the type.
+    UnlikeError for a text that is not one of the type.
     """
     if text is None:
         return pa.scalar(None, kind)
@@ -92,7 +91,7 @@ def filled(text: str | None, kind: pa.DataType) -> pa.Scalar:
             return pa.scalar(int(text) - 2**64, kind)
         return pa.scalar(text).cast(kind)
     except (pa.ArrowException, ValueError) as error:
-        raise LakeError(f"{text!r} cannot be a default of type {kind}") from error
+        raise UnlikeError(f"{text!r} cannot be a default of type {kind}") from error
 
 
 def _stepped(schema: pa.Schema, step: Step) -> pa.Schema:
@@ -120,11 +119,11 @@ def _cast(column: pa.ChunkedArray, name: str, kind: pa.DataType) -> pa.ChunkedAr
     try:
         return column.cast(kind)
     except pa.ArrowException as error:
-        raise LakeError(
+        raise UnlikeError(
             f"column {name} has values that are none of type {kind}: {error}"
         ) from error
 
 
 def _expect(true: bool, otherwise: str) -> None:
     if not true:
-        raise LakeError(f"it {otherwise}: copy the table again")
+        raise UnlikeError(f"it {otherwise}")

@@ -28,6 +28,7 @@ from canal_server.mirror.follower import (
     TableStoppedError,
 )
 from canal_server.mirror.gone import GoneTables
+from canal_server.mirror.history import read_status
 from canal_server.mirror.lease import Lease
 from canal_server.mirror.query import DataLossError, Query, subscribe
 from canal_server.mirror.report import Report
@@ -129,8 +130,12 @@ class Mirror:
         """Take up each table where it was left."""
 
         def join(state: TableState) -> None:
+            follower = work.follower_of(state)
+            status = read_status(self._folder)
+            if status is not None and status.last is not None:
+                follower.reached(status.last.applied)
             with self._stream.joining:
-                self._stream.join(work.follower_of(state))
+                self._stream.join(follower)
 
         taking_up = TakingUp(self._settings, self._store, join)
         self._states = taking_up.states(wanted, self._store.read_all())

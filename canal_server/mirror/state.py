@@ -53,6 +53,7 @@ class TableState:
     phase: Phase = Phase.WAITING
     copy_id: str = ""
     place: RangePosition | None = None  # before all that the copy saw
+    seen: int = 0  # position number before which all is that the copy saw
     columns: tuple[ColumnMeta, ...] = ()
     kept: tuple[str, ...] = ()
     message: str = ""  # why it is stopped, or copied again
@@ -83,6 +84,7 @@ class TableState:
                     "position": place.position,
                     "gtids": place.gtids,
                 },
+                "seen": self.seen,
                 "columns": [
                     [
                         each.name,
@@ -126,6 +128,7 @@ class TableState:
                 int(place["position"]),
                 gtids=str(place["gtids"]),
             ),
+            seen=int(found.get("seen", 0)),
             columns=tuple(ColumnMeta(*each) for each in found["columns"]),
             kept=tuple(found["kept"]),
             message=str(found["message"]),

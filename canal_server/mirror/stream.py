@@ -140,12 +140,21 @@ class ChangeStream:
                 follower.begin(f"{self._query}/{number}")
             held: dict[TableName, list[Packed]] = {}
             size = 0
+            part: Packed | None = None
+            told: dict[TableName, Packed] = {}  # the parts that followers know of
             for item in self._items(frame, report):
+                if item.kind == PART:
+                    part = item
+                    continue
                 followed = self._followed(item)
                 if not followed and item.kind == STATEMENT:
                     self._on_statement(item)
                 for name in followed:
-                    held.setdefault(name, []).append(item)
+                    items = held.setdefault(name, [])
+                    if part is not None and told.get(name) is not part:
+                        told[name] = part
+                        items.append(part)
+                    items.append(item)
                 size += item.arrow.size if item.arrow is not None else 0
                 if size >= HELD_BYTES_MAX:
                     self._write(pool, held, report, None)
@@ -171,7 +180,6 @@ class ChangeStream:
                 end = item.end[self._destination]
                 if report.end is None or version_of(end) > version_of(report.end):
                     report.end = end
-                continue
             report.came += item.count
             report.newest_ms = max(report.newest_ms, committed_ms(item))
             yield item

@@ -188,9 +188,10 @@ class Places:
                 "table again"
             )
         of_batch = _of_batch(status)
-        upto = max([applied, *(version_of(place) for place in of_batch)])
         assert state.place is not None  # as it is copied
-        places = [state.place, *of_batch, *self._noted(note)]
+        whole = [state.place, *of_batch]  # all before them is in the copy
+        upto = max([applied, *(version_of(place) for place in whole)])
+        places = [*whole, *self._noted(note)]
         known = [place for place in places if version_of(place) <= upto]
         return CopyPlace(version, upto, max(known, key=version_of))
 

@@ -23,11 +23,13 @@ from canal_server.mirror.follower import (
     Follower,
     TableGoneError,
     TableStoppedError,
+    epoch_of,
     meta_of,
     shapes,
 )
+from canal_server.mirror.keys import NullKeyError
 from canal_server.mirror.lake import NOWHERE, open_table
-from canal_server.mirror.places import starting_place
+from canal_server.mirror.places import OLD_S, latest, starting_place
 from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
 from canal_server.mirror.storage import open_folder
@@ -112,11 +114,7 @@ class TableWork:
             if self._stop.requested():
                 return
         follower = self.follower_of(state)
-        catching = CatchUp(
-            table_options(self._settings, state.source),
-            self._settings.canal.destination,
-            lambda end: note_of(end, self._settings.canal.destination),
-        )
+        catching = self._catching(state.source)
         try:
             self._caught_up(follower, state, catching)
         finally:
@@ -149,7 +147,9 @@ class TableWork:
             log.info("%s: copied, %d rows in %d files", state.source, rows, files)
             state = replace(state, place=copied.place, rows=rows)
         self._progress.copied(state.source)
-        state = self._store.write(replace(state, phase=Phase.CATCHING_UP))
+        seen = 0 if table.is_keyless else version_of(self._latest(state.source))
+        state = replace(state, phase=Phase.CATCHING_UP, seen=seen)
+        state = self._store.write(state)
         self._forget_copy(state)
         return state
 
@@ -171,6 +171,8 @@ class TableWork:
             copying = self._progress.copying
             tell = partial(copying, state.source, expected=state.rows_expected)
             return job.run(tell, self._stop)
+        except NullKeyError as error:
+            raise TableStoppedError(str(error)) from error
         except SourceError as error:
             if self._stop.requested():
                 return None
@@ -190,6 +192,8 @@ class TableWork:
             if shapes(now) == shapes(state.columns):
                 return state, self._plan(state.source, state.columns)
         place = starting_place(self._settings, channel, self._stop)
+        if not place.gtids:
+            self._check_since(state.source, place)
         columns = columns_at(channel, state.source, place)
         if not columns:
             raise TableGoneError("the source has no such table")
@@ -201,6 +205,7 @@ class TableWork:
             phase=Phase.COPYING,
             copy_id=uuid.uuid4().hex[:12],
             place=place,
+            seen=0,
             columns=columns,
             kept=(),
             plan=tables.signature(state.source, self._settings),
@@ -225,19 +230,23 @@ class TableWork:
         assert at is not None  # since it was copied
         while not self._stop.requested():
             end = catching.latest()
+            is_replaced = epoch_of(state.seen) not in (0, end.epoch)
+            follower.copied_until = version_of(end) if is_replaced else state.seen
             rows = catching.read(follower, at, end, self._stop)
             if self._stop.requested():
                 return
             at = end
-            state = self._keep(state, follower)
+            state = self._keep(replace(state, place=at), follower)
             if rows > NEAR_ROWS:
                 continue
             with self._stream.joining:
                 # No batch is taken now, so the stream has no more than is read here.
-                catching.read(follower, at, catching.latest(), self._stop)
+                end = catching.latest()
+                catching.read(follower, at, end, self._stop)
                 if self._stop.requested():
                     return
-                self._keep(replace(state, phase=Phase.FOLLOWING), follower)
+                state = replace(state, phase=Phase.FOLLOWING, place=end)
+                self._keep(state, follower)
                 self._stream.join(follower)
             log.info("%s: follows the stream", state.source)
             return
@@ -270,6 +279,38 @@ class TableWork:
             return tables.mirror_table(name, columns, self._settings)
         except ConfigError as error:
             raise TableStoppedError("; ".join(error.problems)) from error
+
+    def _check_since(self, name: TableName, place: RangePosition) -> None:
+        """Raise SourceError for a table that changed behind a place of a while ago.
+
+        A copy from there on would meet that, and be in vain.
+        """
+        catching = self._catching(name)
+        try:
+            for item in catching.statements(name, place, catching.latest()):
+                raise SourceError(
+                    f"without GTIDs a copy begins {OLD_S} s ago, and since then the "
+                    f"table was changed by {item.sql[:200]}"
+                )
+        finally:
+            catching.close()
+
+    def _catching(self, name: TableName) -> CatchUp:
+        return CatchUp(
+            table_options(self._settings, name),
+            self._settings.canal.destination,
+            self._settings.name,
+            lambda end: note_of(end, self._settings.canal.destination),
+        )
+
+    def _latest(self, name: TableName) -> RangePosition:
+        channel = Channel(
+            table_options(self._settings, name), self._settings.canal.destination
+        )
+        try:
+            return latest(self._settings, channel)
+        finally:
+            channel.close()
 
     def _columns_now(self, name: TableName) -> tuple[ColumnMeta, ...]:
         channel = Channel(

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
-from canal_server.client.ranged import RangeColumn
+from canal_server.client.ranged import RangeColumn, RangePosition
 from canal_server.mirror.delta import DeltaLakeTable
 from canal_server.mirror.follower import (
     Columns,
@@ -23,7 +23,8 @@ from canal_server.mirror.lake import lake_schema
 from canal_server.mirror.model import TableName
 from canal_server.mirror.settings import TableRule
 from canal_server.mirror.tables import table_by_rule
-from canal_server.spark.packed import PROBLEM, ROWS, STATEMENT, Packed
+from canal_server.model.versions import version
+from canal_server.spark.packed import PART, PROBLEM, ROWS, STATEMENT, Packed
 from canal_server.spark.packed_form import packed_bytes, packed_schema
 from canal_server.spark.schema import TypedColumn
 
@@ -98,6 +99,20 @@ def follow(tmp_path):
         )  # fmt: skip
 
     return make
+
+
+def follower_of(tmp_path, columns):
+    """Return a follower of a table with these columns, whose copy has no rows."""
+    metas = tuple(meta_of(*each) for each in columns)
+    rule = TableRule(match=".*")
+    table = table_by_rule(NAME, metas, rule)
+    lake = DeltaLakeTable(str(tmp_path / "t"), table)
+    lake.publish(COPY, lake_schema(table), [], AT, {})
+    return Follower(
+        table, Columns(metas), lake, COPY,
+        plan=lambda columns: table_by_rule(NAME, columns, rule), rule=rule,
+        is_mariadb=False,
+    )  # fmt: skip
 
 
 def lake_rows(tmp_path):
@@ -273,3 +288,150 @@ def test_what_is_known_to_change_no_table(follow) -> None:
     for sql in ("CREATE DATABASE t", "ALTER VIEW v AS SELECT * FROM t"):
         follower.feed(statement(130, sql, (), "QUERY", table=UNNAMED), {})
     assert follower.applied == AT
+
+
+def test_a_statement_that_changes_nothing_comes_again(follow) -> None:
+    """A table that joins has it from its own reading, and once more from the stream."""
+    secret = ("secret", "int", "", False)
+    wide, wider = ("a", "varchar(30)", *A[2:]), ("a", "varchar(40)", *A[2:])
+    statements = (
+        statement(120, "ALTER TABLE t ADD secret INT", (ID, A, secret)),
+        statement(130, "ALTER TABLE t MODIFY a VARCHAR(30)", (ID, wide, secret)),
+        statement(140, "ALTER TABLE t MODIFY a VARCHAR(40)", (ID, wider, secret)),
+    )
+    follower = follow()
+    for batch in ("", "q/7"):
+        take(follower, statements, 150, batch)
+    assert [c.mysql_type for c in follower.columns.all][1] == "varchar(40)"
+
+
+def test_a_column_that_is_renamed_while_the_table_is_copied(follow) -> None:
+    """Rows that were read behind it may have had another column of the name."""
+    renamed = statement(120, "ALTER TABLE t RENAME COLUMN a TO c", (ID, ("c", *A[1:])))
+    follower = follow()
+    follower.copied_until = 121
+    with pytest.raises(CopyNeededError, match="got another name while"):
+        take(follower, [renamed], 130)
+    follower = follow()
+    follower.copied_until = 120
+    take(follower, [renamed], 130)
+    assert [each.name for each in follower.columns.all] == ["id", "c"]
+
+
+def test_a_copy_that_somebody_else_has_changed(follow, tmp_path) -> None:
+    """It is copied again, as it is its own trouble alone, which no wait would end."""
+    follower = follow()
+    take(follower, [rows(110, ("insert", 1, "x"))], 120)
+    write_deltalake(
+        str(tmp_path / "t"),
+        DeltaTable(str(tmp_path / "t")).to_pyarrow_table().drop_columns(["a"]),
+        mode="overwrite",
+        schema_mode="overwrite",
+    )
+    with pytest.raises(CopyNeededError, match="has no column a"):
+        take(follower, [rows(130, ("insert", 2, "y"))], 140)
+
+
+def test_rows_without_a_key_that_are_not_there(tmp_path) -> None:
+    """The copy is not what the changes are of: a new one is."""
+    columns = (("id", "int", "", False), A)
+    follower = follower_of(tmp_path, columns)
+    gone = rows(110, ("delete", 1, "x"), columns=columns)
+    with pytest.raises(CopyNeededError, match="1 rows that were changed"):
+        take(follower, [gone], 120)
+
+
+def test_a_key_that_is_null_in_the_lake(tmp_path) -> None:
+    """The lake has no value for a zero date: rows with one are not told apart."""
+    columns = (("on", "date", "", True), A)
+    follower = follower_of(tmp_path, columns)
+    made = rows(110, ("insert", None, "x"), columns=columns)
+    with pytest.raises(TableStoppedError, match="on of its primary key has a date"):
+        take(follower, [made], 120)
+
+
+# --- a source that is replaced --------------------------------------------------------
+
+
+def at(epoch, offset):
+    """Return the number of a place."""
+    return version(epoch, 0, offset)
+
+
+def part(start, end):
+    """Return what tells which places a task was asked for: each (epoch, offset)."""
+    first, last = (RangePosition(e, "f.000000", offset) for e, offset in (start, end))
+    return Packed(
+        kind=PART, destination="d", table=TableName("", ""), seq=0, row=0,
+        start={"d": first}, end={"d": last},
+    )  # fmt: skip
+
+
+def test_ddl_in_a_batch_that_was_planned_before(follow, tmp_path) -> None:
+    """The batch ends at a number that is lower than those of its rows."""
+    items = (
+        part((0, AT), (0, 200)),
+        rows(at(1, 10), ("insert", 1, "x")),
+        statement(at(1, 20), "ALTER TABLE t ADD b INT DEFAULT 5", (ID, A, B)),
+        rows(at(1, 30), ("insert", 2, "y", 6), columns=(ID, A, B)),
+    )
+    take(follow(), items, 200, "q/7")
+    assert lake_rows(tmp_path) == {
+        1: {"id": 1, "a": "x", "b": 5},
+        2: {"id": 2, "a": "y", "b": 6},
+    }
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "is_there"),
+    [
+        ((0, 110), (0, 120), True),
+        ((0, 90), (0, 100), False),
+        ((0, 90), (0, 109), False),
+        ((0, 110), (1, 50), True),
+    ],
+)
+def test_what_is_in_the_copy_is_told_by_the_part(
+    follow, tmp_path, start, end, is_there
+) -> None:
+    """Numbers of another server tell nothing; where the part lies, does."""
+    before = follow()
+    take(before, [rows(105, ("insert", 1, "x"))], 110)
+    items = part(start, end), rows(at(1, 10), ("update_postimage", 1, "y"))
+    take(follow(), items, at(*end), "q/8")
+    assert lake_rows(tmp_path)[1]["a"] == ("y" if is_there else "x")
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [((0, 90), (0, 120)), ((0, 90), (1, 50)), ((1, 5), (1, 50))]
+)
+def test_what_may_be_in_the_copy_needs_a_new_one(follow, start, end) -> None:
+    """The copy is ahead of the stream, and the source is replaced before it is not."""
+    take(follow(), [rows(105, ("insert", 1, "x"))], 110)
+    items = part(start, end), rows(at(1, 10), ("insert", 1, "x"))
+    with pytest.raises(CopyNeededError, match="replaced when some of its changes"):
+        take(follow(), items, at(*end), "q/8")
+
+
+def test_a_copy_from_which_reading_begins(follow, tmp_path) -> None:
+    """Nothing is applied to it yet, so all that comes of another server is new."""
+    follower = follow()
+    follower.begin("")
+    follower.reached(AT)
+    follower.feed(part((1, 5), (1, 50)), {})
+    follower.feed(rows(at(1, 10), ("insert", 1, "x")), {})
+    follower.flush(at(1, 50), {})
+    assert lake_rows(tmp_path)[1]["a"] == "x"
+
+
+def test_a_stream_that_has_come_as_far_as_the_copy(follow, tmp_path) -> None:
+    """Then all that comes of another server is new."""
+    follower = follow()
+    take(follower, [rows(105, ("insert", 1, "x"))], 110)
+    take(follower, [], 115, "q/7")
+    items = part((1, 5), (1, 50)), rows(at(1, 10), ("update_postimage", 1, "y"))
+    take(follower, items, at(1, 50), "q/8")
+    assert lake_rows(tmp_path)[1]["a"] == "y"
+    again = part((2, 5), (2, 50)), rows(at(2, 10), ("update_postimage", 1, "z"))
+    take(follow(), again, at(2, 50), "q/9")  # the lake tells of the batch
+    assert lake_rows(tmp_path)[1]["a"] == "z"

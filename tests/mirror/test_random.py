@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
+from fix_failover import BY_SET, GTID_MODE
 from fix_random import longer
+from mirror_scene import MirrorScene
+from mirror_writes import MirrorLoad
 from shifting_load import ShiftingLoad
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(0)]
@@ -68,4 +71,73 @@ def test_the_lake_equals_the_database(mirror, rng) -> None:
     mirror.start()
     tables = {name: ("id",) for name in load.truth() if name != "the_end"}
     mirror.agree(**tables)
+    mirror.stop()
+
+
+# --- whatever is killed, whatever the types ---------------------------------------
+
+KILLS = ("mirror", "driver", "jvm", "workers", "server", "source", "stop")
+WITHOUT_GTIDS = ("--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
+
+
+@pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
+@pytest.mark.parametrize(
+    ("flavour", "options"),
+    [("mysql", ()), ("mariadb", ()), ("mysql", WITHOUT_GTIDS)],
+    ids=["mysql", "mariadb", "mysql-without-gtids"],
+)
+def test_nothing_is_lost_or_doubled(flavour, options, own_server, make_mirror, rng):
+    """All types, keys or none, tables that change; anything is killed at any moment."""
+    source = own_server(flavour, options)
+    schema = "shop"
+    source.execute(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
+    mirror = make_mirror(source, schema)
+    mirror.settings["copy"] = {"chunk_rows": 100}
+    mirror.settings["stream"] |= {"max_rows": 500, "min_partition_rows": 50}
+    load = MirrorLoad(source, schema, rng, statements=0.02)
+    load.write(150)
+    scene = MirrorScene(mirror, load, rng)
+    with load:
+        for _ in range(longer(2)):
+            scene.round(rng.choice(KILLS))
+    print(f"{load.commits} transactions, {dict(load.did)}, {dict(scene.kills)}")
+    scene.verify(scene.settle())
+    mirror.stop()
+
+
+# --- a source that is replaced --------------------------------------------------------
+
+REPLICA_OPTIONS = ("--log-bin=second",)
+
+
+@pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
+def test_a_source_that_is_replaced(make_scene, make_proxy, mirror_of, rng) -> None:
+    """The replica takes over, and back, while a mirror copies and follows, or is down.
+
+    What is written to the source is on the replica when it dies: the rest is its own.
+    """
+    sources = make_scene(rng.choice((GTID_MODE, BY_SET)))
+    sources.pipeline.keep_port()
+    replicas = sources.replicas
+    proxy = make_proxy(replicas.source)
+    mirror = mirror_of(sources.pipeline, port=proxy.port)
+    mirror.settings["stream"] |= {"max_rows": 500, "min_partition_rows": 50}
+    load = MirrorLoad(replicas.source, mirror.pipeline.schema, rng, statements=0.02)
+    load.write(100)
+    scene = MirrorScene(mirror, load, rng)
+    with load:
+        for _ in range(longer(1)):
+            if rng.random() < 0.7:
+                scene.round(rng.choice(("mirror", "server", "nothing", "nothing")))
+            with load.rest():
+                sources.die()
+                load.server = mirror.source = replicas.source
+                proxy.target = (replicas.source.host, replicas.source.port)
+                proxy.end_all()
+            print(f"after {load.commits} transactions the source was replaced")
+            scene.round(rng.choice(("mirror", "server", "nothing", "nothing")))
+            replicas.rejoin()
+            replicas.catch_up()
+    print(f"{load.commits} transactions, {dict(load.did)}, {dict(scene.kills)}")
+    scene.verify(scene.settle())
     mirror.stop()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 NAME = "copy"
 PATIENCE_S = 12 * UNIT_S
 POLL_S = 0.1
+PYTHONS = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
 MEMORY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -70,6 +71,9 @@ class MirrorProcess:
             },
         }
         self.process: Process | None = None
+        # How the command is begun, with its log on standard error.
+        self.launcher = [sys.executable, "-m", "canal_server", "mirror"]
+        self.environ = mirror_environ()
 
     def write_conf(self) -> None:
         """Write the settings to the file of the command."""
@@ -79,16 +83,13 @@ class MirrorProcess:
         """Start the mirror; waits until it has begun its stream."""
         self.write_conf()
         popen = subprocess.Popen(
-            [
-                sys.executable, "-m", "canal_server", "mirror",
-                "--conf", str(self.conf),
-            ],
-            env=os.environ | spark_environ(),
+            [*self.launcher, "--conf", str(self.conf)],
+            env=self.environ,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-        )  # fmt: skip
+        )
         self.process = Process(popen)
         if wait:
             self.process.wait_for_log("follows the stream|nothing to do", PATIENCE_S)
@@ -123,7 +124,7 @@ class MirrorProcess:
                 sys.executable, "-m", "canal_server", "mirror",
                 *arguments, "--conf", str(self.conf),
             ],
-            env=os.environ | spark_environ(),
+            env=self.environ,
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
@@ -182,6 +183,15 @@ class MirrorProcess:
         """Return what the mirror keeps about a table; empty when it does not yet."""
         found = list((self.path / "_mirror" / NAME).rglob(f"*{table}.json"))
         return dict(json.loads(found[0].read_text())) if found else {}
+
+
+def mirror_environ() -> dict[str, str]:
+    """Return an environment in which Java is found, and the Python that runs this.
+
+    The mirror has to tell Spark of the latter itself.
+    """
+    environ = os.environ | spark_environ()
+    return {name: environ[name] for name in environ.keys() - PYTHONS}
 
 
 def by_key(

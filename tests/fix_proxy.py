@@ -6,8 +6,9 @@
         ...   # the dump is cut after 4096 bytes, the next one after 100
 
 The faults concern dump streams, told by the command that asks for them; other
-connections pass untouched, but for `silence`, which concerns all, and `refuse`, which
-concerns new ones of all kinds. With these two it is of use before other servers, too.
+connections pass untouched, but for `silence` and `hold`, which concern all, and
+`refuse`, which concerns new ones of all kinds. With these it is of use before other
+servers, too.
 Leaves out TLS: what is encrypted is no dump to it.
 """
 
@@ -92,6 +93,7 @@ class Connection:
                 self.proxy.flowing.wait()
                 allowed, reset = self.proxy.spend(len(piece))
             self.client.sendall(piece[:allowed])
+            self.proxy.hold_back(self, allowed)
             if reset is not None:
                 self.end(reset=reset)
                 return
@@ -110,6 +112,9 @@ class Proxy:
         self.cuts_done = 0
         self._cuts: list[tuple[int, bool]] = []  # bytes before it, with a reset
         self._changed = threading.Condition()  # guards the counters and the cuts
+        self._hold_after = 0  # bytes; 0: nothing is held
+        self._held = threading.Event()
+        self._brought: dict[Connection, int] = {}  # bytes since the last `hold`
         self._refusing = False
         self._connections: list[Connection] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -147,6 +152,24 @@ class Proxy:
             self.passing.set()
 
     @contextlib.contextmanager
+    def hold(self, after_bytes: int) -> Iterator[threading.Event]:
+        """Hold back a connection that has brought its client so many bytes since.
+
+        Yields an event that is set when there is one.
+        """
+        held = threading.Event()
+        with self._changed:
+            self._brought.clear()
+            self._hold_after = after_bytes
+            self._held = held
+        try:
+            yield held
+        finally:
+            with self._changed:
+                self._hold_after = 0
+                self._changed.notify_all()
+
+    @contextlib.contextmanager
     def refuse(self) -> Iterator[None]:
         """Close new connections at once."""
         self._refusing = True
@@ -165,6 +188,15 @@ class Proxy:
         with self._changed:
             done = self._changed.wait_for(lambda: self.cuts_done >= count, timeout_s)
             assert done, f"{self.cuts_done} cuts of {count} in {timeout_s} s"
+
+    def hold_back(self, connection: Connection, count: int) -> None:
+        """Count bytes that a client has received; return when it may have more."""
+        with self._changed:
+            brought = self._brought.get(connection, 0) + count
+            self._brought[connection] = brought
+            if 0 < self._hold_after <= brought:
+                self._held.set()
+                self._changed.wait_for(lambda: not self._hold_after)
 
     def spend(self, count: int) -> tuple[int, bool | None]:
         """Count bytes of dumps; return how many may pass, and how to cut after them.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import ConfigError
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.spark.options import SourceOptions
 
-# What a session gets that is begun here, and not by spark-submit.
+log = logging.getLogger(__name__)
+
+# What a session gets unless somebody says otherwise.
 DEFAULTS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
@@ -28,6 +32,16 @@ DEFAULTS: Final = {
 }
 _IS_FOUND: Final = "DATA_SOURCE_ALREADY_EXISTS"  # by Spark itself
 RETRIES: Final = 4  # of a task; in local mode it has to be said with the master
+# What a JVM is begun with, and how spark-submit is told.
+OF_THE_JVM: Final = {
+    "spark.driver.memory": "--driver-memory",
+    "spark.driver.extraJavaOptions": "--driver-java-options",
+    "spark.driver.extraClassPath": "--driver-class-path",
+    "spark.driver.extraLibraryPath": "--driver-library-path",
+}
+SCHEDULER: Final = "org.apache.spark.scheduler.TaskSchedulerImpl"
+PYTHON: Final = "PYSPARK_PYTHON"
+CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")  # in the environment
 
 
 def open_session(settings: MirrorSettings) -> Any:
@@ -37,18 +51,19 @@ def open_session(settings: MirrorSettings) -> Any:
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415  # heavy
 
+    _refuse_connect(settings)
+    wanted = dict(settings.spark)
+    if _is_submitted():
+        wanted = _for_submitted(wanted)
+    else:
+        wanted = DEFAULTS | {"spark.master": f"local[*,{RETRIES}]"} | wanted
+        # Else executors run the `python3` of their PATH, which may lack the package.
+        if "spark.pyspark.python" in wanted:
+            os.environ[PYTHON] = wanted["spark.pyspark.python"]
+        os.environ.setdefault(PYTHON, sys.executable)
     builder = SparkSession.builder.appName(f"canal-server mirror {settings.name}")
-    if "spark.remote" in settings.spark:
-        problem = (
-            "spark.remote: the mirror writes from Spark's driver, which is in another "
-            "process with Spark Connect; use spark.master, or spark-submit"
-        )
-        raise ConfigError([problem])
-    for name, value in (DEFAULTS | settings.spark).items():
+    for name, value in wanted.items():
         builder = builder.config(name, value)
-    if SparkSession.getActiveSession() is None and not _is_submitted():
-        master = settings.spark.get("spark.master", f"local[*,{RETRIES}]")
-        builder = builder.master(master)
     session = builder.getOrCreate()
     # Delta's timestamps are in UTC, and so are those of the source.
     session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -73,8 +88,47 @@ def _register_source(session: Any) -> None:
             raise
 
 
+def hush(spark: Any) -> None:
+    """Have Spark tell errors alone, and that it waits for executors."""
+    spark.sparkContext.setLogLevel("ERROR")
+    log4j = spark.sparkContext._jvm.org.apache.logging.log4j  # noqa: SLF001
+    log4j.core.config.Configurator.setLevel(SCHEDULER, log4j.Level.WARN)
+
+
+def _refuse_connect(settings: MirrorSettings) -> None:
+    found = [name for name in CONNECT if name in os.environ]
+    if "spark.remote" in settings.spark:
+        found.append("spark.remote")
+    if settings.spark.get("spark.api.mode") == "connect":
+        found.append("spark.api.mode")
+    if found:
+        problem = (
+            f"{found[0]}: the mirror writes from Spark's driver, which is in another "
+            "process with Spark Connect; use spark.master, or spark-submit"
+        )
+        raise ConfigError([problem])
+
+
 def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _for_submitted(wanted: dict[str, str]) -> dict[str, str]:
+    """Return what is set beside what spark-submit and its files have set."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # heavy
+
+    SparkContext._ensure_initialized()  # noqa: SLF001  # else the JVM's are not seen
+    given = SparkConf()
+    for name in sorted(wanted.keys() & set(OF_THE_JVM)):
+        if given.get(name) != wanted[name]:
+            log.warning(
+                "%s of the settings comes too late, as Spark's JVM runs already: give "
+                "it to spark-submit, by --conf or %s",
+                name,
+                OF_THE_JVM[name],
+            )
+    missing = {n: v for n, v in DEFAULTS.items() if not given.contains(n)}
+    return missing | wanted
 
 
 def stream_options(settings: MirrorSettings, subscription: str) -> dict[str, str]:

@@ -25,7 +25,7 @@ from pyspark.storagelevel import StorageLevel
 
 from canal_server.errors import CanalError, ConfigError, LakeError
 from canal_server.mirror import masks
-from canal_server.mirror.session import open_session
+from canal_server.mirror.session import hush, open_session
 from canal_server.mirror.state import Phase, States
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.verify_changes import HashedChanges
@@ -122,7 +122,7 @@ def run(
         return []
     spark = open_session(settings)
     try:
-        spark.sparkContext.setLogLevel("ERROR")
+        hush(spark)
         return verify(spark, settings, names, wishes, tell)
     finally:
         spark.stop()

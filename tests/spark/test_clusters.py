@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import re
-import subprocess
-import time
-from pathlib import Path
 
 import pytest
+from fix_clusters import TWO, cluster
 from fix_pipeline import DESTINATION, UNIT_S
 from fix_random import LONGER
-from fix_spark import run_job, skip_without_spark, spark_environ
+from fix_spark import run_job, skip_without_spark
 from spark_sink import Sink
 
 pytestmark = [
@@ -23,20 +18,7 @@ pytestmark = [
     pytest.mark.skipif(LONGER == 1, reason="CANAL_TEST_LONGER=2 runs it"),
 ]
 PATIENCE_S = 60 * UNIT_S
-POLL_S = 0.05
 ROWS = 12_000  # a range is cut where 5,000 rows have come
-CLASSES = "org.apache.spark.deploy"
-
-# Two executors, both there before the first task.
-TWO = {
-    "spark.cores.max": "2",
-    "spark.executor.cores": "1",
-    "spark.executor.memory": "512m",
-    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
-    # A task goes to the executor that has time for it.
-    "spark.locality.wait": "0",
-}
 
 
 @pytest.fixture
@@ -116,50 +98,6 @@ def test_connect(job) -> None:
 
 def test_standalone_cluster(job) -> None:
     """A master and two workers, each a process of its own: both read."""
-    with cluster(job.folder) as master:
-        job.run({"spark.master": master} | TWO)
+    with cluster(job.folder) as started:
+        job.run({"spark.master": started.master} | TWO)
     assert len(job.executors()) >= 2
-
-
-@contextlib.contextmanager
-def cluster(folder):
-    """Run a master and two workers; yields the master's address."""
-    import pyspark  # noqa: PLC0415  # an extra
-
-    home = Path(pyspark.__file__).parent
-    environ = os.environ | spark_environ()
-    environ |= {
-        "SPARK_HOME": str(home),
-        "SPARK_WORKER_DIR": str(folder / "work"),
-        "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
-        "SPARK_DAEMON_MEMORY": "256m",
-    }
-    with contextlib.ExitStack() as running:
-
-        def start(name, *arguments):
-            """Start a daemon; returns the file of its log."""
-            log = folder / f"{name}{len(list(folder.iterdir()))}.log"
-            command = [home / "bin/spark-class", f"{CLASSES}.{name}", *arguments]
-            command += ["--host", "127.0.0.1", "--webui-port", "0", "--port", "0"]
-            with log.open("a") as file:
-                process = subprocess.Popen(
-                    command, env=environ, stdout=file, stderr=file
-                )
-            running.callback(process.wait)
-            running.callback(process.kill)
-            return log
-
-        master = wait_for(start("master.Master"), r"Starting Spark master at (\S+)")
-        for _ in range(2):
-            log = start("worker.Worker", "--cores", "1", "--memory", "1g", master)
-            wait_for(log, r"Successfully registered with master")
-        yield master
-
-
-def wait_for(log, pattern):
-    """Wait until a log has a line; return its first group, or all of it."""
-    give_up_at = time.monotonic() + 6 * UNIT_S
-    while not (found := re.search(pattern, log.read_text())):
-        assert time.monotonic() < give_up_at, log.read_text()
-        time.sleep(POLL_S)
-    return found[found.re.groups]

@@ -34,6 +34,7 @@ from canal_server.mirror.lake_table import (
     TIME,
     Applied,
     Compacted,
+    OtherCopyError,
     as_in_lake,
 )
 from canal_server.mirror.reshape import Reshape
@@ -236,10 +237,7 @@ class ChangeLog:
     def _published(self, copy_id: str) -> _State:
         state = self._state()
         if state is None or state.copy != copy_id:
-            raise LakeError(
-                f"it is not of copy {copy_id}, to which changes are to be applied: "
-                "does another mirror write it? if not, copy the table again"
-            )
+            raise OtherCopyError.of(copy_id)
         return state
 
     def _commit(self, state: _State) -> None:
@@ -302,7 +300,9 @@ class ChangeLog:
         """Raise LakeError, by the table's name, for what the storage raises."""
         try:
             yield
-        except (LakeError, OSError, pa.ArrowException) as error:
+        except LakeError as error:
+            raise type(error)(f"cannot {what} {self}: {error}") from error
+        except (OSError, pa.ArrowException) as error:
             raise LakeError(f"cannot {what} {self}: {error}") from error
 
     def __str__(self) -> str:

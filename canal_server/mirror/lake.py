@@ -13,6 +13,7 @@ from canal_server.mirror.lake_table import (
     Applied,
     Compacted,
     LakeTable,
+    OtherCopyError,
     lake_schema,
 )
 from canal_server.mirror.storage import open_folder
@@ -26,6 +27,7 @@ __all__ = [
     "Applied",
     "Compacted",
     "LakeTable",
+    "OtherCopyError",
     "lake_schema",
     "open_table",
 ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from canal_server.errors import LakeError
 from canal_server.spark.batches import typed_schema
 
 if TYPE_CHECKING:
@@ -32,6 +33,18 @@ DELETED = pa.field("_deleted", pa.bool_())
 HASH = pa.field("_row_hash", pa.int64())
 META = (SEQ.name, ROW.name, TIME.name)  # that tell a row's last change
 ADDED = frozenset(field.name for field in (SEQ, ROW, TIME, DELETED, HASH))
+
+
+class OtherCopyError(LakeError):
+    """A table is not the copy to which changes are to be applied, or is not there."""
+
+    @classmethod
+    def of(cls, copy_id: str) -> OtherCopyError:
+        """Return what is wrong with a table that is not this copy."""
+        return cls(
+            f"it is not of copy {copy_id}, to which changes are to be applied: does "
+            "another mirror write it? if not, copy the table again"
+        )
 
 
 class Applied(NamedTuple):

@@ -11,12 +11,14 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError
-from canal_server.mirror.session import stream_options
+from canal_server.mirror.session import in_settings, stream_options
 from canal_server.mysql.backoff import Backoff
 from canal_server.spark.options import read_options
+from canal_server.spark.ranges import told_of_loss
 from canal_server.spark.servers import Channel
 
 if TYPE_CHECKING:
+    from canal_server.lifecycle import Stop
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.mirror.state import States
     from canal_server.mirror.stream import ChangeStream
@@ -28,6 +30,7 @@ RETRY_MAX_S: Final = 30.0
 # How the source of Spark begins to tell of changes that are gone (`spark.ranges.loss`);
 # its errors come through the JVM, as texts.
 _LOSS: Final = "cannot be read any more"
+_UNKNOWN: Final = "can't find destination"  # as canal's server says it
 _TOLD_MAX: Final = 600
 _OURS: Final = ("canal_server.", "pyspark.")
 
@@ -41,22 +44,27 @@ def subscription_of(settings: MirrorSettings, generation: int) -> str:
     return f"{settings.name}-{generation}" if generation else settings.name
 
 
-def subscribe(settings: MirrorSettings, generation: int) -> None:
+def subscribe(settings: MirrorSettings, generation: int, stop: Stop) -> None:
     """Have the stream begin now, unless it has begun.
 
-    Raises ClientError, OSError when no server answers.
+    Raises CanalError when no server does it, or a stop is asked for first.
     """
     options = read_options(
         stream_options(settings, subscription_of(settings, generation))
     )
     name = settings.canal.destination
-    channel = Channel(options, name)
+    channel = Channel(options, name, stop=stop)
     try:
         made = channel.call(
             lambda c: c.subscribe(
                 name, options.subscription, options.wire_filter, "latest"
             )
         )
+    except (CanalError, OSError) as error:
+        text = in_settings(str(error))
+        if _UNKNOWN in text:
+            text += "; see canal.destination, and canal.destinations of the server"
+        raise CanalError(text) from error
     finally:
         channel.close()
     if made.created:
@@ -141,8 +149,7 @@ def _reason(error: object) -> str:
     """Return what an error of Spark says, without its stack traces."""
     text = str(error)
     for line in reversed(text.splitlines()):
-        if "Error: " in line and line.lstrip().startswith(
-            ("canal_server.", "pyspark.")
-        ):
-            return line.strip().partition("Error: ")[2][:_TOLD_MAX]
-    return text[:_TOLD_MAX]
+        if "Error: " in line and line.lstrip().startswith(_OURS):
+            text = line.strip().partition("Error: ")[2]
+            break
+    return in_settings(told_of_loss(text))[:_TOLD_MAX]

@@ -27,6 +27,11 @@ DEFAULTS: Final = {
     "spark.python.authenticate.socketTimeout": "120s",
 }
 _IS_FOUND: Final = "DATA_SOURCE_ALREADY_EXISTS"  # by Spark itself
+# Options of Spark's source in its messages, as the mirror's settings call them.
+_KEYS: Final = {
+    "retryTimeoutMs": "stream.retry_timeout",
+    "option servers": "canal.servers",
+}
 RETRIES: Final = 4  # of a task; in local mode it has to be said with the master
 
 
@@ -96,6 +101,13 @@ def table_options(settings: MirrorSettings, name: TableName) -> SourceOptions:
         source_options(settings)
         | {"filter": rf"{quoted(name.schema)}\.{quoted(name.table)}"}
     )
+
+
+def in_settings(text: str) -> str:
+    """Return what Spark's source tells, with the names of our settings."""
+    for option, key in _KEYS.items():
+        text = text.replace(option, key)
+    return text
 
 
 def source_options(settings: MirrorSettings) -> dict[str, str]:

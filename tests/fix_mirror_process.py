@@ -194,6 +194,11 @@ class MirrorProcess:
         found = list((self.path / "_mirror" / NAME).rglob(f"*{table}.json"))
         return dict(json.loads(found[0].read_text())) if found else {}
 
+    def told(self, table: str) -> tuple[str, str]:
+        """Return a table's phase, and the text beside it."""
+        state = self.state(table)
+        return state.get("phase", ""), state.get("message", "")
+
 
 def by_key(
     rows: list[dict[str, Any]], key: tuple[str, ...]

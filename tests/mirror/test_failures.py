@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +12,7 @@ pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 from fix_mirror_process import NAME, MirrorProcess
 from fix_pipeline import Pipeline
 from fix_spark import skip_without_spark
+from small_disk import mounted
 
 from canal_server.cli import FAILED, UNUSABLE
 from canal_server.mirror.lease import Lease
@@ -147,21 +146,6 @@ def test_lake_that_cannot_be(failing, tmp_path) -> None:
     told = failing(FAILED, lake={"path": str(tmp_path / "file" / "lake")})
     assert told.startswith(f"cannot write {tmp_path}/file/lake/_mirror/{NAME}/lock")
     assert "Not a directory" in told
-
-
-@contextlib.contextmanager
-def mounted(folder: Path, *options: str) -> Iterator[Path]:
-    """Give a small file system of its own, where that may be made."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "none", str(folder)]
-    try:
-        subprocess.run(command, check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"file systems cannot be mounted here: {error}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def test_lake_that_cannot_be_written(failing, tmp_path) -> None:

@@ -31,6 +31,9 @@ RETRY_MAX_S: Final = 30.0
 # its errors come through the JVM, as texts.
 _LOSS: Final = "cannot be read any more"
 _UNKNOWN: Final = "can't find destination"  # as canal's server says it
+# How Spark tells that it was ended, as by a full disk, before it had noted the first
+# batch, and left files beside which it does not begin.
+_HALF_BEGUN: Final = "CHECKPOINT_LOCATION_NOT_EMPTY"
 _TOLD_MAX: Final = 600
 _OURS: Final = ("canal_server.", "pyspark.")
 
@@ -85,6 +88,7 @@ class Query:
         self._spark = spark
         self._stream = stream
         self._generation = store.generation()
+        self._checkpoint = f"{settings.checkpoint}/{self._generation}"
         self._query: Any = None
         self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._due = 0.0
@@ -92,7 +96,6 @@ class Query:
     def start(self) -> None:
         """Begin where the checkpoint is, or at the end of the binlog."""
         name = subscription_of(self._settings, self._generation)
-        checkpoint = f"{self._settings.checkpoint}/{self._generation}"
         frame = (
             self._spark.readStream.format("canal")
             .options(**stream_options(self._settings, name))
@@ -100,7 +103,7 @@ class Query:
         )
         writer = (
             frame.writeStream.foreachBatch(self._stream.take)
-            .option("checkpointLocation", checkpoint)
+            .option("checkpointLocation", self._checkpoint)
             .queryName(f"mirror {self._settings.name}")
         )
         trigger_s = self._settings.stream.trigger_s
@@ -125,6 +128,8 @@ class Query:
             self._query = None
             if _LOSS in text:
                 raise DataLossError(text)
+            if _HALF_BEGUN in text:
+                self._clear()
             delay_s = self._backoff.delay_s(now)
             self._due = now + delay_s
             log.warning("the stream failed: %s; begun again in %.0f s", text, delay_s)
@@ -144,12 +149,22 @@ class Query:
             self._query.stop()
             self._query = None
 
+    def _clear(self) -> None:
+        """Forget a checkpoint in which no batch is: the stream begins at its cursor.
+
+        What was taken since then is known by its place when it comes again.
+        """
+        log.info("the stream was not begun: clearing %s", self._checkpoint)
+        path = self._spark._jvm.org.apache.hadoop.fs.Path(self._checkpoint)  # noqa: SLF001
+        files = path.getFileSystem(self._spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        files.delete(path, True)
+
 
 def _reason(error: object) -> str:
     """Return what an error of Spark says, without its stack traces."""
-    text = str(error)
+    text = str(error).partition("\n=== Streaming Query")[0].strip()
     for line in reversed(text.splitlines()):
         if "Error: " in line and line.lstrip().startswith(_OURS):
             text = line.strip().partition("Error: ")[2]
             break
-    return in_settings(told_of_loss(text))[:_TOLD_MAX]
+    return in_settings(told_of_loss(" ".join(text.split())))[:_TOLD_MAX]

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.errors import CanalError, ConfigError, LakeError
+from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
 from canal_server.mirror import tables
 from canal_server.mirror.follower import (
     CopyNeededError,
@@ -124,9 +124,11 @@ class Mirror:
             # What is made from now on comes in the stream.
             subscribe(self._settings, self._store.generation(), self._stop)
             found = look(self._settings, self._store.read_all(), self._stop)
-        except CanalError:
+        except CanalError as error:
             if self._stop.requested():
                 return None
+            if isinstance(error, SourceError):
+                raise CanalError(in_settings(str(error))) from error
             raise
         return None if self._stop.requested() else found
 

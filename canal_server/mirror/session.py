@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import ConfigError
+from canal_server.mirror.spark_log import quieten
 from canal_server.spark.options import quoted, read_options
 
 if TYPE_CHECKING:
@@ -27,10 +28,13 @@ DEFAULTS: Final = {
     "spark.python.authenticate.socketTimeout": "120s",
 }
 _IS_FOUND: Final = "DATA_SOURCE_ALREADY_EXISTS"  # by Spark itself
-# Options of Spark's source in its messages, as the mirror's settings call them.
-_KEYS: Final = {
+# What messages of others say, in the words of the mirror's settings: options of Spark's
+# source, and what canal-server itself would need of a database.
+_WORDS: Final = {
     "retryTimeoutMs": "stream.retry_timeout",
     "option servers": "canal.servers",
+    "password of the instance": "password of source",
+    "SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.*": "SELECT ON the table",
 }
 RETRIES: Final = 4  # of a task; in local mode it has to be said with the master
 
@@ -58,6 +62,7 @@ def open_session(settings: MirrorSettings) -> Any:
     # Delta's timestamps are in UTC, and so are those of the source.
     session.conf.set("spark.sql.session.timeZone", "UTC")
     _register_source(session)
+    quieten(session)
     return session
 
 
@@ -104,9 +109,9 @@ def table_options(settings: MirrorSettings, name: TableName) -> SourceOptions:
 
 
 def in_settings(text: str) -> str:
-    """Return what Spark's source tells, with the names of our settings."""
-    for option, key in _KEYS.items():
-        text = text.replace(option, key)
+    """Return what others tell, with the names of our settings."""
+    for theirs, ours in _WORDS.items():
+        text = text.replace(theirs, ours)
     return text
 
 

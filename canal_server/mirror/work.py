@@ -40,7 +40,7 @@ from canal_server.spark.servers import Channel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from canal_server.client.ranged import RangePosition
+    from canal_server.client.ranged import RangePosition, RangeTable
     from canal_server.lifecycle import Stop
     from canal_server.mirror.model import MirrorTable, TableName
     from canal_server.mirror.progress import Progress
@@ -317,15 +317,28 @@ class TableWork:
 def columns_at(
     channel: Channel, name: TableName, place: RangePosition | None
 ) -> tuple[ColumnMeta, ...]:
-    """Return the columns of a table at a place, or of now; none: it is not there."""
+    """Return the columns of a table at a place, or of now; none: it is not there.
+
+    Raises ConfigError where the destination does not tell all of its changes.
+    """
     at = () if place is None else (place,)
     found = channel.call(
         lambda c: c.schema(channel.destination, name.schema, name.table, *at)
     )
+    if found.left_out:
+        raise ConfigError([left_out_of(found, channel.destination)])
     return tuple(
         replace(
             meta_of(each.name, each.mysql_type, each.charset, each.key),
             nullable=each.nullable,
         )
         for each in found.columns
+    )
+
+
+def left_out_of(table: RangeTable, destination: str) -> str:
+    """Return what is wrong with a table of which the server does not tell all."""
+    return (
+        f"canal-server leaves out {table.left_out}: set that otherwise for destination "
+        f"{destination}, or exclude the table"
     )

@@ -86,6 +86,7 @@ def test_wrong_password(failing, tmp_path) -> None:
     told = failing(FAILED, source={"user": "nobody", "password": f"not-{SECRET}"})
     assert "nobody" in told
     assert "Access denied" in told
+    assert "check the user name and password of source" in told
     assert left(tmp_path / "lake") == LOCK
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import json
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import pytest
-from fix_mirror_process import plain
+from change_logs import changes, changes_by_file, folded
 from fix_random import longer
-
-parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
 
     from fix_mirror_process import MirrorProcess
 
@@ -92,42 +88,11 @@ class Writer:
             self._error = error
 
 
-def changes(mirror: MirrorProcess, table: str) -> list[dict[str, Any]]:
-    """Return all that readers find of a log, in its order; of copies last in theirs."""
-    found = [each for each, _ in _changes(mirror, table)]
-    return sorted(found, key=lambda c: (c["_seq"], c["_row"]))
-
-
-def _changes(mirror: MirrorProcess, table: str) -> Iterator[tuple[dict[str, Any], str]]:
-    folder = mirror.path / mirror.pipeline.schema / table
-    for file in sorted(folder.glob("date=*/*")):
-        if file.suffix == ".parquet":
-            rows = parquet.ParquetFile(file).read().to_pylist()
-        else:
-            rows = [json.loads(line) for line in file.read_text().splitlines()]
-        for row in rows:
-            yield row, file.name
-
-
-def folded(mirror: MirrorProcess, table: str) -> dict[tuple[object, ...], Any]:
-    """Return what the table is by its log: the last change of each key counts."""
-    rows: dict[tuple[object, ...], Any] = {}
-    found = changes(mirror, table)
-    names = {name: None for change in found for name in change if name[0] != "_"}
-    for change in found:
-        if change["_change_type"] == "truncate":
-            rows.clear()
-            continue
-        key = (change["id"],)
-        rows.pop(key, None)
-        if change["_change_type"] != "delete":
-            rows[key] = names | {n: plain(change[n]) for n in names if n in change}
-    return rows
-
-
 def check_once(mirror: MirrorProcess, table: str, writer: Writer) -> None:
     """See that each change since the copy began is there once, at its own place."""
-    streamed = [c for c, file in _changes(mirror, table) if file.startswith("changes-")]
+    streamed = [
+        c for c, file in changes_by_file(mirror, table) if file.startswith("changes-")
+    ]
     places = Counter((c["_seq"], c["_row"], c["_change_type"]) for c in streamed)
     assert max(places.values()) == 1, places.most_common(3)
     values = Counter(c["v"] for c in streamed if c["_change_type"] != "delete")

@@ -25,7 +25,6 @@ from canal_server.mirror import tables
 from canal_server.mirror.follower import (
     CopyNeededError,
     TableGoneError,
-    TableStoppedError,
 )
 from canal_server.mirror.gone import GoneTables
 from canal_server.mirror.lake import OtherCopyError
@@ -266,16 +265,14 @@ class Mirror:
                     log.warning("%s: %s; it is copied again", name, why)
                     self._again(state, str(why))
                     return
-                why = TableStoppedError(f"{why}; {_makes_new_copy(name)}")
-            elif isinstance(why, OtherCopyError):
-                if self._store.read(name) is None:
-                    raise why  # not the table, the lake is not there
-                why = TableStoppedError(f"{why}; {_makes_new_copy(name)}")
-            phase = Phase.DROPPED if isinstance(why, TableGoneError) else Phase.STOPPED
-            if phase is Phase.DROPPED:
+            elif isinstance(why, OtherCopyError) and self._store.read(name) is None:
+                raise why  # not the table, the lake is not there
+            phase, told = Phase.STOPPED, f"{why}; {_makes_new_copy(name)}"
+            if isinstance(why, TableGoneError):
+                phase, told = Phase.DROPPED, str(why)
                 self._gone.add(name)
-            log.error("%s: %s: %s", name, phase.value, why)
-            self._states[name] = self._store.write(state.moved(phase, str(why)))
+            log.error("%s: %s: %s", name, phase.value, told)
+            self._states[name] = self._store.write(state.moved(phase, told))
 
     def _again(self, state: TableState, why: str) -> None:
         self._states[state.source] = self._store.write(state.moved(Phase.WAITING, why))

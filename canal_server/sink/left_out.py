@@ -41,7 +41,7 @@ def _left_out(
         black = TableFilter("", filters.black_regex)
     except ValueError:
         black = TableFilter("", "")
-    if not black.accepts([(schema, table)]):
+    if not black.accepts(((schema, table),)):
         yield f"all of it ({_KEY}black.regex)"
     listed = ColumnFilter(filters.field, filters.black_field)
     if listed:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(0)]
 
 KEYS = 40
-ROUNDS = 2 * longer(1)
+ROUNDS = longer(1)
 
 
 class Writer:

@@ -25,6 +25,7 @@ from canal_server.mirror import tables
 from canal_server.mirror.follower import (
     CopyNeededError,
     TableGoneError,
+    TableStoppedError,
 )
 from canal_server.mirror.gone import GoneTables
 from canal_server.mirror.lake import OtherCopyError

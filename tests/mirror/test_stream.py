@@ -42,9 +42,16 @@ class Frame:
         self._end = end
         self._items = items
 
-    def toLocalIterator(self, prefetchPartitions: bool) -> Iterator[Any]:  # noqa: N802, N803
-        """Yield rows, that of the part first."""
-        assert prefetchPartitions
+    @property
+    def rdd(self) -> Any:
+        """Tell that it is of one part."""
+        return SimpleNamespace(getNumPartitions=lambda: 1)
+
+    def collect(self) -> list[Any]:
+        """Return its rows, that of the part first."""
+        return list(self._rows())
+
+    def _rows(self) -> Iterator[Any]:
         end = json.dumps(offset_to_json({"d": at(self._end)}))
         yield self._row({"kind": PART, "destination": "d", "end": end, "_seq": 0})
         for item in self._items:
@@ -92,7 +99,12 @@ class Followed:
         self.lake = DeltaLakeTable(str(folder / "t"), self.table)
         self.publish("c1")
         self.stream = ChangeStream(
-            "d", 1, on_statement=print, on_left=self._leaves, on_batch=print
+            "d",
+            1,
+            parts_max=8,
+            on_statement=print,
+            on_left=self._leaves,
+            on_batch=print,
         )
         with self.stream.joining:
             self.stream.open("q")

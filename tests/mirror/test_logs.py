@@ -151,7 +151,7 @@ def test_each_change_once(mirror, rng) -> None:
     assert any(c["_change_type"] == "truncate" for c in changes(mirror, "p"))
 
     before = changes(mirror, "j")
-    writer.each("ALTER TABLE {} MODIFY v BIGINT UNSIGNED")
+    writer.each("ALTER TABLE {} MODIFY v SMALLINT UNSIGNED")
     writer.write(20)
     mirror.wait_for(agreed, "a copy anew")
     assert changes(mirror, "j")[: len(before)] == before

@@ -308,6 +308,9 @@ class RangeSource(Protocol):
     ) -> TableMeta | None:
         """Return what a table is at a place, None: now; None when there is none."""
 
+    def left_out(self, table: TableMeta) -> str:
+        """Return what filters keep from all readers of a table; empty: nothing."""
+
 
 class RunningInstance(Protocol):
     """One destination as the server sees it, while it runs here."""

@@ -1,6 +1,7 @@
 """The process that imports the command `canal-server` and forks runs of it.
 
-A program, with a socket as its standard input, over which `forked_command` asks.
+A program, with a socket as its standard input, over which `forked_command` asks; its
+arguments are what to import.
 """
 
 from __future__ import annotations
@@ -19,13 +20,11 @@ from typing import Any
 
 REQUEST_BYTES_MAX = 1 << 16
 NUMBER = struct.Struct("i")  # a process id, and later an exit status
-# What `start` loads, where the first use would else load it after the fork.
-IMPORTED = ("canal_server.cli.start", "canal_server.daemon", "canal_server.group")
 
 
 def main() -> int:
     """Import what the command needs, then run it in each child."""
-    for name in IMPORTED:
+    for name in sys.argv[1:]:
         importlib.import_module(name)
     asked = socket.socket(fileno=os.dup(sys.stdin.fileno()))
     arguments = _fork_when_asked(asked)

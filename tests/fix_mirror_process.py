@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fix_pipeline import DESTINATION, UNIT_S, Process
 from fix_spark import skip_without_spark, spark_environ
+from forked_command import ForkedCommand, Forker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +36,10 @@ NAME = "copy"
 PATIENCE_S = 12 * UNIT_S
 POLL_S = 0.1
 PYTHONS = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
+# To import what a mirror needs takes longer than a mirror that cannot begin.
+FORKER = Forker(
+    "canal_server.cli.mirror", "canal_server.mirror.progress", "canal_server.mirror.run"
+)
 MEMORY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -117,6 +122,13 @@ class MirrorProcess:
             self.kill()
             print("".join(process.log)[-20_000:])
 
+    def failing(self, environ: dict[str, str] | None = None) -> Process:
+        """Start a mirror that is not to get as far as Spark; its log is read."""
+        self.write_conf()
+        given = ["mirror", "--conf", str(self.conf)]
+        environ = os.environ | spark_environ() | (environ or {})
+        return Process(ForkedCommand(given, FORKER, environ))
+
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `canal-server mirror …` to its end."""
         return subprocess.run(
@@ -183,6 +195,11 @@ class MirrorProcess:
         """Return what the mirror keeps about a table; empty when it does not yet."""
         found = list((self.path / "_mirror" / NAME).rglob(f"*{table}.json"))
         return dict(json.loads(found[0].read_text())) if found else {}
+
+    def told(self, table: str) -> tuple[str, str]:
+        """Return a table's phase, and the text beside it."""
+        state = self.state(table)
+        return state.get("phase", ""), state.get("message", "")
 
 
 def mirror_environ() -> dict[str, str]:

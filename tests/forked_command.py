@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Sequence
 
+# What a command loads, where the first use would else load it after the fork.
+STARTING = ("canal_server.cli.start", "canal_server.daemon", "canal_server.group")
 FORKER_PROGRAM = Path(__file__).parent / "command_forker.py"
 START_SECONDS_MAX = 60
 
@@ -39,7 +41,12 @@ class ForkedCommand:
     Its standard output goes nowhere, `stderr` is the file to read the other from.
     """
 
-    def __init__(self, arguments: Sequence[str]) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        forker: Forker | None = None,
+        environ: dict[str, str] | None = None,
+    ) -> None:
         self.args = list(arguments)
         self.returncode: int | None = None
         ours, theirs = os.pipe()
@@ -47,7 +54,9 @@ class ForkedCommand:
         # Says the process id at first, then the exit status.
         self._told, teller = os.pipe()
         try:
-            FORKER.request(self.args, theirs, teller)
+            (forker or FORKER).request(
+                self.args, environ or child_environ(), theirs, teller
+            )
         finally:
             os.close(theirs)
             os.close(teller)
@@ -79,13 +88,16 @@ class ForkedCommand:
 class Forker:
     """Our side of the process that forks; it ends when we do, and its children too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: str) -> None:
+        self._modules = modules
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
 
-    def request(self, arguments: list[str], stderr: int, teller: int) -> None:
+    def request(
+        self, arguments: list[str], environ: dict[str, str], stderr: int, teller: int
+    ) -> None:
         """Have it fork; the descriptors may be closed after."""
-        request = json.dumps({"arguments": arguments, "environ": child_environ()})
+        request = json.dumps({"arguments": arguments, "environ": environ})
         with self._lock:
             if self._socket is None:
                 self._socket = self._start()
@@ -95,7 +107,7 @@ class Forker:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, str(FORKER_PROGRAM)],
+                [sys.executable, str(FORKER_PROGRAM), *self._modules],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 env=child_environ(),
@@ -110,4 +122,4 @@ class Forker:
         return ours
 
 
-FORKER = Forker()
+FORKER = Forker(*STARTING)

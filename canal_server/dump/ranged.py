@@ -26,6 +26,7 @@ from canal_server.errors import ClientError, StoreError
 from canal_server.model.ranges import Subscription
 from canal_server.protocol.ranged import ACKED, UNKNOWN_SUBSCRIPTION
 from canal_server.sink.filters import union
+from canal_server.sink.left_out import left_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -343,6 +344,11 @@ class RangedReads:
         with self._access.dump() as dump:
             images, place = dump.images(None)
             return images.find(schema, table, place)
+
+    def left_out(self, table: TableMeta) -> str:
+        """Return what filters keep from all readers of a table; empty: nothing."""
+        names = [column.name for column in table.columns]
+        return left_out(self._config.filter, table.schema, table.table, names)
 
     # --- inside -----------------------------------------------------------------------
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from canal_server.mirror.follower import is_about
+from canal_server.errors import ClientError
+from canal_server.mirror.follower import CopyNeededError, is_about
 from canal_server.spark.offsets import version_of
 from canal_server.spark.packed import PART, ROWS, STATEMENT, unpack
-from canal_server.spark.ranges import Range, cut
+from canal_server.spark.ranges import LossError, Range, cut, is_lost, told_of_loss
 from canal_server.spark.rows import read_rows
 from canal_server.spark.schema import packed_schema
 from canal_server.spark.servers import Channel
@@ -43,12 +44,14 @@ class CatchUp:
         destination: str,
         mirror: str,
         note: Callable[[RangePosition], Mapping[str, str]],
+        stop: Stop,
     ) -> None:
         """Read for a mirror, by options whose filter lets through one table."""
         self._options = options
         self._mirror = mirror
-        self._channel = Channel(options, destination)
+        self._channel = Channel(options, destination, stop=stop)
         self._note = note
+        self._stop = stop
 
     def latest(self) -> RangePosition:
         """Return where the source's binlog ends now.
@@ -64,40 +67,42 @@ class CatchUp:
         follower: Follower,
         start: RangePosition,
         end: RangePosition,
-        stop: Stop,
     ) -> int:
         """Bring the table from one place to another; returns how many rows that was.
 
         Ends early when a stop is requested. Raises what `Follower.feed` raises,
-        PositionError where changes are lost, ClientError and OSError.
+        CopyNeededError where changes are lost, ClientError and OSError.
         """
         if version_of(start) >= version_of(end):
             return 0
         follower.begin("")
         follower.reached(version_of(start))
         try:
-            return self._read(follower, start, end, stop)
+            return self._read(follower, start, end)
+        except (LossError, ClientError) as error:
+            if isinstance(error, ClientError) and not is_lost(error):
+                raise
+            raise CopyNeededError(
+                f"changes since its copy began, behind {start}, cannot be read any "
+                f"more ({told_of_loss(str(error))})"
+            ) from error
         finally:
             follower.is_ahead = True  # of the stream
 
     def _read(
-        self,
-        follower: Follower,
-        start: RangePosition,
-        end: RangePosition,
-        stop: Stop,
+        self, follower: Follower, start: RangePosition, end: RangePosition
     ) -> int:
         rows, name = 0, follower.table.source
         whole = Range(self._channel.destination, start, end)
         note = self._note(end)
         for part in cut(self._channel, self._options, whole, None):
-            for batch in read_rows(self._options, packed_schema(), part):
+            for batch in read_rows(self._options, packed_schema(), part, self._channel):
                 for item in unpack(pa.Table.from_batches([batch])):
                     if item.kind == ROWS:
                         rows += item.count
                     if item.kind == PART or is_about(item, name):
                         follower.feed(item, note)
-                if stop.requested():
+                if self._stop.requested():
                     follower.drop_gathered()
                     return rows
             follower.flush(version_of(part.end), note)

@@ -34,6 +34,7 @@ from canal_server.mirror.lake_table import (
     TIME,
     Applied,
     Compacted,
+    OtherCopyError,
     UnlikeError,
     as_in_lake,
 )
@@ -237,10 +238,7 @@ class ChangeLog:
     def _published(self, copy_id: str) -> _State:
         state = self._state()
         if state is None or state.copy != copy_id:
-            raise LakeError(
-                f"it is not of copy {copy_id}, to which changes are to be applied: "
-                "does another mirror write it? if not, copy the table again"
-            )
+            raise OtherCopyError.of(copy_id)
         return state
 
     def _commit(self, state: _State) -> None:

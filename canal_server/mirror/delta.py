@@ -35,6 +35,7 @@ from canal_server.mirror.lake_table import (
     TIME,
     Applied,
     Compacted,
+    OtherCopyError,
     as_in_lake,
 )
 from canal_server.mirror.reshape import Reshape
@@ -308,10 +309,7 @@ class DeltaLakeTable:
         """Return the table as it is now, which must be that copy."""
         delta = self._newest()
         if delta is None or delta_log.applied(delta, copy_id) == NOWHERE:
-            raise LakeError(
-                f"it is not of copy {copy_id}, to which changes are to be applied: "
-                "does another mirror write it? if not, copy the table again"
-            )
+            raise OtherCopyError.of(copy_id)
         return delta
 
     @contextmanager

@@ -18,6 +18,7 @@ from canal_server.mirror.session import source_options
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.tables import HIDDEN_PREFIX, survey
 from canal_server.mirror.take_up import binlog_problems
+from canal_server.mirror.work import left_out_of
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.spark.options import read_options
@@ -190,6 +191,8 @@ def _compared(
     if not known.columns:
         yield f"table {name}: canal-server does not know it: see its filter.regex"
         return
+    if known.left_out:
+        yield f"table {name}: {left_out_of(known, channel.destination)}"
     seen = {each.name for each in found.columns}
     hidden = [
         each.name

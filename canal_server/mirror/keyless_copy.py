@@ -112,7 +112,7 @@ class _Window:
         self._table = table
         self._stop = stop
         self._options = table_options(settings, table.source)
-        self._channel = Channel(self._options, settings.canal.destination)
+        self._channel = Channel(self._options, settings.canal.destination, stop=stop)
 
     def close(self) -> None:
         """Let go of the server."""
@@ -188,7 +188,9 @@ class _Window:
         return any(
             item.kind != PART and item.table == self._table.source
             for part in cut(self._channel, self._options, whole, None)
-            for batch in read_changes(self._options, packed_schema(), part)
+            for batch in read_changes(
+                self._options, packed_schema(), part, self._channel
+            )
             for item in unpack(pa.Table.from_batches([batch]))
         )
 

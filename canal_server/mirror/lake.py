@@ -13,6 +13,7 @@ from canal_server.mirror.lake_table import (
     Applied,
     Compacted,
     LakeTable,
+    OtherCopyError,
     UnlikeError,
     lake_schema,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "Applied",
     "Compacted",
     "LakeTable",
+    "OtherCopyError",
     "UnlikeError",
     "lake_schema",
     "open_table",

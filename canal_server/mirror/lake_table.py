@@ -39,6 +39,18 @@ class UnlikeError(LakeError):
     """What is in the lake is not what changes are of: a new copy has it right."""
 
 
+class OtherCopyError(LakeError):
+    """A table is not the copy to which changes are to be applied, or is not there."""
+
+    @classmethod
+    def of(cls, copy_id: str) -> OtherCopyError:
+        """Return what is wrong with a table that is not this copy."""
+        return cls(
+            f"it is not of copy {copy_id}, to which changes are to be applied: does "
+            "another mirror write it? if not, copy the table again"
+        )
+
+
 class Applied(NamedTuple):
     """What came of changes, in rows of the lake."""
 

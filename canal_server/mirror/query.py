@@ -11,12 +11,14 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError
-from canal_server.mirror.session import stream_options
+from canal_server.mirror.session import in_settings, stream_options
 from canal_server.mysql.backoff import Backoff
 from canal_server.spark.options import read_options
+from canal_server.spark.ranges import told_of_loss
 from canal_server.spark.servers import Channel
 
 if TYPE_CHECKING:
+    from canal_server.lifecycle import Stop
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.mirror.state import States
     from canal_server.mirror.stream import ChangeStream
@@ -28,6 +30,10 @@ RETRY_MAX_S: Final = 30.0
 # How the source of Spark begins to tell of changes that are gone (`spark.ranges.loss`);
 # its errors come through the JVM, as texts.
 _LOSS: Final = "cannot be read any more"
+_UNKNOWN: Final = "can't find destination"  # as canal's server says it
+# How Spark tells that it was ended, as by a full disk, before it had noted the first
+# batch, and left files beside which it does not begin.
+_HALF_BEGUN: Final = "CHECKPOINT_LOCATION_NOT_EMPTY"
 _TOLD_MAX: Final = 600
 _OURS: Final = ("canal_server.", "pyspark.")
 
@@ -41,22 +47,27 @@ def subscription_of(settings: MirrorSettings, generation: int) -> str:
     return f"{settings.name}-{generation}" if generation else settings.name
 
 
-def subscribe(settings: MirrorSettings, generation: int) -> None:
+def subscribe(settings: MirrorSettings, generation: int, stop: Stop) -> None:
     """Have the stream begin now, unless it has begun.
 
-    Raises ClientError, OSError when no server answers.
+    Raises CanalError when no server does it, or a stop is asked for first.
     """
     options = read_options(
         stream_options(settings, subscription_of(settings, generation))
     )
     name = settings.canal.destination
-    channel = Channel(options, name)
+    channel = Channel(options, name, stop=stop)
     try:
         made = channel.call(
             lambda c: c.subscribe(
                 name, options.subscription, options.wire_filter, "latest"
             )
         )
+    except (CanalError, OSError) as error:
+        text = in_settings(str(error))
+        if _UNKNOWN in text:
+            text += "; see canal.destination, and canal.destinations of the server"
+        raise CanalError(text) from error
     finally:
         channel.close()
     if made.created:
@@ -77,6 +88,7 @@ class Query:
         self._spark = spark
         self._stream = stream
         self._generation = store.generation()
+        self._checkpoint = f"{settings.checkpoint}/{self._generation}"
         self._query: Any = None
         self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._due = 0.0
@@ -84,7 +96,6 @@ class Query:
     def start(self) -> None:
         """Begin where the checkpoint is, or at the end of the binlog."""
         name = subscription_of(self._settings, self._generation)
-        checkpoint = f"{self._settings.checkpoint}/{self._generation}"
         frame = (
             self._spark.readStream.format("canal")
             .options(**stream_options(self._settings, name))
@@ -92,7 +103,7 @@ class Query:
         )
         writer = (
             frame.writeStream.foreachBatch(self._stream.take)
-            .option("checkpointLocation", checkpoint)
+            .option("checkpointLocation", self._checkpoint)
             .queryName(f"mirror {self._settings.name}")
         )
         trigger_s = self._settings.stream.trigger_s
@@ -117,6 +128,8 @@ class Query:
             self._query = None
             if _LOSS in text:
                 raise DataLossError(text)
+            if _HALF_BEGUN in text:
+                self._clear()
             delay_s = self._backoff.delay_s(now)
             self._due = now + delay_s
             log.warning("the stream failed: %s; begun again in %.0f s", text, delay_s)
@@ -136,13 +149,22 @@ class Query:
             self._query.stop()
             self._query = None
 
+    def _clear(self) -> None:
+        """Forget a checkpoint in which no batch is: the stream begins at its cursor.
+
+        What was taken since then is known by its place when it comes again.
+        """
+        log.info("the stream was not begun: clearing %s", self._checkpoint)
+        path = self._spark._jvm.org.apache.hadoop.fs.Path(self._checkpoint)  # noqa: SLF001
+        files = path.getFileSystem(self._spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        files.delete(path, True)
+
 
 def _reason(error: object) -> str:
     """Return what an error of Spark says, without its stack traces."""
-    text = str(error)
+    text = str(error).partition("\n=== Streaming Query")[0].strip()
     for line in reversed(text.splitlines()):
-        if "Error: " in line and line.lstrip().startswith(
-            ("canal_server.", "pyspark.")
-        ):
-            return line.strip().partition("Error: ")[2][:_TOLD_MAX]
-    return text[:_TOLD_MAX]
+        if "Error: " in line and line.lstrip().startswith(_OURS):
+            text = line.strip().partition("Error: ")[2]
+            break
+    return in_settings(told_of_loss(" ".join(text.split())))[:_TOLD_MAX]

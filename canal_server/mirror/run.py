@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.errors import CanalError, ConfigError
+from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
 from canal_server.mirror import tables
 from canal_server.mirror.follower import (
     CopyNeededError,
@@ -29,10 +29,11 @@ from canal_server.mirror.follower import (
 )
 from canal_server.mirror.gone import GoneTables
 from canal_server.mirror.history import read_status
+from canal_server.mirror.lake import OtherCopyError
 from canal_server.mirror.lease import Lease
 from canal_server.mirror.query import DataLossError, Query, subscribe
 from canal_server.mirror.report import Report
-from canal_server.mirror.session import open_session
+from canal_server.mirror.session import in_settings, open_session
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import ChangeStream
@@ -57,6 +58,7 @@ log = logging.getLogger(__name__)
 TURN_S: Final = 0.5  # how often requests, failures and what is due are looked at
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
+LAKE_RETRY_MAX_S: Final = 10.0  # as long, nothing else is looked at
 
 
 class Mirror:
@@ -88,9 +90,9 @@ class Mirror:
     def run(self) -> None:
         """Mirror until the stop. Raises CanalError with what somebody has to mend."""
         with Lease(self._folder) as lease:
-            # What is made from now on comes in the stream.
-            subscribe(self._settings, self._store.generation())
-            wanted = look(self._settings, self._store.read_all(), self._stop)
+            wanted = self._found()
+            if wanted is None:
+                return
             spark = open_session(self._settings)
             work = TableWork(
                 self._settings,
@@ -102,22 +104,13 @@ class Mirror:
                 is_mariadb=wanted.is_mariadb,
             )
             query = Query(self._settings, spark, self._stream, self._store)
-            upkeep = Upkeep(self._settings, self._stream)
             pool = ThreadPoolExecutor(
                 self._settings.copy.tables_at_once, thread_name_prefix="copy"
             )
             try:
                 self._begin(wanted, work)
                 query.start()
-                while not self._stop.wait(TURN_S):
-                    self._take_requests()
-                    self._look_for_gone()
-                    self._schedule(pool, work)
-                    self._look_at(query)
-                    upkeep.turn()
-                    lease.renew()
-                    self._report.turn()
-                    self._show()
+                self._turns(pool, work, query, lease)
             finally:
                 self._stop.request()  # copies end then, too
                 with ExitStack() as ending:  # each of them, whatever one raises
@@ -125,6 +118,43 @@ class Mirror:
                     ending.callback(self._gone.close)
                     ending.callback(pool.shutdown, wait=True, cancel_futures=True)
                     ending.callback(_ended, "the stream", query.stop)
+
+    def _found(self) -> Wanted | None:
+        """Return what the servers tell; None when a stop is asked for first."""
+        try:
+            # What is made from now on comes in the stream.
+            subscribe(self._settings, self._store.generation(), self._stop)
+            found = look(self._settings, self._store.read_all(), self._stop)
+        except CanalError as error:
+            if self._stop.requested():
+                return None
+            if isinstance(error, SourceError):
+                raise CanalError(in_settings(str(error))) from error
+            raise
+        return None if self._stop.requested() else found
+
+    def _turns(
+        self, pool: ThreadPoolExecutor, work: TableWork, query: Query, lease: Lease
+    ) -> None:
+        """Look after everything until the stop."""
+        upkeep = Upkeep(self._settings, self._stream)
+        backoff = Backoff(RETRY_FIRST_S, LAKE_RETRY_MAX_S)
+        pause_s = TURN_S
+        while not self._stop.wait(pause_s):
+            pause_s = TURN_S
+            try:
+                self._take_requests()
+                self._look_for_gone()
+                self._schedule(pool, work)
+                self._look_at(query)
+                upkeep.turn()
+                lease.renew()
+            except LakeError as error:
+                # What could not be noted there is found again.
+                pause_s = backoff.delay_s(time.monotonic())
+                log.warning("%s; tried again in %.0f s", error, pause_s)
+            self._report.turn()
+            self._show()
 
     def _begin(self, wanted: Wanted, work: TableWork) -> None:
         """Take up each table where it was left."""
@@ -188,10 +218,10 @@ class Mirror:
         with self._guard:
             ended = [name for name, each in self._at_work.items() if each.done()]
             for name in ended:
-                future = self._at_work.pop(name)
+                state = self._store.read(name) or self._states[name]
+                error = self._at_work.pop(name).exception()
                 self._progress.copied(name)  # or given up
-                self._states[name] = self._store.read(name) or self._states[name]
-                error = future.exception()
+                self._states[name] = state
                 if error is None:
                     self._later.pop(name, None)
                     if self._states[name].phase is Phase.DROPPED:
@@ -206,10 +236,13 @@ class Mirror:
         now = time.monotonic()
         delay_s = backoff.delay_s(now)
         self._later[name] = now + delay_s, backoff
-        log.warning("%s: %s; tried again in %.0f s", name, error, delay_s)
-        self._states[name] = self._store.write(
-            replace(self._states[name], message=str(error))
-        )
+        told = in_settings(str(error))
+        log.warning("%s: %s; tried again in %.0f s", name, told, delay_s)
+        state = self._states[name] = replace(self._states[name], message=told)
+        try:
+            self._store.write(state)
+        except LakeError as failure:  # perhaps what is told of; it only tells
+            log.warning("%s", failure)
 
     # --------------------------------------------------------------------------------
     # From the stream; called in Spark's thread, while a batch is taken
@@ -238,14 +271,14 @@ class Mirror:
                     log.warning("%s: %s; it is copied again", name, why)
                     self._again(state, str(why))
                     return
-                why = TableStoppedError(
-                    f"{why}; `canal-server mirror copy {name}` makes a new copy"
-                )
-            phase = Phase.DROPPED if isinstance(why, TableGoneError) else Phase.STOPPED
-            if phase is Phase.DROPPED:
+            elif isinstance(why, OtherCopyError) and self._store.read(name) is None:
+                raise why  # not the table, the lake is not there
+            phase, told = Phase.STOPPED, f"{why}; {_makes_new_copy(name)}"
+            if isinstance(why, TableGoneError):
+                phase, told = Phase.DROPPED, str(why)
                 self._gone.add(name)
-            log.error("%s: %s: %s", name, phase.value, why)
-            self._states[name] = self._store.write(state.moved(phase, str(why)))
+            log.error("%s: %s: %s", name, phase.value, told)
+            self._states[name] = self._store.write(state.moved(phase, told))
 
     def _again(self, state: TableState, why: str) -> None:
         self._states[state.source] = self._store.write(state.moved(Phase.WAITING, why))
@@ -257,7 +290,8 @@ class Mirror:
                 state = self._states.get(name)
                 if state is None or state.phase is not Phase.FOLLOWING:
                     state = self._store.read(name)  # joined since
-                    assert state is not None
+                    if state is None:
+                        raise LakeError(f"{self._folder} does not tell of {name} now")
                 if (state.columns, state.kept) != (columns, kept):
                     state = replace(state, columns=columns, kept=kept)
                     state = self._store.write(state)
@@ -277,9 +311,10 @@ class Mirror:
                 if name in self._at_work:
                     continue  # asked again when that is done
                 if state is not None:
+                    # Noted first: else it would be followed on after what it missed.
+                    self._again(state, "a new copy was asked for")
                     self._stream.leave(name)
                     log.info("%s: a new copy was asked for", name)
-                    self._again(state, "a new copy was asked for")
                 self._store.take_request(name)
 
     def _look_for_gone(self) -> None:
@@ -321,6 +356,10 @@ def _ended(what: str, stop: Callable[[], object]) -> None:
     except Exception as error:  # noqa: BLE001  # of many kinds, when its JVM is gone
         said = next((line for line in str(error).splitlines() if line.strip()), "")
         log.warning("%s did not end as it should: %s", what, said or repr(error))
+
+
+def _makes_new_copy(name: TableName) -> str:
+    return f"`canal-server mirror copy {name}` makes a new copy"
 
 
 _TO_BRING_IN: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import ConfigError
+from canal_server.mirror.spark_log import quieten
 from canal_server.spark.options import quoted, read_options
 
 if TYPE_CHECKING:
@@ -31,6 +32,14 @@ DEFAULTS: Final = {
     "spark.python.authenticate.socketTimeout": "120s",
 }
 _IS_FOUND: Final = "DATA_SOURCE_ALREADY_EXISTS"  # by Spark itself
+# What messages of others say, in the words of the mirror's settings: options of Spark's
+# source, and what canal-server itself would need of a database.
+_WORDS: Final = {
+    "retryTimeoutMs": "stream.retry_timeout",
+    "option servers": "canal.servers",
+    "password of the instance": "password of source",
+    "SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.*": "SELECT ON the table",
+}
 RETRIES: Final = 4  # of a task; in local mode it has to be said with the master
 # What a JVM is begun with, and how spark-submit is told.
 OF_THE_JVM: Final = {
@@ -68,6 +77,7 @@ def open_session(settings: MirrorSettings) -> Any:
     # Delta's timestamps are in UTC, and so are those of the source.
     session.conf.set("spark.sql.session.timeZone", "UTC")
     _register_source(session)
+    quieten(session)
     return session
 
 
@@ -150,6 +160,13 @@ def table_options(settings: MirrorSettings, name: TableName) -> SourceOptions:
         source_options(settings)
         | {"filter": rf"{quoted(name.schema)}\.{quoted(name.table)}"}
     )
+
+
+def in_settings(text: str) -> str:
+    """Return what others tell, with the names of our settings."""
+    for theirs, ours in _WORDS.items():
+        text = text.replace(theirs, ours)
+    return text
 
 
 def source_options(settings: MirrorSettings) -> dict[str, str]:

@@ -23,6 +23,7 @@ from canal_server.mirror.follower import (
     committed_ms,
     is_about,
 )
+from canal_server.mirror.lake import OtherCopyError
 from canal_server.spark.offsets import offset_to_json, version_of
 from canal_server.spark.packed import PART, STATEMENT, unpack
 
@@ -38,6 +39,14 @@ log = logging.getLogger(__name__)
 
 PLACE_NOTE: Final = "canal.place"  # of a commit: where it is in the binlog
 HELD_BYTES_MAX: Final = 64 << 20  # of runs of rows, compressed, before they are written
+
+
+_LEAVING: Final = (
+    CopyNeededError,
+    TableStoppedError,
+    TableGoneError,
+    OtherCopyError,
+)
 
 
 class StreamClosedError(CanalError):
@@ -73,7 +82,8 @@ class ChangeStream:
         """Deal out to so many tables at once, batches of so many parts in one job.
 
         `on_statement` gets statements about tables that are not followed, `on_left`
-        a table that is not followed any more, and why; both while no batch ends.
+        a table that is not followed any more, and why; both while no batch ends. What
+        they raise ends the batch, which comes again.
         """
         self._destination = destination
         self._at_once = at_once
@@ -214,7 +224,7 @@ class ChangeStream:
                     follower.feed(item, note)
                 if upto is not None:
                     follower.flush(upto, note, ends_batch=True)
-            except (CopyNeededError, TableStoppedError, TableGoneError) as error:
+            except _LEAVING as error:
                 follower.drop_gathered()
                 return error
             except BaseException:
@@ -229,8 +239,9 @@ class ChangeStream:
                 report.written[name] = report.written.get(name, 0) + follower.rows
                 follower.rows = 0
             if problem is not None:
-                del self._followers[name]
+                # Noted first: else it would be followed on after what it missed.
                 self._on_left(name, problem)
+                del self._followers[name]
 
 
 def note_of(place: RangePosition | None, destination: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import logging
 import uuid
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from canal_server.errors import ConfigError, LakeError, SourceError
 from canal_server.mirror import tables
@@ -28,12 +28,13 @@ from canal_server.mirror.follower import (
     shapes,
 )
 from canal_server.mirror.keys import NullKeyError
-from canal_server.mirror.lake import NOWHERE, open_table
+from canal_server.mirror.lake import NOWHERE, OtherCopyError, open_table
 from canal_server.mirror.places import OLD_S, latest, starting_place
 from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import PLACE_NOTE, note_of
+from canal_server.mysql.columns import TableColumns
 from canal_server.mysql.connection import ControlConnection
 from canal_server.spark.offsets import offset_from_json, version_of
 from canal_server.spark.servers import Channel
@@ -41,7 +42,7 @@ from canal_server.spark.servers import Channel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from canal_server.client.ranged import RangePosition
+    from canal_server.client.ranged import RangePosition, RangeTable
     from canal_server.lifecycle import Stop
     from canal_server.mirror.model import MirrorTable, TableName
     from canal_server.mirror.progress import Progress
@@ -88,24 +89,26 @@ class TableWork:
         is written into its state. Raises CanalError and OSError for what concerns all
         tables: the server, the database or the lake are not to be had.
         """
+        why = ""
         for _ in range(COPIES_MAX):
             try:
                 self._bring_in(state)
             except CopyNeededError as error:
-                log.warning("%s: %s; it is copied again", state.source, error)
+                why = str(error)
+                log.warning("%s: %s; it is copied again", state.source, why)
                 state = self._store.read(state.source) or state
-                state = self._store.write(state.moved(Phase.WAITING, str(error)))
+                state = self._store.write(state.moved(Phase.WAITING, why))
                 continue
             except TableGoneError as error:
                 self._note(state, Phase.DROPPED, str(error))
-            except TableStoppedError as error:
+            except (TableStoppedError, OtherCopyError) as error:
                 self._note(state, Phase.STOPPED, str(error))
             return
         self._note(
             state,
             Phase.STOPPED,
             f"it was copied {COPIES_MAX} times and changed in the meantime each time; "
-            "run `canal-server mirror copy` when its DDL is done",
+            f"run `canal-server mirror copy` when its DDL is done (last: {why})",
         )
 
     def _bring_in(self, state: TableState) -> None:
@@ -122,10 +125,7 @@ class TableWork:
 
     def _copied(self, state: TableState) -> TableState:
         """Copy a table and publish the copy; an unfinished one is gone on with."""
-        channel = Channel(
-            table_options(self._settings, state.source),
-            self._settings.canal.destination,
-        )
+        channel = self._channel(state.source)
         try:
             state, table = self._begun(state, channel)
         finally:
@@ -196,8 +196,9 @@ class TableWork:
             self._check_since(state.source, place)
         columns = columns_at(channel, state.source, place)
         if not columns:
-            raise TableGoneError("the source has no such table")
+            self._raise_missing(state.source)
         table = self._plan(state.source, columns)
+        self._check_place(table)
         self._forget_copy(state)
         state = replace(
             state,
@@ -222,6 +223,27 @@ class TableWork:
         with ControlConnection(access, self._stop) as connection:
             return tables.estimate(connection, name)
 
+    def _raise_missing(self, name: TableName) -> NoReturn:
+        """Raise for a table that canal-server has not."""
+        with ControlConnection(self._settings.source.access, self._stop) as control:
+            found = TableColumns(control).fetch(name.schema, name.table)
+        if found is None:
+            raise TableGoneError("the source has no such table")
+        problem = (
+            "canal-server does not know it: see its filter.regex, of destination "
+            f"{self._settings.canal.destination}"
+        )
+        raise ConfigError([problem])
+
+    def _check_place(self, table: MirrorTable) -> None:
+        """Raise where somebody else's table would be replaced."""
+        lake = open_table(self._settings, table)
+        if lake.exists() and lake.place()[0] == NOWHERE:
+            raise TableStoppedError(
+                f"no mirror has made {lake}: move that away, or have this one go to "
+                "another folder (`to` of its rule), then run `canal-server mirror copy`"
+            )
+
     def _caught_up(
         self, follower: Follower, state: TableState, catching: CatchUp
     ) -> None:
@@ -232,7 +254,7 @@ class TableWork:
             end = catching.latest()
             is_replaced = epoch_of(state.seen) not in (0, end.epoch)
             follower.copied_until = version_of(end) if is_replaced else state.seen
-            rows = catching.read(follower, at, end, self._stop)
+            rows = catching.read(follower, at, end)
             if self._stop.requested():
                 return
             at = end
@@ -242,7 +264,7 @@ class TableWork:
             with self._stream.joining:
                 # No batch is taken now, so the stream has no more than is read here.
                 end = catching.latest()
-                catching.read(follower, at, end, self._stop)
+                catching.read(follower, at, end)
                 if self._stop.requested():
                     return
                 state = replace(state, phase=Phase.FOLLOWING, place=end)
@@ -301,21 +323,25 @@ class TableWork:
             self._settings.canal.destination,
             self._settings.name,
             lambda end: note_of(end, self._settings.canal.destination),
+            self._stop,
         )
 
     def _latest(self, name: TableName) -> RangePosition:
-        channel = Channel(
-            table_options(self._settings, name), self._settings.canal.destination
-        )
+        channel = self._channel(name)
         try:
             return latest(self._settings, channel)
         finally:
             channel.close()
 
-    def _columns_now(self, name: TableName) -> tuple[ColumnMeta, ...]:
-        channel = Channel(
-            table_options(self._settings, name), self._settings.canal.destination
+    def _channel(self, name: TableName) -> Channel:
+        return Channel(
+            table_options(self._settings, name),
+            self._settings.canal.destination,
+            stop=self._stop,
         )
+
+    def _columns_now(self, name: TableName) -> tuple[ColumnMeta, ...]:
+        channel = self._channel(name)
         try:
             return columns_at(channel, name, None)
         finally:
@@ -330,15 +356,28 @@ class TableWork:
 def columns_at(
     channel: Channel, name: TableName, place: RangePosition | None
 ) -> tuple[ColumnMeta, ...]:
-    """Return the columns of a table at a place, or of now; none: it is not there."""
+    """Return the columns of a table at a place, or of now; none: it is not there.
+
+    Raises ConfigError where the destination does not tell all of its changes.
+    """
     at = () if place is None else (place,)
     found = channel.call(
         lambda c: c.schema(channel.destination, name.schema, name.table, *at)
     )
+    if found.left_out:
+        raise ConfigError([left_out_of(found, channel.destination)])
     return tuple(
         replace(
             meta_of(each.name, each.mysql_type, each.charset, each.key),
             nullable=each.nullable,
         )
         for each in found.columns
+    )
+
+
+def left_out_of(table: RangeTable, destination: str) -> str:
+    """Return what is wrong with a table of which the server does not tell all."""
+    return (
+        f"canal-server leaves out {table.left_out}: set that otherwise for destination "
+        f"{destination}, or exclude the table"
     )

@@ -214,12 +214,14 @@ class RangeTable:
     """The columns of a table, if there is one.
 
     `zone` is the time zone in which entries write columns of type TIMESTAMP, empty
-    when it has no name.
+    when it has no name. `left_out` tells what of its changes the instance's filters
+    keep from all readers.
     """
 
     found: bool = boolean(1)
     columns: tuple[RangeColumn, ...] = repeated_message(2, RangeColumn)
     zone: str = string(3)
+    left_out: str = string(4)
 
 
 @dataclass(frozen=True, slots=True)

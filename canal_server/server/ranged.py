@@ -225,7 +225,8 @@ def _schema(source: RangeSource, request: ranged.RangeSchema) -> bytes:
         )
         for each in (meta.columns if meta is not None else ())
     )
-    table = ranged.RangeTable(meta is not None, columns, zone_name())
+    left_out = "" if meta is None else source.left_out(meta)
+    table = ranged.RangeTable(meta is not None, columns, zone_name(), left_out)
     return ranged.answer(PacketType.RANGE_TABLE, table)
 
 

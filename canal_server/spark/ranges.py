@@ -37,6 +37,11 @@ log = logging.getLogger(__name__)
 # than a batch is to have.
 PACKED_BYTES_MAX: Final = 64 << 20
 _NOWHERE: Final = RangePosition()
+_BEGIN_ANEW: Final = ". Load what is missing anew"
+
+
+class LossError(PositionError):
+    """Changes are not in the source's binlog any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +79,22 @@ def loss(
     lost: tuple[RangePosition, RangePosition | None],
     earliest: RangePosition,
     why: object,
-) -> PositionError:
+) -> LossError:
     """Return the error that tells of changes between two positions that are gone."""
     name = f"subscription {options.subscription} of " if options.subscription else ""
     start, end = lost
     until = f" up to {end}" if end else ""
-    return PositionError(
+    return LossError(
         f"{name}destination {destination}: changes behind {start}{until} cannot be "
-        f"read any more ({why}); the earliest that can are behind {earliest}. "
-        "Load what is missing anew and begin with a new checkpoint and a new "
+        f"read any more ({why}); the earliest that can are behind {earliest}"
+        f"{_BEGIN_ANEW} and begin with a new checkpoint and a new "
         "subscription, or set failOnDataLoss = false to go on from there without them"
     )
+
+
+def told_of_loss(text: str) -> str:
+    """Return what `loss` tells without its remedies, which are those of the source."""
+    return text.partition(_BEGIN_ANEW)[0]
 
 
 def stepped_over(

@@ -48,14 +48,18 @@ log = logging.getLogger(__name__)
 
 
 def read_rows(
-    options: SourceOptions, schema: StructType, part: Range
+    options: SourceOptions,
+    schema: StructType,
+    part: Range,
+    channel: Channel | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range, always the same ones.
 
-    Raises PositionError where changes are lost and that is not allowed, TableMetaError
-    where the table is not what the stream takes it for.
+    They are read over a channel that this process keeps, unless one is given. Raises
+    PositionError where changes are lost and that is not allowed, TableMetaError where
+    the table is not what the stream takes it for.
     """
-    channel = kept_channel(options, part.destination)
+    channel = channel or kept_channel(options, part.destination)
     if options.is_packed:
         yield part_batch(part)
         if part.start == part.end:
@@ -108,7 +112,7 @@ def _rows(
     options: SourceOptions, schema: StructType, part: Range, channel: Channel
 ) -> Iterator[pa.RecordBatch]:
     # Not the connection on which the range is being read.
-    asking = Channel(options, part.destination)
+    asking = channel.another()
     try:
         batches = _batches(options, schema, part, channel, asking)
         if _is_inside(part):

@@ -20,6 +20,7 @@ from canal_server.mysql.backoff import Backoff
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from canal_server.lifecycle import Stop
     from canal_server.spark.options import Address, SourceOptions
 
 T = TypeVar("T")
@@ -35,10 +36,14 @@ CONNECT_TIMEOUT_S: Final = 10.0
 
 
 class Patience:
-    """For how long failures in a row are borne, and the pauses between them."""
+    """For how long failures in a row are borne, and the pauses between them.
 
-    def __init__(self, timeout_s: float) -> None:
+    A stop ends it.
+    """
+
+    def __init__(self, timeout_s: float, stop: Stop | None = None) -> None:
         self._timeout_s = timeout_s
+        self._stop = stop
         self._deadline: Deadline | None = None  # from the first failure on
         self._backoff = Backoff(FIRST_DELAY_S, DELAY_MAX_S)
 
@@ -54,15 +59,19 @@ class Patience:
         if self._deadline.passed():
             return False
         delay_s = self._backoff.delay_s(time.monotonic())
+        delay_s = min(delay_s, self._deadline.remaining_s() or 0.0)
+        if self._stop is not None:
+            return not self._stop.wait(delay_s)
         # Nothing could wake this: Spark ends the process when the query is to end.
-        time.sleep(min(delay_s, self._deadline.remaining_s() or 0.0))
+        time.sleep(delay_s)
         return True
 
 
 class Channel:
     """The way to one destination; for one thread.
 
-    `greet` is called with each new connection before anything else is asked on it.
+    `greet` is called with each new connection before anything else is asked on it. A
+    stop ends what waits for a server.
     """
 
     def __init__(
@@ -70,8 +79,10 @@ class Channel:
         options: SourceOptions,
         destination: str,
         greet: Callable[[RangedClient], object] | None = None,
+        stop: Stop | None = None,
     ) -> None:
         self.destination = destination
+        self._stop = stop
         self._options = options
         self._greet = greet
         self._turn = 0  # of which server
@@ -114,7 +125,11 @@ class Channel:
 
     def patience(self) -> Patience:
         """Return the patience with failures in a row that the options give."""
-        return Patience(self._options.retry_timeout_ms / 1000)
+        return Patience(self._options.retry_timeout_ms / 1000, self._stop)
+
+    def another(self) -> Channel:
+        """Return one to the same destination, that is asked while this one is read."""
+        return Channel(self._options, self.destination, stop=self._stop)
 
     def leave(self, problem: Exception) -> None:
         """Give the server at hand up, and turn to the next one."""

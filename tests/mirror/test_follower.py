@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from packed_changes import ID, NAME, A, B, rows, statement
 
-from canal_server.client.ranged import RangeColumn, RangePosition
+from canal_server.client.ranged import RangePosition
 from canal_server.mirror.delta import DeltaLakeTable
 from canal_server.mirror.follower import (
     Columns,
@@ -24,52 +22,11 @@ from canal_server.mirror.model import TableName
 from canal_server.mirror.settings import TableRule
 from canal_server.mirror.tables import table_by_rule
 from canal_server.model.versions import version
-from canal_server.spark.packed import PART, PROBLEM, ROWS, STATEMENT, Packed
-from canal_server.spark.packed_form import packed_bytes, packed_schema
-from canal_server.spark.schema import TypedColumn
+from canal_server.spark.packed import PART, PROBLEM, STATEMENT, Packed
 
-NAME = TableName("shop", "t")
 COPY = "c1"
 UNNAMED = TableName("shop", "")  # of statements of which the tables are not told
 AT = 100  # the place of the copy
-ID = ("id", "int", "", True)
-A = ("a", "varchar(20)", "utf8mb4", False)
-B = ("b", "int", "", False)
-
-
-def rows(seq, *values, columns=(ID, A)):
-    """Return a run of rows: each (change, values…), of one event each."""
-    names = [RangeColumn(c[0], c[1], c[3], True, c[2]) for c in columns]
-    told = [
-        {
-            **dict(zip([c[0] for c in columns], row, strict=True)),
-            "_change_type": change,
-            "_commit_version": seq + 9,
-            "_commit_timestamp": datetime(2026, 1, 1, tzinfo=UTC),
-            "_seq": seq + number,
-            "_row": 0,
-            "_position": f"f:{seq}",
-        }
-        for number, (change, *row) in enumerate(values)
-    ]
-    schema = packed_schema(NAME, names)
-    batch = pa.RecordBatch.from_pylist(told, schema=schema)
-    return Packed(
-        kind=ROWS, destination="d", table=NAME, seq=seq, row=0, count=len(values),
-        arrow=pa.py_buffer(packed_bytes(batch)), journal="f", position=seq,
-    )  # fmt: skip
-
-
-def statement(
-    seq, sql, columns=(ID, A), event_type="ALTER", *, is_ddl=True, table=NAME
-):
-    """Return a statement, and the columns behind it."""
-    return Packed(
-        kind=STATEMENT, destination="d", table=table, seq=seq, row=0, sql=sql,
-        event_type=event_type, is_ddl=is_ddl, journal="f", position=seq,
-        columns=tuple(TypedColumn(*each) for each in columns),
-        committed=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
 
 
 @pytest.fixture

@@ -83,6 +83,10 @@ class FakeRanges:
         )
         return TableMeta(schema, table, columns)
 
+    def left_out(self, table):
+        """Leave out deletes."""
+        return "deletes"
+
 
 @pytest.fixture
 def source():
@@ -168,6 +172,7 @@ def test_each_request_has_its_answer(ask, source):
     (packet,) = ask(ranged.RangeSchema("example", "s", "t"))
     table = decode(ranged.RangeTable, packet.body)
     assert (table.found, table.zone) == (True, zone_name())
+    assert table.left_out == "deletes"
     assert table.columns == (
         ranged.RangeColumn("a", "int", key=True),
         ranged.RangeColumn("b", "text", nullable=True, charset="utf8mb4"),

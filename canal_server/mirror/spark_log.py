@@ -1,0 +1,30 @@
+"""What Spark's driver logs beside what the mirror tells: less of it.
+
+A batch or a task that fails is told by the mirror, with what is to be done. Spark would
+tell the same before, in some hundred lines of stack traces. What else goes wrong in it
+is logged as ever. With `--log-level debug` nothing is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+_STREAMING: Final = "org.apache.spark.sql.execution.streaming"
+_TOLD: Final = (
+    f"{_STREAMING}.runtime.MicroBatchExecution",
+    f"{_STREAMING}.MicroBatchExecution",  # of before Spark 4.1
+    f"{_STREAMING}.runtime.ResolveWriteToStream",  # of a setting without effect
+    "org.apache.spark.api.python.PythonRunner",
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+)
+
+
+def quieten(session: Any) -> None:
+    """Have Spark not log what the mirror tells itself."""
+    if logging.getLogger().isEnabledFor(logging.DEBUG):
+        return
+    log4j = session.sparkContext._jvm.org.apache.logging.log4j  # noqa: SLF001  # the way
+    for name in _TOLD:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)

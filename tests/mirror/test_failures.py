@@ -1,0 +1,194 @@
+"""A mirror that cannot begin: what it says, how it ends, what it leaves behind."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
+
+from fix_mirror_process import NAME, MirrorProcess
+from fix_pipeline import Pipeline
+from fix_spark import skip_without_spark
+from small_disk import mounted
+
+from canal_server.cli import FAILED, UNUSABLE
+from canal_server.mirror.lease import Lease
+from canal_server.mirror.settings import LakeSettings
+from canal_server.mirror.storage import open_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from servers import Server
+
+SCHEMA = "mirror_failures"
+SECRET = "s3cret-word"  # nobody's
+
+
+@pytest.fixture(scope="module")
+def pipeline(
+    mysql_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pipeline]:
+    """Give a canal-server with a schema of one table."""
+    skip_without_spark()
+    mysql_server.execute(
+        f"DROP DATABASE IF EXISTS {SCHEMA}",
+        f"CREATE DATABASE {SCHEMA}",
+        f"CREATE TABLE {SCHEMA}.t (id INT PRIMARY KEY, a INT)",
+        f"CREATE USER IF NOT EXISTS 'nobody'@'%' IDENTIFIED BY '{SECRET}'",
+    )
+    pipeline = Pipeline(mysql_server, SCHEMA, tmp_path_factory.mktemp("conf"), {}, None)
+    pipeline.start()
+    yield pipeline
+    pipeline.close()
+    mysql_server.execute(f"DROP DATABASE {SCHEMA}", "DROP USER 'nobody'@'%'")
+
+
+@pytest.fixture
+def failing(pipeline: Pipeline, tmp_path: Path) -> Callable[..., str]:
+    """Give `failing(status, section={key: value})`: what a mirror says at its end."""
+
+    def run(status: int, environ: dict[str, str] | None = None, **changes: Any) -> str:
+        mirror = MirrorProcess(pipeline, tmp_path)
+        mirror.settings["stream"]["retry_timeout"] = "100ms"
+        for section, values in changes.items():
+            if isinstance(values, dict):
+                mirror.settings[section] |= values
+            else:
+                mirror.settings[section] = values
+        process = mirror.failing(environ)
+        found = process.wait()
+        log = "".join(process.log)
+        assert found == status, log
+        assert "Traceback" not in log
+        assert SECRET not in log
+        told = [line for line in process.log if line.startswith("canal-server: ")]
+        print(*told)
+        return "".join(told).removeprefix("canal-server: ").rstrip("\n")
+
+    return run
+
+
+def left(folder: Path) -> list[str]:
+    """Return the files of the lake."""
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+LOCK = [f"_mirror/{NAME}/lock.json"]
+
+
+def test_wrong_password(failing, tmp_path) -> None:
+    """The account and the server are named; nothing but the lock is in the lake."""
+    told = failing(FAILED, source={"user": "nobody", "password": f"not-{SECRET}"})
+    assert "nobody" in told
+    assert "Access denied" in told
+    assert "check the user name and password of source" in told
+    assert left(tmp_path / "lake") == LOCK
+
+
+def test_no_rights(failing, tmp_path) -> None:
+    """An account that sees no table is told by the rule that has none."""
+    told = failing(UNUSABLE, source={"user": "nobody", "password": SECRET})
+    assert told.startswith(f"{tmp_path}/mirror.yml:")
+    assert told.endswith("no table matches, or the account may not see it")
+    assert left(tmp_path / "lake") == LOCK
+
+
+def test_no_database(failing, tmp_path) -> None:
+    """A database that does not answer is told by its address."""
+    told = failing(FAILED, source={"port": 1})
+    assert "127.0.0.1:1" in told
+    assert left(tmp_path / "lake") == LOCK
+
+
+def test_no_server(failing, tmp_path) -> None:
+    """Servers are asked for as long as the settings say; the key is named."""
+    told = failing(FAILED, canal={"servers": "127.0.0.1:1"})
+    assert told == (
+        "no server runs destination example: 127.0.0.1:1 were asked for 0.1 s "
+        "(stream.retry_timeout), the last answer was: [Errno 111] Connection refused"
+    )
+    assert left(tmp_path / "lake") == LOCK
+
+
+def test_no_server_but_another(failing, pipeline) -> None:
+    """An address where something else listens is told as what it is."""
+    told = failing(FAILED, canal={"servers": f"127.0.0.1:{pipeline.source.port}"})
+    assert f"destination example at 127.0.0.1:{pipeline.source.port}: " in told
+    assert "canal.servers" in told
+
+
+def test_unknown_destination(failing, tmp_path) -> None:
+    """The server says which destination it does not know."""
+    told = failing(FAILED, canal={"destination": "nowhere"})
+    assert told.startswith("destination nowhere at 127.0.0.1:")
+    assert told.endswith(
+        "; see canal.destination, and canal.destinations of the server"
+    )
+    assert left(tmp_path / "lake") == LOCK
+
+
+def test_settings_that_no_table_has(failing, tmp_path) -> None:
+    """Columns that are hidden by the settings and are in no table, by their place."""
+    rules = [{"match": rf"{SCHEMA}\..*", "masks": {"mial": "drop"}}]
+    told = failing(UNUSABLE, tables=rules)
+    assert told.startswith(f"{tmp_path}/mirror.yml:")
+    assert told.endswith("masks: no table has a column mial")
+    assert left(tmp_path / "lake") == LOCK
+
+
+def test_lake_that_cannot_be(failing, tmp_path) -> None:
+    """A path through a file, by its name."""
+    (tmp_path / "file").write_text("")
+    told = failing(FAILED, lake={"path": str(tmp_path / "file" / "lake")})
+    assert told.startswith(f"cannot write {tmp_path}/file/lake/_mirror/{NAME}/lock")
+    assert "Not a directory" in told
+
+
+def test_lake_that_cannot_be_written(failing, tmp_path) -> None:
+    """A file system that is mounted for readers only."""
+    with mounted(tmp_path / "lake", "ro"):
+        told = failing(FAILED)
+    assert told.startswith(f"cannot write {tmp_path}/lake/_mirror/{NAME}/lock.json: ")
+    assert "Read-only file system" in told
+
+
+def test_two_at_once(failing, tmp_path) -> None:
+    """The second is told who is the first, which keeps its lock."""
+    folder = open_folder(LakeSettings(path=str(tmp_path / "lake")), f"_mirror/{NAME}")
+    with Lease(folder):
+        told = failing(FAILED)
+        assert told.startswith("another process runs this mirror: process ")
+        assert "give this one another name" in told
+        assert left(tmp_path / "lake") == LOCK
+    assert "another process" not in failing(FAILED, canal={"destination": "nowhere"})
+
+
+def test_no_java(failing, tmp_path) -> None:
+    """Spark that cannot start says what it needs."""
+    told = failing(FAILED, {"JAVA_HOME": str(tmp_path)})
+    assert told.startswith("Spark failed: ")
+    assert "Java 17 or later is in PATH or named by JAVA_HOME" in told
+
+
+def test_spark_connect(failing) -> None:
+    """A session whose driver is elsewhere is refused, with what to use instead."""
+    told = failing(UNUSABLE, spark={"spark.remote": "sc://localhost"})
+    assert told.startswith("spark.remote: ")
+
+
+def test_signal_while_no_server_answers(pipeline, tmp_path) -> None:
+    """The first SIGTERM ends a mirror that waits for a server, as one that runs."""
+    mirror = MirrorProcess(pipeline, tmp_path)
+    mirror.settings["canal"]["servers"] = "127.0.0.1:1"
+    mirror.settings["stream"]["retry_timeout"] = "10m"
+    process = mirror.failing()
+    process.wait_for_log("Connection refused")
+    process.send(signal.SIGTERM)
+    assert process.wait() == 0
+    assert "stopped" in process.log[-2]
+    assert left(tmp_path / "lake") == LOCK

@@ -1,0 +1,329 @@
+"""A mirror that runs while something is wrong: told, nothing wrong in the lake, mended.
+
+One mirror goes through many troubles, as each start of Spark costs much.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from change_logs import changes, folded
+from fix_mirror_process import PATIENCE_S, MirrorProcess
+from fix_pipeline import Pipeline
+from fix_random import longer
+from fix_spark import skip_without_spark
+from small_disk import full, mounted
+
+from canal_server.cli import UNUSABLE
+
+deltalake = pytest.importorskip("deltalake", reason="the extra is not installed")
+pa = pytest.importorskip("pyarrow", reason="the extra is not installed")
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+SCHEMA = "shop"
+SECRET = "s3cret-word"
+BLACK = "canal.instance.filter.black.regex"
+
+
+class Shop(MirrorProcess):
+    """A mirror of a database of its own."""
+
+    def sql(self, *statements: str) -> None:
+        """Run statements in the schema."""
+        self.source.execute(f"USE {SCHEMA}", *statements)
+
+    def wait_for_told(self, table: str, phase: str, text: str) -> str:
+        """Wait until a table is told of like that; returns the text as a whole."""
+
+        def look() -> bool:
+            found = self.told(table)
+            return found[0] == phase and text in found[1]
+
+        try:
+            self.wait_for(look, f"{table} {phase}: {text}")
+        finally:
+            print(table, self.told(table))
+        return self.told(table)[1]
+
+    @contextmanager
+    def writing(self, sql: str) -> Iterator[None]:
+        """Run a statement again and again."""
+        ended = threading.Event()
+
+        def write() -> None:
+            while not ended.wait(0.05):
+                self.sql(sql)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def chunks(self) -> int:
+        """Return how many chunks of copies that are not published yet are done."""
+        done = self.command("status", "--json")
+        tables = json.loads(done.stdout)["tables"]
+        return sum(table["chunks_done"] for table in tables)
+
+    def logs_agree(self) -> bool:
+        """Tell whether both logs of changes are the tables, when they are folded."""
+        return all(folded(self, n) == self.truth(n, "id") for n in ("cols", "texts"))
+
+    def check_log(self) -> None:
+        """See that nobody was shown a traceback, or a secret."""
+        assert self.process
+        log = "".join(self.process.log)
+        # On a machine that is busy, Spark's own processes may show one.
+        assert not re.search(r'File "[^"]*/canal_server/', log), log[-20_000:]
+        assert not re.search(r"^\s+at \w+(\.\w+)+\(", log, re.MULTILINE), log[-20_000:]
+        assert SECRET not in log
+
+
+@pytest.fixture
+def shop(
+    own_server: Callable[..., Any], tmp_path: Path
+) -> Iterator[Callable[..., Shop]]:
+    """Give `make(flavour)`: a mirror that was not started, its canal-server runs."""
+    skip_without_spark()
+    made: list[tuple[Shop, Pipeline]] = []
+
+    def make(flavour: str = "mysql", **settings: str) -> Shop:
+        server = own_server(flavour)
+        server.execute(f"CREATE DATABASE {SCHEMA}")
+        pipeline = Pipeline(server, SCHEMA, tmp_path / "conf", dict(settings), None)
+        pipeline.start()
+        pipeline.keep_port()
+        shop = Shop(pipeline, tmp_path)
+        made.append((shop, pipeline))
+        return shop
+
+    yield make
+    for shop, pipeline in made:
+        shop.close()
+        pipeline.close()
+
+
+def test_troubles_of_tables_and_of_the_disk(shop, tmp_path) -> None:
+    """What is wrong with one table is beside it, and the others go on.
+
+    Rights, the server's filter, somebody's table in the lake, and a disk that is full;
+    each is gone on with by itself when it is mended, or as its text says.
+    """
+    mirror = shop(**{BLACK: rf"{SCHEMA}\.hidden"})
+    seen = ("t", "hidden", "other", "cols", "texts")
+    mirror.settings["tables"] = [
+        {"match": rf"{SCHEMA}\.cols", "format": "parquet"},
+        {"match": rf"{SCHEMA}\.texts", "format": "json"},
+        {"match": rf"{SCHEMA}\..*"},
+    ]
+    mirror.sql(
+        *(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, a VARCHAR(100), b INT)"
+            for name in (*seen, "part")
+        ),
+        *(f"INSERT INTO {name} VALUES (1, 'x', 1)" for name in (*seen, "part")),
+        f"CREATE USER 'copier'@'%' IDENTIFIED BY '{SECRET}'",
+        *(f"GRANT SELECT ON {SCHEMA}.{name} TO 'copier'@'%'" for name in seen),
+        f"GRANT SELECT (id, a) ON {SCHEMA}.part TO 'copier'@'%'",
+    )
+    mirror.settings["source"] |= {"user": "copier", "password": SECRET}
+    with mounted(tmp_path / "lake", "size=24m"):
+        somebodys = str(mirror.path / SCHEMA / "other")
+        deltalake.write_deltalake(somebodys, pa.table({"mine": [1, 2]}))
+        mirror.start()
+        told = mirror.wait_for_told("part", "copying", "denied")
+        assert "run: GRANT SELECT ON the table TO 'copier'@'%'" in told
+        assert f"table {SCHEMA}.part" in told
+        told = mirror.wait_for_told("hidden", "waiting", "canal-server leaves out")
+        assert "all of it (canal.instance.filter.black.regex)" in told
+        told = mirror.wait_for_told("other", "stopped", "no mirror has made")
+        assert somebodys in told
+        assert deltalake.DeltaTable(somebodys).version() == 0
+        mirror.sql(f"GRANT SELECT ON {SCHEMA}.part TO 'copier'@'%'")
+        mirror.agree(t=("id",), part=("id",))
+        mirror.wait_for(mirror.logs_agree, "logs")
+
+        before = mirror.lake("t", "id"), changes(mirror, "cols")
+        with full(mirror.path):
+            mirror.sql(
+                *(
+                    f"INSERT INTO {name} VALUES ({n}, REPEAT('y', 99), 1)"
+                    for n in (2, 3)
+                    for name in ("t", "cols", "texts")
+                ),
+                "UPDATE t SET b = 2 WHERE id = 1",
+                "DELETE FROM texts WHERE id = 1",
+                "ALTER TABLE part DROP PRIMARY KEY, ADD PRIMARY KEY (b)",
+            )
+            assert mirror.process
+            mirror.process.wait_for_log("the stream failed.*No space left on device")
+            assert (mirror.lake("t", "id"), changes(mirror, "cols")) == before
+        mirror.sql("INSERT INTO t VALUES (4, 'z', 4)", "TRUNCATE TABLE cols")
+        mirror.agree(t=("id",), part=("b",))
+        mirror.wait_for(mirror.logs_agree, "logs")
+        told = [(c["id"], c["_change_type"]) for c in changes(mirror, "texts")]
+        assert told == [(1, "insert"), (2, "insert"), (3, "insert"), (1, "delete")]
+        mirror.check_log()
+        mirror.stop()
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_what_happened_while_it_was_down(shop, flavour) -> None:
+    """DDL of all kinds, with canal-server up and down; signals amid copy and batch."""
+    mirror = shop(flavour)
+    mirror.settings["tables"] = [
+        {"match": rf"{SCHEMA}\.stopping", "drift": "stop"},
+        {"match": rf"{SCHEMA}\..*"},
+    ]
+    mirror.sql(
+        *(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, a VARCHAR(100), b INT)"
+            for name in ("t", "copied", "stopping", "gone", "renamed")
+        ),
+        *(
+            f"INSERT INTO {name} VALUES (1, 'x', 1), (2, 'y', 2)"
+            for name in ("t", "copied", "stopping", "gone", "renamed")
+        ),
+    )
+    mirror.start()
+    mirror.agree(t=("id",), gone=("id",), stopping=("id",), renamed=("id",))
+    _stop_amid_batches(mirror)
+
+    # Only the mirror is down.
+    mirror.sql(
+        "ALTER TABLE t ADD COLUMN c INT NOT NULL DEFAULT 7, MODIFY a VARCHAR(200)",
+        "INSERT INTO t (id, a) VALUES (3, 'z')",
+        *(
+            f"ALTER TABLE {name} DROP PRIMARY KEY, ADD PRIMARY KEY (b)"
+            for name in ("copied", "stopping")
+        ),
+        "UPDATE copied SET a = 'z' WHERE b = 1",
+        "UPDATE stopping SET a = 'z' WHERE b = 1",
+        "DROP TABLE gone",
+        "RENAME TABLE renamed TO named",
+        "CREATE TABLE made (id INT PRIMARY KEY)",
+        "INSERT INTO made VALUES (1)",
+    )
+    mirror.start(wait=False)
+    told = mirror.wait_for_told("stopping", "stopped", "PRIMARY KEY")
+    assert told.endswith("`canal-server mirror copy shop.stopping` makes a new copy")
+    mirror.wait_for_told("gone", "dropped", "")
+    mirror.agree(t=("id",), copied=("b",), named=("id",), made=("id",))
+    assert mirror.lake("stopping", "id")[1,]["a"] == "x"
+    assert len(mirror.lake("gone", "id")) == 2
+    assert mirror.command("copy", f"{SCHEMA}.stopping").returncode == 0
+    mirror.agree(stopping=("b",))
+    mirror.check_log()
+    mirror.stop()
+
+    # Both are down.
+    mirror.pipeline.stop()
+    mirror.sql(
+        "ALTER TABLE t DROP COLUMN b, RENAME COLUMN c TO d",
+        "INSERT INTO t VALUES (4, 'w', 8)",
+        "ALTER TABLE made MODIFY id BIGINT UNSIGNED",
+        "INSERT INTO made VALUES (18446744073709551615)",
+    )
+    mirror.pipeline.start()
+    mirror.start()
+    mirror.agree(t=("id",), made=("id",))
+    _stop_amid_a_copy(mirror)
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
+def test_changes_that_are_gone_and_no_server(shop) -> None:
+    """A binlog that was purged while it was down ends it, and all is copied again.
+
+    A canal-server that is gone is waited for, and a signal ends the waiting.
+    """
+    mirror = shop()
+    mirror.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(100))",
+        "INSERT INTO t VALUES (1, 'x')",
+    )
+    mirror.start()
+    mirror.agree(t=("id",))
+    mirror.sql("INSERT INTO t VALUES (4, 'y')")
+    mirror.agree(t=("id",))
+    mirror.stop()
+
+    # The binlog that it needs is gone.
+    before = mirror.lake("t", "id")
+    mirror.sql("INSERT INTO t VALUES (5, 'v')", "FLUSH BINARY LOGS")
+    mirror.sql("INSERT INTO t VALUES (6, 'u')")
+    file, _ = mirror.source.binlog_position()
+    mirror.pipeline.wait_for_status(lambda status: file in str(status))
+    mirror.pipeline.stop()  # what it has in memory is not lost
+    mirror.sql(f"PURGE BINARY LOGS TO '{file}'")
+    mirror.pipeline.start()
+    mirror.start(wait=False)
+    assert mirror.process
+    assert mirror.process.wait(PATIENCE_S) == UNUSABLE
+    mirror.check_log()
+    told = mirror.process.log[-2]
+    print(told)
+    assert told.startswith("canal-server: subscription copy of destination example: ")
+    assert "cannot be read any more" in told
+    assert "Run `canal-server mirror copy --all`" in told
+    assert mirror.lake("t", "id") == before
+    assert mirror.command("copy", "--all").returncode == 0
+    mirror.start()
+    mirror.agree(t=("id",))
+
+    # canal-server is gone for a while, and for good.
+    mirror.pipeline.stop()
+    mirror.sql("INSERT INTO t VALUES (7, 't')")
+    mirror.process.wait_for_log("Connection refused")
+    mirror.pipeline.start()
+    mirror.agree(t=("id",))
+    mirror.pipeline.stop()
+    mirror.process.wait_for_log("the stream failed", PATIENCE_S)
+    mirror.check_log()
+    mirror.stop()
+
+
+def _stop_amid_batches(mirror: Shop) -> None:
+    """End it while rows come all the time; what was begun is ended, and no more."""
+    with mirror.writing("UPDATE t SET b = b + 1"):
+        place = mirror.lake("t", "id")[1,]["b"]
+        mirror.wait_for(lambda: mirror.lake("t", "id")[1,]["b"] > place, "a batch")
+        mirror.check_log()
+        mirror.stop()
+
+
+def _stop_amid_a_copy(mirror: Shop) -> None:
+    """End it while a table is copied slowly; the rest of it is copied later."""
+    mirror.stop()
+    mirror.sql(
+        "CREATE TABLE large (id INT PRIMARY KEY, a VARCHAR(100))",
+        "INSERT INTO large WITH RECURSIVE n AS (SELECT 1 i UNION ALL SELECT i + 1 FROM "
+        "n WHERE i < 900) SELECT i, 'x' FROM n",
+    )
+    mirror.settings["copy"] = {"rows_per_second": 40, "chunk_rows": 100}
+    mirror.start(wait=False)
+    mirror.wait_for(lambda: mirror.chunks() > 1, "a chunk")
+    mirror.check_log()
+    mirror.stop()
+    done = mirror.chunks()
+    assert mirror.lake("large", "id") == {}
+    del mirror.settings["copy"]["rows_per_second"]
+    mirror.start()
+    mirror.agree(large=("id",))
+    assert done < 9
+    mirror.stop()

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from canal_server.config.schema import FilterConfig
 
 _KEY: Final = "canal.instance.filter."
+# Not `query.dml`: texts of statements beside their rows, and those of sessions that
+# choose to log no rows, which whoever sets it has not.
 _CHANGES: Final = {
     "rows": ("all rows", "rows"),
     "dml_insert": ("inserts", "dml.insert"),
     "dml_update": ("updates", "dml.update"),
     "dml_delete": ("deletes", "dml.delete"),
     "query_ddl": ("DDL", "query.ddl"),
-    "query_dml": ("changes that are logged as statements", "query.dml"),
     "table_error": ("rows whose columns are not known", "table.error"),
 }
 

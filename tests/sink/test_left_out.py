@@ -15,6 +15,7 @@ COLUMNS = ("id", "mail", "note")
     [
         (FilterConfig(), ""),
         (FilterConfig(regex=r"other\..*", unknown_events=True, query_dcl=True), ""),
+        (FilterConfig(query_dml=True), ""),
         (
             FilterConfig(black_regex=r"shop\.us.*,a\.b"),
             "all of it (canal.instance.filter.black.regex)",

@@ -152,9 +152,10 @@ def measure(writer: Writer, server: PrivateServer, wanted: argparse.Namespace) -
     )
     growth = max(cost.memory.highest for cost in costs) - costs[0].memory.highest
     busy = replay.server_s / replay.seconds
-    size = loads["replay"].bytes or 0
+    size = loads["replay"].bytes
+    what = "several files" if size is None else f"{size / MB:,.0f} MB"
     print(
-        f"\nreplay of {size / MB:,.0f} MB of binlog: {replay.seconds:.1f} s, in which"
+        f"\nreplay of {what} of binlog: {replay.seconds:.1f} s, in which"
         f" the server took {replay.server_s:.1f} s of {os.cpu_count()} processors,"
         f" {busy:.2f} of them at a time"
     )

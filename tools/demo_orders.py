@@ -58,6 +58,7 @@ FILLS = {
         SELECT '2026-01-01' + INTERVAL (%s + n) SECOND, CONCAT('/page/', n + %s %% 1),
             n / 7 FROM {numbers} t""",
 }
+VISIT = "INSERT INTO visits"
 # What becomes of the tables while they are followed: table, statement, what it shows.
 DDL = (
     ("orders", "ALTER TABLE orders ADD COLUMN coupon VARCHAR(20)", "a column more"),
@@ -79,6 +80,7 @@ class Orders:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._ending = threading.Event()
+        self._is_unvisited = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self.transactions = 0
@@ -109,6 +111,10 @@ class Orders:
         """Let the shop work, until `end`."""
         self._thread = threading.Thread(target=self._run, name="shop", daemon=True)
         self._thread.start()
+
+    def end_visits(self) -> None:
+        """Change the table that has no key no more, while the others go on."""
+        self._is_unvisited.set()
 
     def end(self) -> None:
         """Let it stop; raises what went wrong."""
@@ -147,7 +153,8 @@ class Orders:
             with self._connection() as connection, connection.cursor() as cursor:
                 while not self._ending.is_set():
                     for sql, values in _work(chance):
-                        cursor.execute(sql, values)
+                        if VISIT not in sql or not self._is_unvisited.is_set():
+                            cursor.execute(sql, values)
                     connection.commit()
                     self.transactions += 1
                     due = begun + self.transactions / LOAD_PER_SECOND
@@ -177,7 +184,7 @@ def _work(chance: random.Random) -> Sequence[tuple[str, tuple[object, ...]]]:
         return [("UPDATE customers SET phone = %s WHERE id = %s", (phone, who))]
     if kind < 0.95:
         page = f"/page/{order}"
-        return [("INSERT INTO visits VALUES (NOW(3), %s, %s)", (page, kind))]
+        return [(f"{VISIT} VALUES (NOW(3), %s, %s)", (page, kind))]
     return [
         ("DELETE FROM order_items WHERE `order` = %s", (order,)),
         ("DELETE FROM orders WHERE id = %s", (order,)),

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from canal_server.config.schema import FilterConfig
 
 _KEY: Final = "canal.instance.filter."
-# Not `query.dml`: texts of statements beside their rows, and those of sessions that
-# choose to log no rows, which whoever sets it has not.
+# Not `query.dml`: many set it, as MariaDB adds the texts of statements to their rows.
+# What a session logs without rows is then not seen, which docs/mirror.md says.
 _CHANGES: Final = {
     "rows": ("all rows", "rows"),
     "dml_insert": ("inserts", "dml.insert"),

@@ -141,7 +141,7 @@ class Size(NamedTuple):
     """What a range holds."""
 
     rows: int
-    bytes: int
+    bytes: int  # of the binlog, or of entries in memory, as the server told
 
 
 def cut(
@@ -149,8 +149,9 @@ def cut(
 ) -> list[Range]:
     """Cut a range into parts of `minPartitionRows` or more, as `partitionBy` says.
 
-    `size` is None where it is not known. Raises ClientError, also when changes of it
-    are lost.
+    Packed, a part has about 64 MB of the binlog, as far as the server can cut it, and
+    there may be more parts than `maxPartitions`. `size` is None where it is not known.
+    Raises ClientError, also when changes of it are lost.
     """
     most = _most(options, size)
     if most == 1 and not (options.is_packed and size is None):

@@ -19,6 +19,7 @@
     │   └── EntryTooLarge         one row does not fit in a frame
     ├── ZooKeeperError            ZooKeeper refuses a request
     │   ├── ZooKeeperUnavailable  it is out of reach; a write may have happened or not
+    │   │   └── NotConnected      there was no connection; no write happened
     │   ├── NodeExists            a node to be created is there
     │   ├── NodeMissing           a node to be written or deleted is not there
     │   ├── NodeNotEmpty          a node to be deleted has others below it
@@ -127,6 +128,10 @@ class ZooKeeperUnavailable(ZooKeeperError):  # noqa: N818
 
     Whether a write happened is not known.
     """
+
+
+class NotConnected(ZooKeeperUnavailable):
+    """There was no connection to ask by, so that no write happened."""
 
 
 class NodeExists(ZooKeeperError):  # noqa: N818

@@ -32,6 +32,7 @@ from canal_server.errors import (
     NodeExists,
     NodeMissing,
     NodeNotEmpty,
+    NotConnected,
     VersionConflict,
     ZooKeeperError,
     ZooKeeperUnavailable,
@@ -67,6 +68,10 @@ _OUT_OF_REACH: Final = (
     exceptions.CancelledError,
     KazooTimeoutError,
 )
+
+
+class _Unasked(exceptions.ConnectionLoss):  # type: ignore[misc]  # kazoo is untyped
+    """A request that was not made, as there is no connection."""
 
 
 class SessionState(StrEnum):
@@ -343,7 +348,7 @@ class ZooKeeper:
     ) -> Any:
         if not self._client.connected:
             # kazoo would keep the request until there is a connection again.
-            raise exceptions.ConnectionLoss
+            raise _Unasked
         if timeout_s is None:
             timeout_s = self._request_timeout_s
         return request(*arguments).get(timeout=timeout_s)
@@ -353,6 +358,8 @@ class ZooKeeper:
         what = f"cannot {verb} {path} in ZooKeeper at {self.servers}"
         try:
             yield
+        except _Unasked as error:
+            raise NotConnected(f"{what}: {self.state}, ConnectionLoss") from error
         except _OUT_OF_REACH as error:
             reason = str(error) or type(error).__name__
             raise ZooKeeperUnavailable(f"{what}: {self.state}, {reason}") from error

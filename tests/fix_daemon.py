@@ -42,8 +42,8 @@ def child_environ() -> dict[str, str]:
 class FakeInstance:
     """An instance that records what is asked of it; its name says how it fails.
 
-    `broken…` cannot start, `wrong…` cannot be made, `stuck…` never ends, `unwritten…`
-    cannot write its cursors at the end.
+    `broken…` cannot start, `wrong…` cannot be made, `stuck…` does not end before it is
+    `freed`, `unwritten…` cannot write its cursors at the end.
     """
 
     def __init__(self, config, zookeepers=None, *, held=None) -> None:
@@ -56,6 +56,7 @@ class FakeInstance:
         self.may_start.set()
         self.may_end = threading.Event()
         self.may_end.set()
+        self.freed = threading.Event()
         if self.destination.startswith("wrong"):
             raise ConfigError([f"{self.destination} is wrong"])
 
@@ -81,8 +82,7 @@ class FakeInstance:
         if not self.may_end.wait(deadline.remaining_s()):
             return False
         if self.destination.startswith("stuck"):
-            threading.Event().wait(deadline.remaining_s())
-            return False
+            return self.freed.wait(deadline.remaining_s())
         if self.destination.startswith("unwritten"):
             raise CanalError("cannot write the cursors")
         return True

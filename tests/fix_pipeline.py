@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # The unit of patience: tests wait for multiples of it, and only for what does not
 # come. A slow machine may have more.
-UNIT_S = float(os.environ.get("CANAL_TEST_UNIT_S", "10"))
+UNIT_S = float(os.environ.get("CANAL_TEST_UNIT_S", "20"))
 POLL_S = 0.01
 DESTINATION = "example"
 STARTED = "canal-server .* started"

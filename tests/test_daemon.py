@@ -77,12 +77,17 @@ class TestDaemon:
     def test_a_stage_that_does_not_end_is_named(self, make_conf, caplog):
         """The log tells which instance did not end, and the join says so."""
         conf = make_conf(MAIN + "stuck, a", stuck=MASTER, a=MASTER)
-        daemon = Daemon(load(conf, {}), Makes())
+        makes = Makes()
+        daemon = Daemon(load(conf, {}), makes)
         daemon.start()
         daemon.request_stop()
         assert daemon.join(Deadline(0.05)) is False
         assert "destination stuck does not stop" in caplog.text
         assert "the instances did not stop in time" in caplog.text
+        # Its thread would go on telling that, amid other tests.
+        for instance in makes.made:
+            instance.freed.set()
+        assert daemon.join(Deadline(LONG)) is True
 
     def test_a_stage_that_ends_badly_is_named(self, make_conf, caplog):
         """The log does not call it late, and the stages before it end, too."""

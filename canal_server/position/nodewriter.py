@@ -5,13 +5,13 @@ Leaves out what is in the nodes (`nodes`).
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import (
     MetaStoreError,
     NodeExists,
     NodeMissing,
+    NotConnected,
     VersionConflict,
     ZooKeeperError,
     ZooKeeperUnavailable,
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from canal_server.lifecycle import Stop
     from canal_server.zookeeper import ZooKeeper
 
-UNCERTAIN_MAX: Final = 16  # writes whose end is not known, of one node
+# Of one node, contents of which it is not known whether they were written. Each took a
+# connection or the time of a request.
+UNCERTAIN_MAX: Final = 1000
 
 
 class _Known:
@@ -45,7 +47,7 @@ class NodeWriter:
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
         self._known: dict[str, _Known] = {}
-        self._uncertain: dict[str, deque[bytes | None]] = {}
+        self._uncertain: dict[str, dict[bytes, None]] = {}
 
     def read(self, path: str) -> bytes | None:
         """Return a node's content; None when there is no node, or nothing in it."""
@@ -66,8 +68,10 @@ class NodeWriter:
             return
         try:
             self._put(path, data, known, fence)
+        except NotConnected:
+            raise  # no doubt about that: it did not happen
         except ZooKeeperUnavailable:
-            self._uncertain.setdefault(path, deque(maxlen=UNCERTAIN_MAX)).append(data)
+            self._doubt(path, data)
             raise
         self._uncertain.pop(path, None)
 
@@ -113,6 +117,13 @@ class NodeWriter:
                     return
             else:
                 return
+
+    def _doubt(self, path: str, data: bytes) -> None:
+        """Take note that a write of ours may have happened."""
+        contents = self._uncertain.setdefault(path, {})
+        contents[data] = None
+        if len(contents) > UNCERTAIN_MAX:
+            del contents[next(iter(contents))]
 
     def _ours(self, path: str, data: bytes) -> _Known | None:
         """Return the node as it is now, None when somebody else wrote it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -22,7 +23,7 @@ from canal_server.model.znodes import lease_path
 from canal_server.position.kept import KeptLogPositionManager
 from canal_server.position.mixed import MixedMetaManager, Writing
 from canal_server.position.nodes import MetaNodes, PositionNodes
-from canal_server.zookeeper import Node, ZooKeeper
+from canal_server.zookeeper import Node, ZooKeeper, session_for
 
 CLIENT = ClientIdentity("example", 1001, r"bench\..*")
 TWO = ClientIdentity("example", 1002)
@@ -369,6 +370,37 @@ def test_lost_answers(own_zookeeper):
     assert again.cursor(CLIENT) == position(14)
     again.stop()
     meta.stop()
+
+
+def test_lost_answer_and_a_long_outage(own_zookeeper, make_proxy):
+    """A write whose answer got lost is ours, however often others fail behind it."""
+    proxy = make_proxy(own_zookeeper)
+    meta = manager(f"127.0.0.1:{proxy.port}", timeout_s=0.5)
+    meta.start()
+    meta.subscribe(CLIENT)
+    meta.update_cursor(CLIENT, position(4))
+    with proxy.hold(1), proxy.refuse():
+        with contextlib.suppress(MetaStoreError):  # if anything else was answered
+            meta.update_cursor(CLIENT, position(8))  # the last answer to come
+        with pytest.raises(MetaStoreError, match="cannot write the cursors"):
+            meta.update_cursor(CLIENT, position(12))
+        eventually(lambda: _stored(own_zookeeper) == 12)
+        proxy.end_all()
+        for offset in range(13, 60):
+            with pytest.raises(MetaStoreError, match="cannot write the cursors"):
+                meta.update_cursor(CLIENT, position(offset))
+    eventually(lambda: _flushed(meta))
+    assert _stored(own_zookeeper) == 59
+    meta.stop()
+
+
+def _stored(server):
+    """Return the offset in the cursor's node."""
+    with session_for(server.servers, 30.0) as session:
+        node = session.read(CURSOR)
+        assert node
+        assert node.data
+        return json.loads(node.data)["postion"]["position"]
 
 
 def _flushed(meta):

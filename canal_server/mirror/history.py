@@ -46,7 +46,7 @@ class Status:
     pid: int
     started_at_ms: int
     updated_at_ms: int
-    message: str = ""
+    message: str = ""  # why it ended
     rows: int = 0  # applied since it was started
     rows_per_second: float = 0.0  # of late
     last: Batch | None = None

@@ -119,6 +119,8 @@ def as_text(found: Overview) -> Iterator[str]:
     yield _first_line(found, now_ms)
     if found.status is not None:
         yield _stream_line(found.status, now_ms)
+        if found.runs_on is None and found.status.message:
+            yield f"ended: {found.status.message}"
     yield ""
     yield from aligned([HEADINGS, *(_row(each, now_ms) for each in found.tables)])
     for each in found.tables:

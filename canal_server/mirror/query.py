@@ -10,15 +10,12 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.errors import CanalError
+from canal_server.mirror.beginning import DataLossError, subscription_of
 from canal_server.mirror.session import in_settings, stream_options
 from canal_server.mysql.backoff import Backoff
-from canal_server.spark.options import read_options
 from canal_server.spark.ranges import told_of_loss
-from canal_server.spark.servers import Channel
 
 if TYPE_CHECKING:
-    from canal_server.lifecycle import Stop
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.mirror.state import States
     from canal_server.mirror.stream import ChangeStream
@@ -30,48 +27,11 @@ RETRY_MAX_S: Final = 30.0
 # How the source of Spark begins to tell of changes that are gone (`spark.ranges.loss`);
 # its errors come through the JVM, as texts.
 _LOSS: Final = "cannot be read any more"
-_UNKNOWN: Final = "can't find destination"  # as canal's server says it
 # How Spark tells that it was ended, as by a full disk, before it had noted the first
 # batch, and left files beside which it does not begin.
 _HALF_BEGUN: Final = "CHECKPOINT_LOCATION_NOT_EMPTY"
 _TOLD_MAX: Final = 600
 _OURS: Final = ("canal_server.", "pyspark.")
-
-
-class DataLossError(CanalError):
-    """Changes that the stream needs are not in the source's binlog any more."""
-
-
-def subscription_of(settings: MirrorSettings, generation: int) -> str:
-    """Return the name under which the server keeps how far the stream came."""
-    return f"{settings.name}-{generation}" if generation else settings.name
-
-
-def subscribe(settings: MirrorSettings, generation: int, stop: Stop) -> None:
-    """Have the stream begin now, unless it has begun.
-
-    Raises CanalError when no server does it, or a stop is asked for first.
-    """
-    options = read_options(
-        stream_options(settings, subscription_of(settings, generation))
-    )
-    name = settings.canal.destination
-    channel = Channel(options, name, stop=stop)
-    try:
-        made = channel.call(
-            lambda c: c.subscribe(
-                name, options.subscription, options.wire_filter, "latest"
-            )
-        )
-    except (CanalError, OSError) as error:
-        text = in_settings(str(error))
-        if _UNKNOWN in text:
-            text += "; see canal.destination, and canal.destinations of the server"
-        raise CanalError(text) from error
-    finally:
-        channel.close()
-    if made.created:
-        log.info("the stream begins at %s", made.cursor)
 
 
 class Query:
@@ -126,6 +86,8 @@ class Query:
         if self._query is not None:
             text = _reason(self._query.exception())
             self._query = None
+            if self._stream.gap:
+                raise DataLossError(self._stream.gap)
             if _LOSS in text:
                 raise DataLossError(text)
             if _HALF_BEGUN in text:

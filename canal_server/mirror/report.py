@@ -8,10 +8,17 @@ import socket
 import threading
 import time
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import LakeError
-from canal_server.mirror.history import Batch, History, Status, write_status
+from canal_server.mirror.history import (
+    Batch,
+    History,
+    Status,
+    read_status,
+    write_status,
+)
 from canal_server.spark.offsets import version_of
 
 if TYPE_CHECKING:
@@ -85,6 +92,15 @@ class Report:
                 write_status(self._folder, status)
             except LakeError as error:
                 log.warning("the status cannot be stored: %s", error)
+
+    def end(self, why: str) -> None:
+        """Store why the mirror ends, unless it never told anything."""
+        try:
+            status = read_status(self._folder)
+            if status is not None:
+                write_status(self._folder, replace(status, message=why))
+        except LakeError as error:
+            log.warning("the status cannot be stored: %s", error)
 
 
 def _now_ms() -> int:

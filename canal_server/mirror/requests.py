@@ -14,9 +14,9 @@ from canal_server.errors import (
     ClientError,
     ConfigError,
 )
+from canal_server.mirror.beginning import subscription_of
 from canal_server.mirror.lease import Lease, holder
 from canal_server.mirror.model import TableName
-from canal_server.mirror.query import subscription_of
 from canal_server.mirror.session import source_options
 from canal_server.mirror.state import Phase, States
 from canal_server.mirror.storage import open_folder

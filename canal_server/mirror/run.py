@@ -22,16 +22,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
 from canal_server.mirror import tables
+from canal_server.mirror.beginning import DataLossError, begin_stream, sourced
+from canal_server.mirror.feed import write_feed
 from canal_server.mirror.follower import (
     CopyNeededError,
     TableGoneError,
     TableStoppedError,
 )
 from canal_server.mirror.gone import GoneTables
-from canal_server.mirror.history import read_status
 from canal_server.mirror.lake import OtherCopyError
 from canal_server.mirror.lease import Lease
-from canal_server.mirror.query import DataLossError, Query, subscribe
+from canal_server.mirror.query import Query
 from canal_server.mirror.report import Report
 from canal_server.mirror.session import in_settings, open_session
 from canal_server.mirror.state import Phase, States, TableState
@@ -41,6 +42,7 @@ from canal_server.mirror.take_up import TakingUp, look, new_state
 from canal_server.mirror.upkeep import Upkeep
 from canal_server.mirror.work import TableWork
 from canal_server.mysql.backoff import Backoff
+from canal_server.spark.offsets import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,44 +92,63 @@ class Mirror:
     def run(self) -> None:
         """Mirror until the stop. Raises CanalError with what somebody has to mend."""
         with Lease(self._folder) as lease:
-            wanted = self._found()
-            if wanted is None:
-                return
-            spark = open_session(self._settings)
-            work = TableWork(
-                self._settings,
-                spark,
-                self._store,
-                self._stream,
-                progress=self._progress,
-                stop=self._stop,
-                is_mariadb=wanted.is_mariadb,
-            )
-            query = Query(self._settings, spark, self._stream, self._store)
-            pool = ThreadPoolExecutor(
-                self._settings.copy.tables_at_once, thread_name_prefix="copy"
-            )
             try:
-                self._begin(wanted, work)
-                query.start()
-                self._turns(pool, work, query, lease)
-            finally:
-                self._stop.request()  # copies end then, too
-                with ExitStack() as ending:  # each of them, whatever one raises
-                    ending.callback(_ended, "Spark", spark.stop)
-                    ending.callback(self._gone.close)
-                    ending.callback(pool.shutdown, wait=True, cancel_futures=True)
-                    ending.callback(_ended, "the stream", query.stop)
+                self._run(lease)
+            except CanalError as error:
+                self._report.end(str(error))
+                raise
+
+    def _run(self, lease: Lease) -> None:
+        wanted = self._found()
+        if wanted is None:
+            return
+        spark = open_session(self._settings)
+        work = TableWork(
+            self._settings,
+            spark,
+            self._store,
+            self._stream,
+            progress=self._progress,
+            stop=self._stop,
+            is_mariadb=wanted.is_mariadb,
+        )
+        query = Query(self._settings, spark, self._stream, self._store)
+        pool = ThreadPoolExecutor(
+            self._settings.copy.tables_at_once, thread_name_prefix="copy"
+        )
+        try:
+            self._begin(wanted, work)
+            query.start()
+            self._turns(pool, work, query, lease)
+        finally:
+            self._stop.request()  # copies end then, too
+            with ExitStack() as ending:  # each of them, whatever one raises
+                ending.callback(_ended, "Spark", spark.stop)
+                ending.callback(self._gone.close)
+                ending.callback(pool.shutdown, wait=True, cancel_futures=True)
+                ending.callback(_ended, "the stream", query.stop)
 
     def _found(self) -> Wanted | None:
         """Return what the servers tell; None when a stop is asked for first."""
         try:
+            known = self._store.read_all()
             # What is made from now on comes in the stream.
-            subscribe(self._settings, self._store.generation(), self._stop)
-            found = look(self._settings, self._store.read_all(), self._stop)
+            feed = begin_stream(
+                self._settings,
+                self._folder,
+                self._store.generation(),
+                self._stop,
+                is_followed=any(
+                    state.phase is Phase.FOLLOWING for state in known.values()
+                ),
+            )
+            found = look(self._settings, known, self._stop)
+            self._stream.feed = sourced(feed, found.source, self._folder)
         except CanalError as error:
             if self._stop.requested():
                 return None
+            if isinstance(error, DataLossError):
+                raise _copy_all(error) from error
             if isinstance(error, SourceError):
                 raise CanalError(in_settings(str(error))) from error
             raise
@@ -161,9 +182,8 @@ class Mirror:
 
         def join(state: TableState) -> None:
             follower = work.follower_of(state)
-            status = read_status(self._folder)
-            if status is not None and status.last is not None:
-                follower.reached(status.last.applied)
+            if self._stream.feed is not None:
+                follower.reached(version_of(self._stream.feed.place))
             with self._stream.joining:
                 self._stream.join(follower)
 
@@ -296,6 +316,8 @@ class Mirror:
                     state = replace(state, columns=columns, kept=kept)
                     state = self._store.write(state)
                 self._states[name] = state
+            if report.feed is not None:
+                write_feed(self._folder, report.feed)
         self._report.note(report)
         self._progress.batch(report)
 
@@ -342,11 +364,7 @@ class Mirror:
         try:
             query.look()
         except DataLossError as error:
-            problem = (
-                f"{error}. Run `canal-server mirror copy --all` with these settings, "
-                "and start the mirror again: all tables are copied anew then"
-            )
-            raise ConfigError([problem]) from error
+            raise _copy_all(error) from error
 
 
 def _ended(what: str, stop: Callable[[], object]) -> None:
@@ -356,6 +374,15 @@ def _ended(what: str, stop: Callable[[], object]) -> None:
     except Exception as error:  # noqa: BLE001  # of many kinds, when its JVM is gone
         said = next((line for line in str(error).splitlines() if line.strip()), "")
         log.warning("%s did not end as it should: %s", what, said or repr(error))
+
+
+def _copy_all(error: DataLossError) -> ConfigError:
+    """Return what tells a person of changes that cannot be had."""
+    problem = (
+        f"{error}. Run `canal-server mirror copy --all` with these settings, "
+        "and start the mirror again: all tables are copied anew then"
+    )
+    return ConfigError([problem])
 
 
 def _makes_new_copy(name: TableName) -> str:

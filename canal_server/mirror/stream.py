@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from canal_server.client.ranged import RangePosition
+    from canal_server.mirror.feed import Feed
     from canal_server.mirror.follower import Columns, Follower
     from canal_server.mirror.model import TableName
     from canal_server.spark.packed import Packed
@@ -53,6 +54,10 @@ class StreamClosedError(CanalError):
     """A batch came when none is taken any more."""
 
 
+class GapError(CanalError):
+    """A batch does not follow on from what the lake has."""
+
+
 @dataclass(slots=True)
 class BatchReport:
     """What came of a micro-batch."""
@@ -64,6 +69,7 @@ class BatchReport:
     seconds: float = 0.0
     newest_ms: int = 0  # when the last of its changes was committed
     written: dict[TableName, int] = field(default_factory=dict)
+    feed: Feed | None = None  # where the stream is with it
 
 
 class ChangeStream:
@@ -93,7 +99,8 @@ class ChangeStream:
         self._on_batch = on_batch
         self._followers: dict[TableName, Follower] = {}
         self.joining = threading.Lock()  # held while a batch is taken
-        self.end: RangePosition | None = None  # of the last batch
+        self.feed: Feed | None = None  # where the lake is; set before it is opened
+        self.gap = ""  # why no batch is taken any more, if one did not follow on
         self._query = ""  # the checkpoint's identity: batches are numbered in it
         self._is_open = False
 
@@ -126,6 +133,10 @@ class ChangeStream:
     def open(self, query: str) -> None:
         """Take batches of a query from now on; `joining` is held."""
         self._query, self._is_open = query, True
+        if self.feed is not None and self.feed.query != query:
+            # Batches have other names now: a table that is ahead is not told by them.
+            for follower in self._followers.values():
+                follower.is_ahead = follower.applied > version_of(self.feed.place)
 
     def close(self) -> None:
         """Take no batch any more; one that is being taken is ended first."""
@@ -171,10 +182,12 @@ class ChangeStream:
                     held, size = {}, 0
             assert report.end is not None or not report.came, "each task has a part"
             self._write(pool, held, report, report.end)
-            if report.end is not None:
-                self.end = report.end
+            if self.feed is not None and report.end is not None:
+                place, query = report.end, self._query
+                report.feed = replace(self.feed, place=place, query=query, batch=number)
         report.seconds = time.monotonic() - begun
         self._on_batch(report)
+        self.feed = report.feed or self.feed
 
     def _followed(self, item: Packed) -> list[TableName]:
         """Return the tables that are followed and that an item is about."""
@@ -187,12 +200,25 @@ class ChangeStream:
         for row in self._rows(frame):
             (item,) = unpack([row])
             if item.kind == PART:
+                if report.end is None:
+                    self._check_follows_on(report.number, item)
                 end = item.end[self._destination]
                 if report.end is None or version_of(end) > version_of(report.end):
                     report.end = end
             report.came += item.count
             report.newest_ms = max(report.newest_ms, committed_ms(item))
             yield item
+
+    def _check_follows_on(self, number: int, first: Packed) -> None:
+        """Raise GapError for a batch that leaves out what tables have to have."""
+        feed, start = self.feed, first.start[self._destination]
+        if feed is None or feed.follows_on(self._query, number, start):
+            return
+        self.gap = (
+            f"the stream would go on at {start}, and what is in the lake goes up to "
+            f"{feed.place}: what was changed in between would be missing"
+        )
+        raise GapError(self.gap)
 
     def _rows(self, frame: Any) -> Iterator[Any]:
         if frame.rdd.getNumPartitions() > self._parts_max:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
 from canal_server.mirror import tables
+from canal_server.mirror.beginning import identity_of
 from canal_server.mirror.follower import TableStoppedError
 from canal_server.mirror.lake import NOWHERE, open_table
 from canal_server.mirror.session import table_options
@@ -45,6 +46,7 @@ class Wanted:
     names: tuple[TableName, ...]
     stopped: dict[TableName, str] = field(default_factory=dict)
     is_mariadb: bool = False
+    source: str = ""  # which database it is
 
 
 def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
@@ -54,7 +56,8 @@ def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
     nothing is mirrored yet; SourceError.
     """
     with ControlConnection(settings.source.access, stop) as connection:
-        problems = list(binlog_problems(read_server_info(connection)))
+        info = read_server_info(connection)
+        problems = list(binlog_problems(info))
         found = tables.survey(connection, settings)
         is_mariadb = connection.is_mariadb
     in_use = {id(rule) for rule in _in_use(settings, known)}
@@ -70,7 +73,7 @@ def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
             stopped[problem.table] = f"{told}; {problem.text}" if told else problem.text
     names = [each.table.source for each in found.tables] + list(stopped)
     hidden = _hidden(settings, known, set(names))
-    return Wanted((*names, *hidden), stopped, is_mariadb)
+    return Wanted((*names, *hidden), stopped, is_mariadb, identity_of(info))
 
 
 def _in_use(settings: MirrorSettings, known: Known) -> Iterator[TableRule]:

@@ -12,10 +12,11 @@ from packed_changes import ID, NAME, A, rows, statement
 from canal_server.client.ranged import RangePosition
 from canal_server.errors import CanalError, LakeError
 from canal_server.mirror.delta import DeltaLakeTable
+from canal_server.mirror.feed import Feed
 from canal_server.mirror.follower import Columns, CopyNeededError, Follower, meta_of
 from canal_server.mirror.lake import OtherCopyError, lake_schema
 from canal_server.mirror.settings import TableRule
-from canal_server.mirror.stream import ChangeStream
+from canal_server.mirror.stream import BatchReport, ChangeStream, GapError
 from canal_server.mirror.tables import table_by_rule
 from canal_server.spark.offsets import offset_to_json, version_of
 from canal_server.spark.packed import PART
@@ -38,8 +39,8 @@ def at(position: int) -> RangePosition:
 class Frame:
     """A micro-batch, as Spark hands it over."""
 
-    def __init__(self, end: int, *items: Packed) -> None:
-        self._end = end
+    def __init__(self, end: int, *items: Packed, start: int = 100) -> None:
+        self._start, self._end = start, end
         self._items = items
 
     @property
@@ -53,7 +54,7 @@ class Frame:
 
     def _rows(self) -> Iterator[Any]:
         end = json.dumps(offset_to_json({"d": at(self._end)}))
-        start = json.dumps(offset_to_json({"d": at(100)}))
+        start = json.dumps(offset_to_json({"d": at(self._start)}))
         part = {"kind": PART, "destination": "d", "start": start, "end": end}
         yield self._row(part | {"_seq": 0})
         for item in self._items:
@@ -97,6 +98,7 @@ class Followed:
     def __init__(self, folder: Path) -> None:
         self.left: list[CanalError] = []
         self.failing: Exception | None = None  # of taking note that a table leaves
+        self.reports: list[BatchReport] = []
         self.table = table_by_rule(NAME, COLUMNS, RULE)
         self.lake = DeltaLakeTable(str(folder / "t"), self.table)
         self.publish("c1")
@@ -106,7 +108,7 @@ class Followed:
             parts_max=8,
             on_statement=print,
             on_left=self._leaves,
-            on_batch=print,
+            on_batch=self.reports.append,
         )
         with self.stream.joining:
             self.stream.open("q")
@@ -185,3 +187,47 @@ def test_another_copy_in_the_lake(followed: Followed) -> None:
     assert followed.ids() == []
     followed.stream.take(Frame(160, rows(seq(150), ("insert", 3, "z"))), 2)
     assert followed.ids() == []
+
+
+def test_what_does_not_follow_on(followed: Followed) -> None:
+    """A batch that leaves something out is not taken, whatever Spark made of it.
+
+    It begins behind what the lake has, under a name that Spark gives to a checkpoint
+    that is new: then the numbers of batches tell nothing.
+    """
+    followed.stream.feed = Feed("d", at(100))
+    followed.stream.take(Frame(120, rows(seq(110), ("insert", 1, "x"))), 0)
+    assert followed.reports[-1].feed == Feed("d", at(120), query="q", batch=0)
+    followed.stream.take(Frame(140, rows(seq(130), ("insert", 2, "y")), start=125), 1)
+    with followed.stream.joining:
+        followed.stream.open("new")
+    late = Frame(180, rows(seq(170), ("insert", 4, "z")), start=160)
+    for _ in range(2):
+        with pytest.raises(GapError, match=r"at b.000001:160 .* up to b.000001:140"):
+            followed.stream.take(late, 0)
+    assert "would be missing" in followed.stream.gap
+    assert followed.ids() == [1, 2]
+
+    # From before that, what the lake has is left out, and the rest is taken.
+    again = (rows(seq(130), ("insert", 2, "older")), rows(seq(150), ("insert", 3, "z")))
+    followed.stream.take(Frame(180, *again, start=90), 0)
+    assert followed.ids() == [1, 2, 3]
+    assert followed.reports[-1].feed == Feed("d", at(180), query="new", batch=0)
+
+
+def test_a_place_that_could_not_be_noted(followed: Followed) -> None:
+    """The batch comes again, and still follows on from the one before."""
+    followed.stream.feed = Feed("d", at(100))
+    batch = Frame(120, rows(seq(110), ("insert", 1, "x")))
+
+    def full(_report: BatchReport) -> None:
+        raise LakeError("the disk is full")
+
+    noting, followed.stream._on_batch = followed.stream._on_batch, full
+    with pytest.raises(LakeError):
+        followed.stream.take(batch, 0)
+    assert followed.stream.feed == Feed("d", at(100))
+    followed.stream._on_batch = noting
+    followed.stream.take(batch, 0)
+    assert followed.stream.feed == Feed("d", at(120), query="q", batch=0)
+    assert followed.ids() == [1]

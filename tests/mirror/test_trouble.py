@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from change_logs import changes, folded
-from fix_mirror_process import PATIENCE_S, MirrorProcess
-from fix_pipeline import Pipeline
+from fix_mirror_process import NAME, PATIENCE_S, MirrorProcess
+from fix_pipeline import DESTINATION, Pipeline
 from fix_random import longer
 from fix_spark import skip_without_spark
 from small_disk import full, mounted
 
 from canal_server.cli import UNUSABLE
+from canal_server.client.ranged import RangedClient
 
 deltalake = pytest.importorskip("deltalake", reason="the extra is not installed")
 pa = pytest.importorskip("pyarrow", reason="the extra is not installed")
@@ -296,6 +298,78 @@ def test_changes_that_are_gone_and_no_server(shop) -> None:
     mirror.process.wait_for_log("the stream failed", PATIENCE_S)
     mirror.check_log()
     mirror.stop()
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
+@pytest.mark.parametrize("lost", ["both", "checkpoint", "subscription", "data"])
+def test_what_told_where_the_stream_was_is_gone(shop, lost) -> None:
+    """Spark's checkpoint, the server's subscription: tables go on without a gap.
+
+    Nothing is copied again for that. What Spark begins elsewhere is not taken.
+    """
+    mirror = shop()
+    mirror.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(100))",
+        "CREATE TABLE keyless (a VARCHAR(100))",
+        "INSERT INTO t VALUES (1, 'x')",
+        "INSERT INTO keyless VALUES ('x')",
+    )
+    mirror.start()
+    mirror.agree(t=("id",), keyless=())
+    mirror.sql("INSERT INTO t VALUES (2, 'y')", "INSERT INTO keyless VALUES ('x')")
+    mirror.agree(t=("id",), keyless=())
+    mirror.stop()
+
+    mirror.sql("INSERT INTO t VALUES (3, 'z')", "INSERT INTO keyless VALUES ('x')")
+    own = mirror.path / "_mirror" / NAME
+    if lost != "subscription":
+        shutil.rmtree(own / "checkpoint")
+    if lost == "data":
+        mirror.pipeline.stop()
+        folder = mirror.pipeline.conf / DESTINATION
+        for path in folder.glob("*.*"):
+            if path.suffix != ".properties":
+                path.unlink()
+        mirror.pipeline.start()
+    elif lost != "checkpoint":
+        with RangedClient("127.0.0.1", mirror.pipeline.server_port) as client:
+            client.unsubscribe(DESTINATION, NAME)
+    mirror.start()
+    mirror.sql("UPDATE t SET a = 'w' WHERE id = 1", "DELETE FROM keyless LIMIT 1")
+    mirror.agree(t=("id",), keyless=())
+    assert (mirror.state("t")["copies"], mirror.state("keyless")["copies"]) == (1, 1)
+    mirror.check_log()
+    mirror.stop()
+    if lost != "both":
+        return
+
+    # A lake that is as it was before, with a checkpoint that is not: told, and mended.
+    told = own / "stream.json"
+    old = told.read_text()
+    mirror.start()
+    for number in (4, 5):
+        mirror.sql(f"INSERT INTO t VALUES ({number}, 'z')")
+        mirror.agree(t=("id",))
+    mirror.stop()
+    told.write_text(old)
+    mirror.sql("INSERT INTO t VALUES (6, 'z')")
+    mirror.start(wait=False)
+    assert mirror.process
+    assert mirror.process.wait(PATIENCE_S) == UNUSABLE
+    mirror.check_log()
+    print(mirror.process.log[-2])
+    assert (
+        "would be missing. Run `canal-server mirror copy --all`"
+        in (mirror.process.log[-2])
+    )
+    status = mirror.command("status").stdout
+    print(status)
+    assert "ended: the stream would go on at" in status
+    assert len(mirror.lake("t", "id")) == 5
+    assert mirror.command("copy", "--all").returncode == 0
+    mirror.start()
+    mirror.agree(t=("id",), keyless=())
 
 
 def _stop_amid_batches(mirror: Shop) -> None:

@@ -15,7 +15,9 @@ import pyarrow as pa
 from canal_server.errors import ConfigError, LakeError
 from canal_server.mirror.fills import NotConstantError, fill_of
 from canal_server.mirror.masks import lake_mysql_type, masked, source_type
+from canal_server.mirror.renames import is_shown
 from canal_server.mirror.reshape import filled
+from canal_server.mirror.settings import SHOW
 from canal_server.mirror.statements import read_statement
 from canal_server.mirror.steps import (
     AddColumn,
@@ -209,18 +211,19 @@ class _Decision:
     def _leak(self, origins: dict[str, str], new: dict[str, MirrorColumn]) -> str:
         """Tell which column would show what a rule hides; "" for none."""
         for name, origin in origins.items():
-            if not origin or name not in new:
+            if not origin or name not in new or is_shown(self._rule, name):
                 continue
             if origin not in self._old:
                 return (
                     f"column {origin}, which is left out, is {name} now, which is not: "
-                    f"put {name} under without, or say by a mask what is to come of it"
+                    f"put {name} under without, or say under masks what is to come of "
+                    f"it ({SHOW}: nothing)"
                 )
             mask = self._old[origin].mask
             if mask is not None and new[name].mask is None:
                 return (
                     f"column {origin}, which is masked, is {name} now, which is not: "
-                    f"put {name} under masks"
+                    f"put {name} under masks ({SHOW}: its values may be seen)"
                 )
         return ""
 
@@ -254,6 +257,8 @@ class _Decision:
         if not origin:
             self._add(column, new)
             return
+        if origin not in self._old:
+            raise _CannotFollowError(f"column {origin}, left out, is {new.name} now")
         old, before = self._old[origin], self._before[origin]
         if old.mask != new.mask:
             raise _CannotFollowError(f"column {new.name} has another mask")

@@ -33,6 +33,7 @@ from canal_server.mirror.gone import GoneTables
 from canal_server.mirror.lake import OtherCopyError
 from canal_server.mirror.lease import Lease
 from canal_server.mirror.query import Query
+from canal_server.mirror.renames import with_columns
 from canal_server.mirror.report import Report
 from canal_server.mirror.session import in_settings, open_session
 from canal_server.mirror.state import Phase, States, TableState
@@ -313,7 +314,9 @@ class Mirror:
                     if state is None:
                         raise LakeError(f"{self._folder} does not tell of {name} now")
                 if (state.columns, state.kept) != (columns, kept):
-                    state = replace(state, columns=columns, kept=kept)
+                    rule = self._settings.rule_of(name)
+                    assert rule is not None  # it is followed
+                    state = with_columns(state, columns, kept, rule)
                     state = self._store.write(state)
                 self._states[name] = state
             if report.feed is not None:

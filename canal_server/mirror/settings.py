@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from canal_server.mysql.settings import Access
 
 SERVERS: Final = "127.0.0.1:11111"
+SHOW: Final = "show"  # in the place of a mask: the column needs none
 
 
 @lru_cache(maxsize=1000)
@@ -79,6 +80,7 @@ class TableRule:
     without: tuple[str, ...] = ()
     rename: dict[str, str] = field(default_factory=dict)
     masks: dict[str, Mask] = field(default_factory=dict)  # by the column's name
+    shown: tuple[str, ...] = ()  # columns of which somebody says that they need none
     deletes: str = "hard"  # or soft
     form: str = "delta"  # or parquet, json
     drift: str = "copy"  # or stop: what DDL leads to that cannot be followed

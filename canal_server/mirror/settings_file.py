@@ -17,6 +17,7 @@ from canal_server.mirror.document import Document
 from canal_server.mirror.model import Mask
 from canal_server.mirror.settings import (
     SERVERS,
+    SHOW,
     CanalSettings,
     CopySettings,
     LakeSettings,
@@ -242,6 +243,7 @@ def _rule(
     columns, without = section.texts("columns"), section.texts("without")
     if columns and without:
         section.problem("without", "columns says already which there are; leave it out")
+    masks = _masks(section.section("masks"), salt)
     rule = TableRule(
         match=match,
         exclude=_expression(section, "exclude"),
@@ -249,7 +251,8 @@ def _rule(
         columns=columns,
         without=without,
         rename=section.pairs("rename"),
-        masks=_masks(section.section("masks"), salt),
+        masks={name: each for name, each in masks.items() if each.kind != SHOW},
+        shown=tuple(name for name, each in masks.items() if each.kind == SHOW),
         deletes=section.one_of("deletes", DELETES, deletes),
         form=section.one_of("format", FORMS, form),
         drift=section.one_of("drift", ("copy", "stop"), "copy"),
@@ -291,10 +294,10 @@ def _mask(section: Section, column: str, salt: str) -> Mask | None:
         inner = section.section(column)
         length = inner.whole("truncate", 0, 1, 65_535)
         if not inner.has("truncate"):
-            section.problem(column, "write hash, null, drop or {truncate: 4}")
+            section.problem(column, "write hash, null, drop, {truncate: 4} or show")
         inner.finish()
         return Mask("truncate", length) if length else None
-    kind = section.one_of(column, ("hash", "null", "drop"), "null")
+    kind = section.one_of(column, ("hash", "null", "drop", SHOW), "null")
     return Mask(kind, salt=salt if kind == "hash" else "")
 
 

@@ -45,7 +45,8 @@ class TableState:
     """A table as the mirror knows it.
 
     `columns` are all of the source's, as the copy or the last DDL left them; `kept`
-    are names in the lake of columns that the source has no more.
+    are names in the lake of columns that the source has no more, `hidden` are those of
+    the source's columns that are masked or left out.
     """
 
     source: TableName
@@ -56,6 +57,7 @@ class TableState:
     seen: int = 0  # position number before which all is that the copy saw
     columns: tuple[ColumnMeta, ...] = ()
     kept: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     message: str = ""  # why it is stopped, or copied again
     rows: int = 0  # that are copied
     rows_expected: int = 0  # about so many, as the database estimates
@@ -96,6 +98,7 @@ class TableState:
                     for each in self.columns
                 ],
                 "kept": [*self.kept],
+                "hidden": [*self.hidden],
                 "message": self.message,
                 "rows": self.rows,
                 "rows_expected": self.rows_expected,
@@ -131,6 +134,7 @@ class TableState:
             seen=int(found.get("seen", 0)),
             columns=tuple(ColumnMeta(*each) for each in found["columns"]),
             kept=tuple(found["kept"]),
+            hidden=tuple(found.get("hidden", ())),
             message=str(found["message"]),
             rows=int(found["rows"]),
             rows_expected=int(found["rows_expected"]),

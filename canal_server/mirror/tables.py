@@ -308,7 +308,7 @@ def _unused(
             ("columns", rule.columns),
             ("without", rule.without),
             ("rename", tuple(rule.rename)),
-            ("masks", tuple(rule.masks)),
+            ("masks", (*rule.masks, *rule.shown)),
         ):
             for column in named:
                 if column.lower() not in columns[id(rule)]:

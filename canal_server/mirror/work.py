@@ -30,6 +30,11 @@ from canal_server.mirror.follower import (
 from canal_server.mirror.keys import NullKeyError
 from canal_server.mirror.lake import NOWHERE, OtherCopyError, open_table
 from canal_server.mirror.places import OLD_S, latest, starting_place
+from canal_server.mirror.renames import (
+    hidden_columns,
+    what_is_revealed,
+    with_columns,
+)
 from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
 from canal_server.mirror.storage import open_folder
@@ -46,7 +51,7 @@ if TYPE_CHECKING:
     from canal_server.lifecycle import Stop
     from canal_server.mirror.model import MirrorTable, TableName
     from canal_server.mirror.progress import Progress
-    from canal_server.mirror.settings import MirrorSettings
+    from canal_server.mirror.settings import MirrorSettings, TableRule
     from canal_server.mirror.state import States
     from canal_server.mirror.stream import ChangeStream
     from canal_server.model.table import ColumnMeta
@@ -198,6 +203,13 @@ class TableWork:
         if not columns:
             self._raise_missing(state.source)
         table = self._plan(state.source, columns)
+        rule = self._rule(state.source)
+        revealed = what_is_revealed(state, columns, rule)
+        if revealed:
+            raise TableStoppedError(
+                f"{revealed}; then start the mirror again, and run `canal-server "
+                f"mirror copy {state.source}`"
+            )
         self._check_place(table)
         self._forget_copy(state)
         state = replace(
@@ -209,6 +221,7 @@ class TableWork:
             seen=0,
             columns=columns,
             kept=(),
+            hidden=hidden_columns(columns, rule),
             plan=tables.signature(state.source, self._settings),
             message="",
             rows=0,
@@ -275,7 +288,8 @@ class TableWork:
 
     def _keep(self, state: TableState, follower: Follower) -> TableState:
         columns, kept = follower.columns
-        return self._store.write(replace(state, columns=columns, kept=kept))
+        rule = self._rule(state.source)
+        return self._store.write(with_columns(state, columns, kept, rule))
 
     # --------------------------------------------------------------------------------
     # Pieces
@@ -284,17 +298,20 @@ class TableWork:
     def follower_of(self, state: TableState) -> Follower:
         """Return what brings a table's changes into the lake, from where it is."""
         table = self._plan(state.source, state.columns)
-        rule = self._settings.rule_of(state.source)
-        assert rule is not None  # there is a plan
         return Follower(
             table,
             Columns(state.columns, state.kept),
             open_table(self._settings, table),
             state.copy_id,
             plan=partial(self._plan, state.source),
-            rule=rule,
+            rule=self._rule(state.source),
             is_mariadb=self._is_mariadb,
         )
+
+    def _rule(self, name: TableName) -> TableRule:
+        rule = self._settings.rule_of(name)
+        assert rule is not None  # it is wanted
+        return rule
 
     def _plan(self, name: TableName, columns: Sequence[ColumnMeta]) -> MirrorTable:
         try:

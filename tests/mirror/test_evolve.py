@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from hashlib import sha256
@@ -240,6 +241,9 @@ def test_what_is_hidden_stays_hidden():
         decision = ddl(sql, *after, rule=rule)
         assert isinstance(decision, Stop), decision
         assert "put c under" in decision.reason
+        # Somebody says that it may be seen: what it has is not in the copy yet.
+        decision = ddl(sql, *after, rule=replace(rule, shown=("C",)))
+        assert isinstance(decision, Copy), decision
     # A change of the hidden ones is nothing to the lake.
     sql = "ALTER TABLE t MODIFY a TINYINT, DROP b, ADD b CHAR(3) DEFAULT 'q'"
     assert steps_of(sql, "*id int", "a tinyint", "b char(3)", rule=rule) == [

@@ -39,7 +39,7 @@ tables:
   - match: shop\.users
     without: [photo]
     rename: {E-Mail: email}
-    masks: {phone: {truncate: 4}, mail: hash, note: null, secret: drop}
+    masks: {phone: {truncate: 4}, mail: hash, note: null, secret: drop, a: show}
     to: people
     format: parquet
   - match: [shop\..*, 'crm\.a{1,2}']
@@ -89,6 +89,7 @@ def test_every_key_arrives():
         "note": Mask("null"),
         "secret": Mask("drop"),
     }
+    assert users.shown == ("a",)
     assert (users.deletes, users.form, users.to) == ("soft", "parquet", "people")
     assert (others.deletes, others.drift, others.dropped_columns) == (
         *("hard", "stop", "keep"),

@@ -1,0 +1,160 @@
+"""Hidden columns that may have come to be seen under another name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from fix_pipeline import DESTINATION
+from fix_source_access import access_of
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
+
+from canal_server.lifecycle import Stop
+from canal_server.mirror.model import Mask, TableName
+from canal_server.mirror.progress import Progress
+from canal_server.mirror.renames import hidden_columns, what_is_revealed, with_columns
+from canal_server.mirror.settings import (
+    CanalSettings,
+    LakeSettings,
+    MirrorSettings,
+    SourceSettings,
+    TableRule,
+)
+from canal_server.mirror.state import Phase, States, TableState
+from canal_server.mirror.storage import open_folder
+from canal_server.mirror.stream import ChangeStream
+from canal_server.mirror.work import TableWork
+from canal_server.model.table import ColumnMeta
+
+HASH, DROP = Mask("hash", salt="salt-of-mine"), Mask("drop")
+T = TableName("shop", "t")
+
+
+def columns(text: str) -> tuple[ColumnMeta, ...]:
+    """Return columns of these names, the first one the key."""
+    names = text.split()
+    return tuple(ColumnMeta(n, "int", None, is_key=n == names[0]) for n in names)
+
+
+def rule(**changes) -> TableRule:
+    """Return a rule that masks mail, unless it says something else."""
+    return replace(TableRule(match=".*", masks={"Mail": HASH}), **changes)
+
+
+def test_what_is_hidden() -> None:
+    """What is masked or left out, whatever the case; the hidden of MariaDB never."""
+    found = hidden_columns(
+        columns("id mail MAIL2 a b DB_ROW_HASH_1"),
+        rule(without=("A",), masks={"Mail": HASH, "mail2": DROP}),
+    )
+    assert found == ("mail", "MAIL2", "a")
+    assert hidden_columns(columns("id a b"), rule(columns=("id", "B"))) == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changes", "told"),
+    [
+        ("id mail", "id email", {}, "column mail .* and column email .* came"),
+        ("id mail a", "id b c", {}, "column mail .* and columns b and c .* came"),
+        ("id mail", "id mail", {}, ""),
+        ("id mail", "id MAIL", {}, ""),
+        ("id mail", "id mail b", {}, ""),  # nothing is gone
+        ("id mail", "id", {}, ""),  # nothing came
+        ("id a mail", "id b mail", {}, ""),  # what is gone was seen
+        ("id mail", "id DB_ROW_HASH_1", {}, ""),
+        ("", "id email", {}, ""),  # it was never copied
+        # What the rule says of the new one counts, whatever the case.
+        ("id mail", "id email", {"masks": {"mail": HASH, "EMAIL": HASH}}, ""),
+        ("id mail", "id email", {"without": ("Email",)}, ""),
+        ("id mail", "id email", {"shown": ("Email",)}, ""),
+        ("id mail a", "id email b", {"shown": ("email",)}, "and column b .* came"),
+        # What is left out is hidden as well; names that are listed are known.
+        ("id a", "id b", {"without": ("a",)}, "column a .* and column b .* came"),
+        ("id a b", "id b c", {"columns": ("id", "b", "c"), "masks": {}}, ""),
+    ],
+)
+def test_what_a_new_copy_may_reveal(before, after, changes, told) -> None:
+    """A column that is new and seen, where a hidden one is gone."""
+    state = with_columns(TableState(T, "shop/t"), columns(before), (), rule())
+    found = what_is_revealed(state, columns(after), rule(**changes))
+    if not told:
+        assert not found
+        return
+    assert re.search(told, found), found
+    assert "as `show` what may be seen" in found
+
+
+def test_a_mask_that_was_taken_out_of_the_settings() -> None:
+    """What it hid until then is not shown because its column has another name now."""
+    state = with_columns(TableState(T, "shop/t"), columns("id mail"), (), rule())
+    unmasked = rule(masks={})
+    assert "column email" in what_is_revealed(state, columns("id email"), unmasked)
+    assert not what_is_revealed(state, columns("id mail email"), unmasked)
+
+
+class BegunError(Exception):
+    """A copy was begun."""
+
+
+class Copying(TableWork):
+    """Begins copies, and does no more."""
+
+    def _run(self, state, table):
+        raise BegunError(table.source)
+
+
+@pytest.fixture
+def bring_in(source_server, database, make_pipeline, tmp_path):
+    """Give `bring_in(state, **rule)`: what became of the table shop.t of a server."""
+    source_server.execute(
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY, email VARCHAR(50))"
+    )
+    pipeline = make_pipeline(source_server, database)
+    pipeline.start()
+    name = TableName(database, "t")
+
+    def bring(state: TableState, **changes) -> TableState | None:
+        settings = MirrorSettings(
+            name="m",
+            canal=CanalSettings(
+                destination=DESTINATION, servers=f"127.0.0.1:{pipeline.server_port}"
+            ),
+            source=SourceSettings(access=access_of(source_server)),
+            lake=LakeSettings(path=str(tmp_path / "lake")),
+            tables=(rule(**changes),),
+        )
+        store = States(open_folder(settings.lake, settings.folder))
+        stream = ChangeStream(
+            DESTINATION, 1, parts_max=1, on_statement=print, on_left=print,
+            on_batch=print,
+        )  # fmt: skip
+        work = Copying(
+            settings, None, store, stream, progress=Progress(), stop=Stop(),
+            is_mariadb=source_server.flavour == "mariadb",
+        )  # fmt: skip
+        work.bring_in(store.write(replace(state, source=name)))
+        return store.read(name)
+
+    return bring
+
+
+def test_a_copy_that_may_reveal_something_is_not_begun(bring_in) -> None:
+    """The table is stopped with the remedy, again and again, until the rule says so."""
+    before = with_columns(TableState(T, "shop/t"), columns("id mail"), (), rule())
+    state = replace(before, copy_id="c1", copies=1, message="its DDL was not followed")
+    for _ in range(2):
+        stopped = bring_in(state.moved(Phase.WAITING))
+        assert stopped.phase is Phase.STOPPED
+        assert "column mail (masked or left out) went and column email" in (
+            stopped.message
+        )
+        assert f"`canal-server mirror copy {stopped.source}`" in stopped.message
+        assert stopped.columns == before.columns
+        assert (stopped.copy_id, stopped.copies) == ("c1", 1)
+        state = stopped
+    for changes in ({"shown": ("email",)}, {"masks": {"email": HASH}}):
+        with pytest.raises(BegunError):
+            bring_in(state.moved(Phase.WAITING), **changes)

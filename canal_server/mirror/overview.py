@@ -44,6 +44,7 @@ class TableOverview:
     chunks_done: int = 0
     chunks: int = 0
     rows_expected: int = 0
+    due_at_ms: int = 0  # when it is copied again, if it has to wait for that
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ def _table(state: TableState, copies: Folder) -> TableOverview:
         done,
         chunks,
         state.rows_expected,
+        state.due_at_ms,
     )
 
 
@@ -158,6 +160,8 @@ def _row(table: TableOverview, now_ms: float) -> tuple[str, ...]:
     phase = table.phase
     if table.chunks:
         phase = f"{phase} {table.chunks_done / table.chunks:.0%}"
+    if table.due_at_ms > now_ms:
+        phase = f"{phase}, {duration((table.due_at_ms - now_ms) / 1000)} left"
     return (
         table.table,
         phase,

@@ -17,6 +17,7 @@ from canal_server.errors import (
 from canal_server.mirror.beginning import subscription_of
 from canal_server.mirror.lease import Lease, holder
 from canal_server.mirror.model import TableName
+from canal_server.mirror.pauses import asked_for
 from canal_server.mirror.session import source_options
 from canal_server.mirror.state import Phase, States
 from canal_server.mirror.storage import open_folder
@@ -87,7 +88,7 @@ def copy_all(settings: MirrorSettings) -> Requested:
         tables = _present(states.values())
         for name in tables:
             why = "a new copy of all tables was asked for"
-            store.write(states[name].moved(Phase.WAITING, why))
+            store.write(asked_for(states[name], why))
         before = store.generation()
         store.next_generation()
     return Requested(tables, None, _unsubscribed(settings, before))

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
-from canal_server.mirror import tables
+from canal_server.mirror import pauses, tables
 from canal_server.mirror.beginning import DataLossError, begin_stream, sourced
 from canal_server.mirror.feed import write_feed
 from canal_server.mirror.follower import (
@@ -68,11 +68,16 @@ class Mirror:
     """Runs until a stop is requested, or something is wrong that needs somebody."""
 
     def __init__(
-        self, settings: MirrorSettings, progress: Progress, stop: Stop
+        self,
+        settings: MirrorSettings,
+        progress: Progress,
+        stop: Stop,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
         self._progress = progress
         self._stop = stop
+        self._clock = clock  # of the wall
         self._folder = open_folder(settings.lake, settings.folder)
         self._store = States(self._folder)
         self._report = Report(settings, self._folder)
@@ -205,6 +210,7 @@ class Mirror:
                 for name, state in self._states.items()
                 if state.phase in _TO_BRING_IN and name not in self._at_work
                 if name not in self._later or self._later[name][0] <= now
+                if pauses.is_due(state, self._clock())
             ]
             folders = self._folders() if due else tables.Folders()
             for state in due:
@@ -289,7 +295,6 @@ class Mirror:
             if isinstance(why, CopyNeededError):
                 rule = self._settings.rule_of(name)
                 if rule is None or rule.drift == "copy":
-                    log.warning("%s: %s; it is copied again", name, why)
                     self._again(state, str(why))
                     return
             elif isinstance(why, OtherCopyError) and self._store.read(name) is None:
@@ -302,7 +307,10 @@ class Mirror:
             self._states[name] = self._store.write(state.moved(phase, told))
 
     def _again(self, state: TableState, why: str) -> None:
-        self._states[state.source] = self._store.write(state.moved(Phase.WAITING, why))
+        """Have a table copied again, after a pause if that is so all the time."""
+        state = pauses.copied_again(state, why, self._clock())
+        log.warning("%s: %s; it is copied again", state.source, state.message)
+        self._states[state.source] = self._store.write(state)
 
     def _batch_taken(self, report: BatchReport) -> None:
         """Keep what a batch changed before Spark takes it for done."""
@@ -337,7 +345,10 @@ class Mirror:
                     continue  # asked again when that is done
                 if state is not None:
                     # Noted first: else it would be followed on after what it missed.
-                    self._again(state, "a new copy was asked for")
+                    told = "a new copy was asked for"
+                    self._states[name] = self._store.write(
+                        pauses.asked_for(state, told)
+                    )
                     self._stream.leave(name)
                     log.info("%s: a new copy was asked for", name)
                 self._store.take_request(name)

@@ -63,11 +63,14 @@ class TableState:
     rows_expected: int = 0  # about so many, as the database estimates
     copies: int = 0  # that were begun
     plan: str = ""  # what the settings said of the table when it was copied
+    leaves: int = 0  # in a row: of the stream, for a new copy
+    left_at_ms: int = 0  # for the last time
+    due_at_ms: int = 0  # when it is copied again
     updated_at_ms: int = 0
 
     def moved(self, phase: Phase, message: str = "") -> TableState:
-        """Return the same table in another phase."""
-        return replace(self, phase=phase, message=message)
+        """Return the same table in another phase; it waits for nothing."""
+        return replace(self, phase=phase, message=message, due_at_ms=0)
 
     def to_json(self) -> str:
         """Return the text of the file."""
@@ -104,6 +107,9 @@ class TableState:
                 "rows_expected": self.rows_expected,
                 "copies": self.copies,
                 "plan": self.plan,
+                "leaves": self.leaves,
+                "left_at_ms": self.left_at_ms,
+                "due_at_ms": self.due_at_ms,
                 "updated_at_ms": self.updated_at_ms,
             },
             ensure_ascii=False,
@@ -140,6 +146,9 @@ class TableState:
             rows_expected=int(found["rows_expected"]),
             copies=int(found["copies"]),
             plan=str(found["plan"]),
+            leaves=int(found.get("leaves", 0)),
+            left_at_ms=int(found.get("left_at_ms", 0)),
+            due_at_ms=int(found.get("due_at_ms", 0)),
             updated_at_ms=int(found["updated_at_ms"]),
         )
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 from concurrent.futures import Future, wait
+from dataclasses import replace
 
 import pytest
 
 from canal_server.errors import LakeError
 from canal_server.lifecycle import Stop
+from canal_server.mirror.follower import CopyNeededError
 from canal_server.mirror.model import TableName
+from canal_server.mirror.pauses import copied_again, is_due
 from canal_server.mirror.progress import Progress
 from canal_server.mirror.run import Mirror, _ended
 from canal_server.mirror.settings_file import read
@@ -106,6 +109,70 @@ def test_a_table_that_has_its_folder_gets_a_new_copy(mirror) -> None:
         Phase.STOPPED,
         "tables b.t and a.t both go to both: put {schema} and {table} into to",
     )
+
+
+def test_a_table_that_leaves_again_and_again(mirror) -> None:
+    """Its copies are begun after pauses that grow, which hold nobody else up.
+
+    They are told, outlast a restart, and end at once for somebody who asks.
+    """
+    bringing, now = Bringing(), [1e9]
+    mirror._clock = lambda: now[0]
+
+    def leave() -> float:
+        """Have it leave the stream; returns after which seconds it is begun."""
+        mirror._states[A] = replace(mirror._states[A], phase=Phase.FOLLOWING)
+        mirror._left(A, CopyNeededError("its key is another one"))
+        left, bringing.begun = now[0], []
+        for _ in range(200):
+            mirror._schedule(bringing, bringing)
+            if bringing.begun:
+                break
+            now[0] += 30
+        mirror._at_work.clear()
+        return now[0] - left
+
+    assert [leave() for _ in range(11)] == [
+        *(0, 0, 0, 60, 120, 240, 480, 960, 1920, 3600, 3600)
+    ]
+    assert "10 times in a row, so it waits for 60 min" in _message_of_pause(mirror, 10)
+    now[0] += 3600  # it follows
+    assert [leave() for _ in range(4)] == [0, 0, 0, 60]
+
+    mirror._states[A] = replace(mirror._states[A], phase=Phase.FOLLOWING)
+    mirror._left(A, CopyNeededError("its key is another one"))
+    mirror._other_statement(created(C))
+    bringing.begun = []
+    mirror._schedule(bringing, bringing)
+    assert bringing.begun == [C]
+
+    again = Mirror(mirror._settings, Progress(io.StringIO()), Stop(), lambda: now[0])
+    again._states = again._store.read_all()
+    bringing.begun = []
+    again._schedule(bringing, bringing)
+    assert bringing.begun == [C]
+
+    again._store.request_copy([A])
+    again._take_requests()
+    again._schedule(bringing, bringing)
+    assert bringing.begun == [C, A]
+    again._gone.close()
+
+
+def _message_of_pause(mirror: Mirror, times: int) -> str:
+    """Return what is told of a table that left so many times."""
+    state = replace(mirror._states[A], leaves=times - 1)
+    return copied_again(state, "its key is another one", mirror._clock()).message
+
+
+def test_a_clock_that_was_set_back() -> None:
+    """Nothing waits longer than the longest pause."""
+    state = TableState(A, "both", leaves=9, left_at_ms=int(1e12))
+    state = copied_again(state, "so", 1e9)
+    assert not is_due(state, 1e9)
+    assert not is_due(state, 1e9 + 3599)
+    assert is_due(state, 1e9 + 3600)
+    assert is_due(state, 1e9 - 10_000)
 
 
 def test_what_cannot_be_noted_is_looked_at_again(mirror, monkeypatch) -> None:

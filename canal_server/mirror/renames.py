@@ -15,6 +15,7 @@ from canal_server.mirror.tables import HIDDEN_PREFIX, mask_of, selects
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from canal_server.mirror.model import TableName
     from canal_server.mirror.settings import TableRule
     from canal_server.mirror.state import TableState
     from canal_server.model.table import ColumnMeta
@@ -74,6 +75,33 @@ def what_is_revealed(
         f"put {_listed(came)} under masks or without, or under masks as "
         f"`{SHOW}` what may be seen"
     )
+
+
+def hidden_in_another(
+    name: TableName,
+    columns: Sequence[ColumnMeta],
+    rule: TableRule,
+    known: Iterable[TableState],
+) -> dict[TableName, str]:
+    """Tell what a table shows that another one hid, which it may have been.
+
+    That has the same columns, by their names. Where it is still there, it is another.
+    """
+    names = {each.name.lower() for each in columns}
+    hidden = {each.lower() for each in hidden_columns(columns, rule)}
+    hidden |= {each.lower() for each in (*rule.columns, *rule.shown)}
+    found = {}
+    for other in known:
+        seen = [each for each in other.hidden if each.lower() not in hidden]
+        if not seen or other.source == name or len(other.columns) != len(columns):
+            continue
+        if names == {each.name.lower() for each in other.columns}:
+            found[other.source] = (
+                f"it has the columns of {other.source}, which is gone, and shows "
+                f"{_listed(seen)}, masked or left out there: put {_listed(seen)} under "
+                f"masks or without, or under masks as `{SHOW}` what may be seen"
+            )
+    return found
 
 
 def _is_hidden(rule: TableRule, column: str) -> bool:

@@ -117,6 +117,7 @@ class Mirror:
             progress=self._progress,
             stop=self._stop,
             is_mariadb=wanted.is_mariadb,
+            known=self._known,
         )
         query = Query(self._settings, spark, self._stream, self._store)
         pool = ThreadPoolExecutor(
@@ -222,6 +223,10 @@ class Mirror:
                 else:
                     folders.take(name, target)
                     self._at_work[name] = pool.submit(work.bring_in, state)
+
+    def _known(self) -> list[TableState]:
+        with self._guard:
+            return list(self._states.values())
 
     def _folders(self) -> tables.Folders:
         """Return the folders to which tables are copied, or were; the first has it."""

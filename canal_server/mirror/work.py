@@ -32,6 +32,7 @@ from canal_server.mirror.lake import NOWHERE, OtherCopyError, open_table
 from canal_server.mirror.places import OLD_S, latest, starting_place
 from canal_server.mirror.renames import (
     hidden_columns,
+    hidden_in_another,
     what_is_revealed,
     with_columns,
 )
@@ -45,7 +46,7 @@ from canal_server.spark.offsets import offset_from_json, version_of
 from canal_server.spark.servers import Channel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from canal_server.client.ranged import RangePosition, RangeTable
     from canal_server.lifecycle import Stop
@@ -74,7 +75,10 @@ class TableWork:
         progress: Progress,
         stop: Stop,
         is_mariadb: bool,
+        known: Callable[[], Iterable[TableState]] = tuple,
     ) -> None:
+        """Bring tables in; `known` tells of those that were brought in before."""
+        self._known = known
         self._settings = settings
         self._spark = spark
         self._store = store
@@ -204,12 +208,7 @@ class TableWork:
             self._raise_missing(state.source)
         table = self._plan(state.source, columns)
         rule = self._rule(state.source)
-        revealed = what_is_revealed(state, columns, rule)
-        if revealed:
-            raise TableStoppedError(
-                f"{revealed}; then start the mirror again, and run `canal-server "
-                f"mirror copy {state.source}`"
-            )
+        self._check_hidden(state, columns, place, channel)
         self._check_place(table)
         self._forget_copy(state)
         state = replace(
@@ -229,6 +228,27 @@ class TableWork:
             copies=state.copies + 1,
         )
         return self._store.write(state), table
+
+    def _check_hidden(
+        self,
+        state: TableState,
+        columns: Sequence[ColumnMeta],
+        place: RangePosition,
+        channel: Channel,
+    ) -> None:
+        """Raise where a copy may show what was hidden under another name."""
+        name, rule = state.source, self._rule(state.source)
+        revealed = what_is_revealed(state, columns, rule)
+        if not state.columns:
+            found = hidden_in_another(name, columns, rule, self._known())
+            for other, told in found.items():
+                if not columns_at(channel, other, place):
+                    revealed = told
+        if revealed:
+            raise TableStoppedError(
+                f"{revealed}; then start the mirror again, and run `canal-server "
+                f"mirror copy {name}`"
+            )
 
     def _estimate(self, name: TableName) -> int:
         """Return about how many rows will be copied."""

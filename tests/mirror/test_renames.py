@@ -15,7 +15,12 @@ pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 from canal_server.lifecycle import Stop
 from canal_server.mirror.model import Mask, TableName
 from canal_server.mirror.progress import Progress
-from canal_server.mirror.renames import hidden_columns, what_is_revealed, with_columns
+from canal_server.mirror.renames import (
+    hidden_columns,
+    hidden_in_another,
+    what_is_revealed,
+    with_columns,
+)
 from canal_server.mirror.settings import (
     CanalSettings,
     LakeSettings,
@@ -95,6 +100,30 @@ def test_a_mask_that_was_taken_out_of_the_settings() -> None:
     assert not what_is_revealed(state, columns("id mail email"), unmasked)
 
 
+U = TableName("shop", "u")
+
+
+@pytest.mark.parametrize(
+    ("now", "changes", "told"),
+    [
+        ("id MAIL a", {"masks": {}}, True),
+        ("id mail a", {}, False),  # it is hidden here, too
+        ("id mail a", {"masks": {}, "shown": ("mail",)}, False),
+        ("id mail a", {"masks": {}, "columns": ("id", "mail")}, False),
+        ("id mail b", {"masks": {}}, False),  # another table
+        ("id mail", {"masks": {}}, False),
+    ],
+)
+def test_a_table_that_may_have_been_another(now, changes, told) -> None:
+    """It has the columns of one that hid some which it shows."""
+    known = with_columns(TableState(U, "shop/u"), columns("id mail a"), (), rule())
+    found = hidden_in_another(T, columns(now), rule(**changes), [known])
+    assert list(found) == ([U] if told else [])
+    assert not hidden_in_another(U, columns(now), rule(**changes), [known])
+    if told:
+        assert "columns of shop.u, which is gone, and shows column mail" in found[U]
+
+
 class BegunError(Exception):
     """A copy was begun."""
 
@@ -116,7 +145,7 @@ def bring_in(source_server, database, make_pipeline, tmp_path):
     pipeline.start()
     name = TableName(database, "t")
 
-    def bring(state: TableState, **changes) -> TableState | None:
+    def bring(state: TableState, *known: TableState, **changes) -> TableState | None:
         settings = MirrorSettings(
             name="m",
             canal=CanalSettings(
@@ -133,7 +162,7 @@ def bring_in(source_server, database, make_pipeline, tmp_path):
         )  # fmt: skip
         work = Copying(
             settings, None, store, stream, progress=Progress(), stop=Stop(),
-            is_mariadb=source_server.flavour == "mariadb",
+            is_mariadb=source_server.flavour == "mariadb", known=lambda: known,
         )  # fmt: skip
         work.bring_in(store.write(replace(state, source=name)))
         return store.read(name)
@@ -158,3 +187,16 @@ def test_a_copy_that_may_reveal_something_is_not_begun(bring_in) -> None:
     for changes in ({"shown": ("email",)}, {"masks": {"email": HASH}}):
         with pytest.raises(BegunError):
             bring_in(state.moved(Phase.WAITING), **changes)
+
+
+def test_a_renamed_table_is_not_shown(bring_in, source_server, database) -> None:
+    """It is stopped while the one that it was is gone, and copied if that is there."""
+    was = TableState(TableName(database, "was"), "shop/was", Phase.DROPPED)
+    known = with_columns(was, columns("id email"), (), rule(without=("email",)))
+    new = TableState(T, "shop/t")
+    stopped = bring_in(new, known)
+    assert stopped.phase is Phase.STOPPED
+    assert f"{database}.was, which is gone, and shows column email" in stopped.message
+    source_server.execute(f"CREATE TABLE {database}.was (id INT PRIMARY KEY)")
+    with pytest.raises(BegunError):
+        bring_in(new, known)

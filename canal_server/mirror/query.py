@@ -52,6 +52,7 @@ class Query:
         self._query: Any = None
         self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._due = 0.0
+        self._has_left = False  # a checkpoint that was not of what the lake has
 
     def start(self) -> None:
         """Begin where the checkpoint is, or at the end of the binlog."""
@@ -87,10 +88,12 @@ class Query:
             text = _reason(self._query.exception())
             self._query = None
             if self._stream.gap:
-                raise DataLossError(self._stream.gap)
-            if _LOSS in text:
+                self._leave_checkpoint()
+                text = "its checkpoint was not of what is in the lake"
+            elif _LOSS in text:
                 raise DataLossError(text)
-            if _HALF_BEGUN in text:
+            elif _HALF_BEGUN in text:
+                log.info("the stream was not begun: clearing %s", self._checkpoint)
                 self._clear()
             delay_s = self._backoff.delay_s(now)
             self._due = now + delay_s
@@ -111,12 +114,23 @@ class Query:
             self._query.stop()
             self._query = None
 
+    def _leave_checkpoint(self) -> None:
+        """Begin at the subscription, as the checkpoint is not of what the lake has.
+
+        Raises DataLossError when that was done, and something would still be missing.
+        """
+        gap, self._stream.gap = self._stream.gap, ""
+        if self._has_left:
+            raise DataLossError(gap)
+        self._has_left = True
+        log.warning("%s: clearing %s", gap, self._checkpoint)
+        self._clear()
+
     def _clear(self) -> None:
-        """Forget a checkpoint in which no batch is: the stream begins at its cursor.
+        """Forget the checkpoint: the stream begins at its cursor.
 
         What was taken since then is known by its place when it comes again.
         """
-        log.info("the stream was not begun: clearing %s", self._checkpoint)
         path = self._spark._jvm.org.apache.hadoop.fs.Path(self._checkpoint)  # noqa: SLF001
         files = path.getFileSystem(self._spark._jsc.hadoopConfiguration())  # noqa: SLF001
         files.delete(path, True)

@@ -11,6 +11,7 @@ import logging
 from typing import Any, Final
 
 _STREAMING: Final = "org.apache.spark.sql.execution.streaming"
+_TOLD_BY_PYTHON: Final = "py4j.clientserver"  # of what is raised in a batch
 _TOLD: Final = (
     f"{_STREAMING}.runtime.MicroBatchExecution",
     f"{_STREAMING}.MicroBatchExecution",  # of before Spark 4.1
@@ -25,6 +26,7 @@ def quieten(session: Any) -> None:
     """Have Spark not log what the mirror tells itself."""
     if logging.getLogger().isEnabledFor(logging.DEBUG):
         return
+    logging.getLogger(_TOLD_BY_PYTHON).setLevel(logging.CRITICAL)
     log4j = session.sparkContext._jvm.org.apache.logging.log4j  # noqa: SLF001  # the way
     for name in _TOLD:
         log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)

@@ -344,7 +344,7 @@ def test_what_told_where_the_stream_was_is_gone(shop, lost) -> None:
     if lost != "both":
         return
 
-    # A lake that is as it was before, with a checkpoint that is not: told, and mended.
+    # A lake that is as it was before, with a checkpoint that is not: which is left.
     told = own / "stream.json"
     old = told.read_text()
     mirror.start()
@@ -354,19 +354,28 @@ def test_what_told_where_the_stream_was_is_gone(shop, lost) -> None:
     mirror.stop()
     told.write_text(old)
     mirror.sql("INSERT INTO t VALUES (6, 'z')")
-    mirror.start(wait=False)
+    mirror.start()
+    mirror.agree(t=("id",))
     assert mirror.process
+    print(mirror.process.wait_for_log("would be missing: clearing"))
+    assert mirror.state("t")["copies"] == 1
+    mirror.check_log()
+    mirror.stop()
+
+    # All three are gone: told, and mended by hand.
+    told.unlink()
+    shutil.rmtree(own / "checkpoint")
+    with RangedClient("127.0.0.1", mirror.pipeline.server_port) as client:
+        client.unsubscribe(DESTINATION, NAME)
+    mirror.sql("INSERT INTO t VALUES (7, 'z')")
+    mirror.start(wait=False)
     assert mirror.process.wait(PATIENCE_S) == UNUSABLE
     mirror.check_log()
-    print(mirror.process.log[-2])
-    assert (
-        "would be missing. Run `canal-server mirror copy --all`"
-        in (mirror.process.log[-2])
-    )
+    assert "Run `canal-server mirror copy --all`" in mirror.process.log[-2]
     status = mirror.command("status").stdout
     print(status)
-    assert "ended: the stream would go on at" in status
-    assert len(mirror.lake("t", "id")) == 5
+    assert "ended: subscription copy is gone, and nothing in the lake tells" in status
+    assert len(mirror.lake("t", "id")) == 6
     assert mirror.command("copy", "--all").returncode == 0
     mirror.start()
     mirror.agree(t=("id",), keyless=())

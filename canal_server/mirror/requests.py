@@ -15,6 +15,7 @@ from canal_server.errors import (
     ConfigError,
 )
 from canal_server.mirror.beginning import subscription_of
+from canal_server.mirror.feed import FILE
 from canal_server.mirror.lease import Lease, holder
 from canal_server.mirror.model import TableName
 from canal_server.mirror.pauses import asked_for
@@ -91,6 +92,7 @@ def copy_all(settings: MirrorSettings) -> Requested:
             store.write(asked_for(states[name], why))
         before = store.generation()
         store.next_generation()
+        folder.delete(FILE)  # of the stream of before, also where nobody can read it
     return Requested(tables, None, _unsubscribed(settings, before))
 
 

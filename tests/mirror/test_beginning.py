@@ -54,7 +54,8 @@ class Begun:
 
     def cursor(self) -> RangePosition:
         """Return where the subscription stands."""
-        return self.ask(lambda c: c.locate(DESTINATION, "acked", NAME))
+        found: RangePosition = self.ask(lambda c: c.locate(DESTINATION, "acked", NAME))
+        return found
 
     def remove(self) -> None:
         """Remove the subscription."""

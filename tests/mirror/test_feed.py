@@ -7,7 +7,9 @@ import pytest
 from canal_server.client.ranged import RangePosition
 from canal_server.errors import LakeError
 from canal_server.mirror.feed import FILE, Feed, read_feed, write_feed
+from canal_server.mirror.requests import copy_all
 from canal_server.mirror.settings import LakeSettings
+from canal_server.mirror.settings_file import read
 from canal_server.mirror.storage import open_folder
 
 ONE, TWO = (f"{n}0000000-0000-0000-0000-000000000000" for n in (1, 2))
@@ -28,6 +30,19 @@ def test_kept_and_read_again(tmp_path) -> None:
     folder.write(FILE, b'{"form": 1}')
     with pytest.raises(LakeError, match="mirror copy --all"):
         read_feed(folder, 3)
+
+
+def test_a_copy_of_all_tables_begins_anew(tmp_path) -> None:
+    """What is told of the stream of before is gone, whoever wrote it."""
+    text = (
+        "{name: m, canal: {destination: d, servers: '127.0.0.1:1'}, source: {host: db, "
+        "user: u}, lake: {path: lake}, tables: [{match: .*}]}"
+    )
+    settings = read(text, str(tmp_path / "m.yml"), {})
+    folder = open_folder(settings.lake, settings.folder)
+    folder.write(FILE, b"{")
+    assert "subscription m of before" in copy_all(settings).warning
+    assert read_feed(folder, 1) is None
 
 
 @pytest.mark.parametrize(

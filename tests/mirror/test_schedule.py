@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from concurrent.futures import Future, wait
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -146,7 +147,8 @@ def test_a_table_that_leaves_again_and_again(mirror) -> None:
     mirror._schedule(bringing, bringing)
     assert bringing.begun == [C]
 
-    again = Mirror(mirror._settings, Progress(io.StringIO()), Stop(), lambda: now[0])
+    clock = mirror._clock
+    again: Any = Mirror(mirror._settings, Progress(io.StringIO()), Stop(), clock)
     again._states = again._store.read_all()
     bringing.begun = []
     again._schedule(bringing, bringing)

@@ -16,7 +16,6 @@ the lake's place on, or is another one there, a person is asked to have all copi
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.client.ranged import (
@@ -26,7 +25,7 @@ from canal_server.client.ranged import (
     UNKNOWN_SUBSCRIPTION,
 )
 from canal_server.errors import CanalError, ClientError, SourceError
-from canal_server.mirror.feed import Feed, has_all, read_feed, write_feed
+from canal_server.mirror.feed import Feed, has_all, read_feed
 from canal_server.mirror.session import in_settings, stream_options
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
@@ -66,9 +65,9 @@ def begin_stream(
 ) -> Feed:
     """Have the stream begin, unless it has begun; returns where the lake is.
 
-    `is_followed`: there are tables in the lake that have to miss nothing. Raises
-    DataLossError where they would, CanalError when no server answers or a stop is asked
-    for first.
+    That is to be stored before a table is copied. `is_followed`: there are tables in
+    the lake that have to miss nothing. Raises DataLossError where they would,
+    CanalError when no server answers or a stop is asked for first.
     """
     feed = read_feed(folder, generation)
     beginning = _Beginning(settings, generation, stop)
@@ -76,7 +75,7 @@ def begin_stream(
         if feed is not None:
             beginning.go_on(feed)
             return feed
-        feed = beginning.first(is_followed=is_followed)
+        return beginning.first(is_followed=is_followed)
     except SourceError:
         raise
     except (CanalError, OSError) as error:
@@ -87,16 +86,6 @@ def begin_stream(
         raise kind(text) from error
     finally:
         beginning.close()
-    write_feed(folder, feed)
-    return feed
-
-
-def sourced(feed: Feed, source: str, folder: Folder) -> Feed:
-    """Return where the stream is, of the database that is asked now; it is stored."""
-    if feed.source != source:
-        feed = replace(feed, source=source)
-        write_feed(folder, feed)
-    return feed
 
 
 def identity_of(info: ServerInfo) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
 from canal_server.mirror import pauses, tables
-from canal_server.mirror.beginning import DataLossError, begin_stream, sourced
+from canal_server.mirror.beginning import DataLossError, begin_stream
 from canal_server.mirror.feed import write_feed
 from canal_server.mirror.follower import (
     CopyNeededError,
@@ -150,7 +150,8 @@ class Mirror:
                 ),
             )
             found = look(self._settings, known, self._stop)
-            self._stream.feed = sourced(feed, found.source, self._folder)
+            self._stream.feed = replace(feed, source=found.source)
+            write_feed(self._folder, self._stream.feed)
         except CanalError as error:
             if self._stop.requested():
                 return None

@@ -14,7 +14,7 @@ from fix_pipeline import DESTINATION
 
 from canal_server.client.ranged import RangedClient
 from canal_server.lifecycle import Stop
-from canal_server.mirror.beginning import DataLossError, begin_stream, sourced
+from canal_server.mirror.beginning import DataLossError, begin_stream
 from canal_server.mirror.feed import Feed, read_feed, write_feed
 from canal_server.mirror.settings_file import load
 from canal_server.mirror.storage import open_folder
@@ -43,9 +43,11 @@ class Begun:
 
     def begin(self, *, is_followed: bool = True) -> Feed:
         """Begin as a mirror does that is started."""
-        return begin_stream(
+        feed = begin_stream(
             self.settings, self.folder, 0, Stop(), is_followed=is_followed
         )
+        write_feed(self.folder, feed)
+        return feed
 
     def ask(self, request: Callable[[RangedClient], Any]) -> Any:
         """Return what the server answers."""
@@ -168,7 +170,7 @@ def test_a_place_that_means_something_else(
     server = own_server(flavour)
     server.execute("CREATE DATABASE shop")
     begun = begun_on(server, "shop", make_pipeline, tmp_path)
-    fed = sourced(begun.fed(), "me", begun.folder)
+    fed = replace(begun.fed(), source="me")
 
     begun.remove()
     write_feed(begun.folder, replace(fed, place=replace(fed.place, epoch=1)))

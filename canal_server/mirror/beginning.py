@@ -88,6 +88,19 @@ def begin_stream(
         beginning.close()
 
 
+def begin_again(settings: MirrorSettings, feed: Feed | None, stop: Stop) -> None:
+    """Have the subscription be where the lake is, or before that.
+
+    Raises what `begin_stream` raises, CanalError and OSError.
+    """
+    if feed is not None:
+        beginning = _Beginning(settings, feed.generation, stop)
+        try:
+            beginning.go_on(feed)
+        finally:
+            beginning.close()
+
+
 def identity_of(info: ServerInfo) -> str:
     """Return what tells a database from others."""
     return info.server_uuid or str(info.server_id)

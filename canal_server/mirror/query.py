@@ -10,12 +10,17 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.mirror.beginning import DataLossError, subscription_of
+from canal_server.mirror.beginning import (
+    DataLossError,
+    begin_again,
+    subscription_of,
+)
 from canal_server.mirror.session import in_settings, stream_options
 from canal_server.mysql.backoff import Backoff
 from canal_server.spark.ranges import told_of_loss
 
 if TYPE_CHECKING:
+    from canal_server.lifecycle import Stop
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.mirror.state import States
     from canal_server.mirror.stream import ChangeStream
@@ -43,16 +48,20 @@ class Query:
         spark: Any,
         stream: ChangeStream,
         store: States,
+        stop: Stop,
     ) -> None:
         self._settings = settings
         self._spark = spark
         self._stream = stream
+        self._stop = stop
         self._generation = store.generation()
         self._checkpoint = f"{settings.checkpoint}/{self._generation}"
         self._query: Any = None
         self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._due = 0.0
-        self._has_left = False  # a checkpoint that was not of what the lake has
+        # Whether it left a checkpoint that was not of what the lake has, and whether
+        # the subscription, which went along with that, has to be moved back yet.
+        self._has_left = self._has_to_go_back = False
 
     def start(self) -> None:
         """Begin where the checkpoint is, or at the end of the binlog."""
@@ -100,7 +109,12 @@ class Query:
             log.warning("the stream failed: %s; begun again in %.0f s", text, delay_s)
         if now >= self._due:
             try:
+                if self._has_to_go_back:
+                    begin_again(self._settings, self._stream.feed, self._stop)
+                    self._has_to_go_back = False
                 self.start()
+            except DataLossError:
+                raise
             except Exception as error:  # noqa: BLE001  # Spark's, of many kinds
                 self._due = now + self._backoff.delay_s(now)
                 log.warning("the stream cannot begin: %s", _reason(error))
@@ -115,14 +129,14 @@ class Query:
             self._query = None
 
     def _leave_checkpoint(self) -> None:
-        """Begin at the subscription, as the checkpoint is not of what the lake has.
+        """Begin where the lake is, as the checkpoint is not of what that has.
 
         Raises DataLossError when that was done, and something would still be missing.
         """
         gap, self._stream.gap = self._stream.gap, ""
         if self._has_left:
             raise DataLossError(gap)
-        self._has_left = True
+        self._has_left = self._has_to_go_back = True
         log.warning("%s: clearing %s", gap, self._checkpoint)
         self._clear()
 

@@ -119,7 +119,7 @@ class Mirror:
             is_mariadb=wanted.is_mariadb,
             known=self._known,
         )
-        query = Query(self._settings, spark, self._stream, self._store)
+        query = Query(self._settings, spark, self._stream, self._store, self._stop)
         pool = ThreadPoolExecutor(
             self._settings.copy.tables_at_once, thread_name_prefix="copy"
         )

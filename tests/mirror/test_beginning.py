@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 
-from fix_mirror_process import NAME, MirrorProcess
+from fix_mirror_process import NAME, PATIENCE_S, MirrorProcess
 from fix_pipeline import DESTINATION
 
 from canal_server.client.ranged import RangedClient
 from canal_server.lifecycle import Stop
 from canal_server.mirror.beginning import DataLossError, begin_stream
 from canal_server.mirror.feed import Feed, read_feed, write_feed
+from canal_server.mirror.query import Query
 from canal_server.mirror.settings_file import load
+from canal_server.mirror.state import States
 from canal_server.mirror.storage import open_folder
 from canal_server.spark.offsets import version_of
 
@@ -139,6 +143,44 @@ def test_a_subscription_that_is_gone(begun, how, caplog) -> None:
     begun.write()
     assert begun.begin() == fed
     assert begun.cursor() == fed.place
+
+
+class Failed(Query):
+    """A query of Spark that failed, and what is done then."""
+
+    done: list[str]
+
+    def start(self) -> None:
+        """Begin, as Spark would."""
+        self.done.append("start")
+        self._query = SimpleNamespace(isActive=False, exception=lambda: "it failed")
+
+    def _clear(self) -> None:
+        self.done.append("clear")
+
+
+def test_a_checkpoint_that_is_not_of_the_lake(begun) -> None:
+    """It is left, once, and the subscription, which went along with it, moved back."""
+    fed = begun.fed()
+    stream: Any = SimpleNamespace(feed=fed, gap="")
+    store = States(begun.folder)
+    query = Failed(begun.settings, None, stream, store, Stop())
+    query.done = []
+
+    query.start()
+    begun.write()
+    end = begun.ask(lambda c: c.locate(DESTINATION, "latest"))
+    begun.ask(lambda c: c.ack(DESTINATION, NAME, end))
+    stream.gap = "something would be missing"
+    give_up_at = time.monotonic() + PATIENCE_S
+    while query.done != ["start", "clear", "start"]:
+        assert time.monotonic() < give_up_at, query.done
+        query.look()
+        time.sleep(0.02)
+    assert begun.cursor() == fed.place
+    stream.gap = "something would be missing"
+    with pytest.raises(DataLossError, match="something would be missing"):
+        query.look()
 
 
 def test_nothing_tells_where_the_lake_is(begun) -> None:

@@ -1,50 +1,33 @@
-"""Copying one table as a job of Spark: executors read chunks, this process waits.
+"""Copying one table by jobs of Spark: executors read chunks, this process waits.
 
-    plan ──► shares of chunks ──► tasks: chunk ──► files, manifest ──► all files
-             (one connection each)                    └─ progress, restart
+    plan ──► lots of chunks ──► tasks: chunk ──► files, manifest ──► all files
+             (one connection each)                  └─ progress, restart
 
 Nothing is visible in the lake before the files that `run` returns are published.
 """
 
 from __future__ import annotations
 
-import json
-import threading
 import time
-import uuid
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import pyarrow as pa
-
-from canal_server.errors import (
-    CanalError,
-    ConnectionLost,
-    DecodeError,
-    LakeError,
-    SourceError,
-    SourceRefused,
-    TableMetaError,
-)
+from canal_server.errors import ConnectionLost, LakeError, SourceError
 from canal_server.mirror.chunks import cut
-from canal_server.mirror.copy_files import (
-    CopyTask,
-    copy_chunk,
-    copy_schema,
-    is_whole,
-    sizes_of,
-)
+from canal_server.mirror.copy_files import CopyTask, copy_schema, is_whole, sizes_of
+from canal_server.mirror.copy_round import CopyRound
 from canal_server.mirror.keyless_copy import copy_keyless
-from canal_server.mirror.keys import NullKeyError
 from canal_server.mirror.manifests import ChunkManifest, CopyPlan, finished
+from canal_server.mirror.slots import Slots
 from canal_server.mirror.storage import open_folder
-from canal_server.mysql.backoff import Backoff
 from canal_server.mysql.connection import ControlConnection
 from canal_server.spark.offsets import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
 
     from canal_server.client.ranged import RangePosition
     from canal_server.lifecycle import Stop
@@ -54,24 +37,7 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.5  # how often progress is looked at
 POLL_SHARE: Final = 10  # looking takes this part of the time at most
-ROUNDS_MAX: Final = 5  # of Spark's job, when tasks are lost
-TRIES_MAX: Final = 8  # of a chunk in a task, when connections are lost
-# Too many connections to the server, of an account, and in an hour.
-_FULL: Final = (1040, 1203, 1226)
-_RESULT: Final = "failure string"  # of a share; nothing where all went well
-
-# What a task may tell, by name; the driver raises it again.
-_TOLD: Final[dict[str, type[CanalError]]] = {
-    kind.__name__: kind
-    for kind in (
-        ConnectionLost,
-        SourceRefused,
-        SourceError,
-        TableMetaError,
-        LakeError,
-        NullKeyError,
-    )
-}
+ROUNDS_MAX: Final = 5  # when tasks are lost
 
 
 class CopyProgress(NamedTuple):
@@ -108,8 +74,13 @@ class CopyJob:
         table: MirrorTable,
         copy_id: str,
         place: RangePosition,
+        *,
+        slots: Slots | None = None,
     ) -> None:
-        """Take what is copied and how; nothing is done yet."""
+        """Take what is copied and how; nothing is done yet.
+
+        `slots` are those of all copies that run at the same time.
+        """
         if not copy_id.replace("-", "").replace("_", "").isalnum():
             raise ValueError(f"{copy_id!r} cannot be part of a file's name")
         self._spark = spark
@@ -122,6 +93,7 @@ class CopyJob:
         self._connections = max(
             1, settings.copy.connections // settings.copy.tables_at_once
         )
+        self._slots = slots or Slots(settings.copy.connections)
         self._task = CopyTask(
             access=settings.source.read_from,
             table=table,
@@ -221,8 +193,8 @@ class CopyJob:
         tell: _Telling,
         stop: Stop,
     ) -> str:
-        """Run Spark's job once, and gather what it has done; returns why it broke."""
-        job = _SparkJob(self._spark, self._task, _shares(left, self._connections))
+        """Have Spark copy, and gather what it has done; returns why it broke."""
+        job = CopyRound(self._spark, self._task, left, self._connections, self._slots)
         job.start()
         pause_s = POLL_S
         try:
@@ -268,111 +240,3 @@ class _Telling:
             len(self.plan.chunks), len(known), sums["rows"], sums["size"]
         )
         self.on_progress(progress)
-
-
-class _SparkJob:
-    """A job of Spark on a thread of its own, which can be waited for and ended."""
-
-    def __init__(self, spark: Any, task: CopyTask, shares: list[list[Chunk]]) -> None:
-        self._spark = spark
-        self._task = task
-        self._shares = shares
-        self._tag = f"canal-mirror-{uuid.uuid4().hex}"
-        self._told: list[str] = []
-        self.broken = ""  # why Spark gave up, if it did
-        self._thread = threading.Thread(
-            target=self._run, name=f"copy-{task.table.source}", daemon=True
-        )
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def join(self, seconds: float) -> bool:
-        """Wait so long at most; true when the job has ended."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def end(self) -> None:
-        """End the job if it still runs, and wait for that."""
-        while not self.join(0):
-            # A job that has not begun yet has not got the tag, so once more.
-            self._spark.sparkContext.cancelJobsWithTag(self._tag)
-            self.join(POLL_S)
-
-    def raise_told(self, table: MirrorTable) -> None:
-        """Raise what a task has told, if one has."""
-        for text in self._told:
-            told = json.loads(text)
-            kind = _TOLD.get(told["kind"])
-            message = f"{told['message']} (chunk {told['chunk']})"
-            if str(table.source) not in message:
-                message = f"table {table.source}: {message}"
-            raise DecodeError(message) if kind is None else kind(message)
-
-    def _run(self) -> None:
-        try:
-            context = self._spark.sparkContext  # what is set holds for this thread
-            context.addJobTag(self._tag)
-            context.setInterruptOnCancel(True)  # else tasks would go on
-            shares = len(self._shares)
-            frame = self._spark.range(0, shares, 1, shares)
-            rows = frame.mapInArrow(_worker(self._task, self._shares), _RESULT)
-            self._told = [str(row["failure"]) for row in rows.collect()]
-        except Exception as error:  # noqa: BLE001  # the thread's outermost frame
-            # Tasks were lost, or Spark was: what they have done is in manifests.
-            self.broken = str(error).strip().partition("\n")[0][:500]
-
-
-def _shares(chunks: Sequence[Chunk], connections: int) -> list[list[Chunk]]:
-    """Deal chunks out: each share is read over one connection at a time."""
-    count = min(connections, len(chunks))
-    return [list(chunks[number::count]) for number in range(count)]
-
-
-# --- in the executors -----------------------------------------------------------------
-
-
-def _worker(task: CopyTask, shares: list[list[Chunk]]) -> Any:
-    """Return what executors run: a share by its number, to what was wrong with it."""
-
-    def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for failure in _copy_share(task, shares[number]):
-                    yield pa.RecordBatch.from_pydict({"failure": [failure]})
-
-    return copy
-
-
-def _copy_share(task: CopyTask, chunks: Sequence[Chunk]) -> Iterator[str]:
-    """Copy chunks; yields what is wrong, if trying again would not help."""
-    for chunk in chunks:
-        backoff = Backoff()
-        while True:
-            try:
-                copy_chunk(task, chunk)
-                break
-            except CanalError as error:
-                delay_s = backoff.delay_s(time.monotonic())
-                if backoff.failures >= TRIES_MAX or not _may_pass(error):
-                    yield _failure(error, chunk)
-                    return
-                threading.Event().wait(delay_s)
-
-
-def _may_pass(error: CanalError) -> bool:
-    """Tell whether trying again may help."""
-    full = isinstance(error, SourceError) and error.errno in _FULL
-    return full or isinstance(error, ConnectionLost)
-
-
-def _failure(error: CanalError, chunk: Chunk) -> str:
-    message = str(error)
-    if isinstance(error, SourceError) and error.errno in _FULL:
-        message += "; lower copy.connections, or raise the server's limit"
-    told = {
-        "kind": type(error).__name__,
-        "message": message,
-        "chunk": chunk.number,
-    }
-    return json.dumps(told)

@@ -31,7 +31,6 @@ DEFAULTS: Final = {
     # busy copying, ends the stream.
     "spark.python.authenticate.socketTimeout": "120s",
 }
-_IS_FOUND: Final = "DATA_SOURCE_ALREADY_EXISTS"  # by Spark itself
 # What messages of others say, in the words of the mirror's settings: options of Spark's
 # source, and what canal-server itself would need of a database.
 _WORDS: Final = {
@@ -85,17 +84,23 @@ def _register_source(session: Any) -> None:
     """Have Spark know the source, also where it does not find it by itself.
 
     It looks for packages in the folders of Python's path, and an editable install has
-    none there.
+    none there. What it has found is not to be replaced: it warns of that.
     """
-    from pyspark.errors import AnalysisException  # noqa: PLC0415  # heavy
-
     from canal_server.spark.source import CanalDataSource  # noqa: PLC0415  # heavy
 
-    try:
+    known = session._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001
+    if not known.dataSourceExists(CanalDataSource.name()):
         session.dataSource.register(CanalDataSource)
-    except AnalysisException as error:
-        if _IS_FOUND not in str(error):
-            raise
+
+
+def cores_of(spark: Any) -> int:
+    """Return how many tasks run at a time; 0 where there are more when they wait."""
+    context = spark.sparkContext
+    conf = context.getConf()
+    if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+        return 0
+    cores: int = context.defaultParallelism
+    return max(1, cores // int(conf.get("spark.task.cpus", "1")))
 
 
 def hush(spark: Any) -> None:

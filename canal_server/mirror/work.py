@@ -36,7 +36,8 @@ from canal_server.mirror.renames import (
     what_is_revealed,
     with_columns,
 )
-from canal_server.mirror.session import table_options
+from canal_server.mirror.session import cores_of, table_options
+from canal_server.mirror.slots import Slots
 from canal_server.mirror.state import Phase, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import PLACE_NOTE, note_of
@@ -86,6 +87,11 @@ class TableWork:
         self._progress = progress
         self._stop = stop
         self._is_mariadb = is_mariadb
+        self._slots = Slots(
+            settings.copy.connections,
+            cores=lambda: cores_of(spark),
+            is_followed=lambda: bool(stream.tables),
+        )
 
     # --------------------------------------------------------------------------------
     # The way of a table
@@ -175,7 +181,14 @@ class TableWork:
     def _run(self, state: TableState, table: MirrorTable) -> Copied | None:
         """Return what a copy has made; None when it was stopped."""
         assert state.place is not None  # since it was begun
-        job = CopyJob(self._spark, self._settings, table, state.copy_id, state.place)
+        job = CopyJob(
+            self._spark,
+            self._settings,
+            table,
+            state.copy_id,
+            state.place,
+            slots=self._slots,
+        )
         try:
             copying = self._progress.copying
             tell = partial(copying, state.source, expected=state.rows_expected)

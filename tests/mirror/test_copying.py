@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
 import pyarrow.parquet as pq
 
 from canal_server.mirror.copying import Copied, CopyJob, CopyProgress
+from canal_server.mirror.session import cores_of
 from canal_server.mirror.settings import (
     CanalSettings,
     CopySettings,
@@ -29,14 +31,18 @@ from canal_server.mirror.settings import (
     MirrorSettings,
     SourceSettings,
 )
+from canal_server.mirror.slots import Slots
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from servers import Server
 
     from canal_server.mirror.model import MirrorTable
 
 PLACE = RangePosition(1, "binlog.000007", 1234)
 ROWS = 1000
+PATIENCE_S = 120.0
 SERIES = (
     "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 1000) "
     "SELECT n, CONCAT('row ', n) FROM r"
@@ -174,3 +180,55 @@ def test_what_a_task_meets(
     with pytest.raises(SourceError, match="Unknown column 'v'") as caught:
         job.run(lambda _: None, Stop())
     assert "Traceback" not in str(caught.value)
+
+
+def test_beside_the_stream(
+    spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
+) -> None:
+    """Where tables follow, jobs of Spark go on while a copy has all it may have.
+
+    Its tasks are held by a lock; of as many connections as there are cores, one has to
+    wait, so that the other core is free.
+    """
+    assert cores_of(spark) == 2
+    settings = settings_of(mysql_server, tmp_path, connections=4)
+    slots = Slots(4, cores=lambda: cores_of(spark), is_followed=lambda: True)
+    job = CopyJob(spark, settings, table, "c5", PLACE, slots=slots)
+    made: list[Copied] = []
+    with mysql_server.connect() as connection:
+        lock = connection.cursor()
+
+        def on_progress(progress: CopyProgress) -> None:
+            if not progress.chunks_done:  # the plan is made
+                lock.execute(f"LOCK TABLES {table.source} WRITE")
+
+        copying = threading.Thread(
+            target=lambda: made.append(job.run(on_progress, Stop())), daemon=True
+        )
+        copying.start()
+        held_up = "SELECT 1 FROM information_schema.processlist WHERE state LIKE"
+        wait_for(lambda: mysql_server.execute(f"{held_up} 'Waiting for table%'"))
+
+        def others() -> None:
+            for count in range(1, 6):
+                assert len(spark.range(0, count, 1, 1).collect()) == count
+
+        beside = threading.Thread(target=others, daemon=True)
+        beside.start()
+        beside.join(PATIENCE_S)
+        is_done = not beside.is_alive()
+        assert not made
+        lock.execute("UNLOCK TABLES")
+    copying.join(PATIENCE_S)
+    assert is_done
+    assert ids_in(tmp_path, table, made[0]) == Counter(range(1, ROWS + 1))
+
+
+def wait_for(look: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    waiting = threading.Event()
+    for _ in range(round(PATIENCE_S / 0.1)):
+        if look():
+            return
+        waiting.wait(0.1)
+    raise AssertionError("it never came")

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import pytest
+from fix_mirror_process import NAME
 from fix_random import LONGER
+
+COPIES = {"connections": 4, "chunk_rows": 100, "rows_per_second": 400}
+SERIES = (
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 1000) "
+    "SELECT n, CONCAT('row ', n) FROM r"
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
 def test_copied_and_followed(mirror) -> None:
-    """Rows of before, changes since, a restart in between, and a new table.
+    """Rows of before, changes since, a restart in between, and new tables.
+
+    While one of them is copied, by as many tasks as there are cores or more, changes
+    of the others go on coming: it is held up until they have.
 
     Each start takes a Spark of its own half a minute; everyday tests restart the mirror
     of a MySQL, that of a MariaDB goes on.
@@ -21,6 +31,7 @@ def test_copied_and_followed(mirror) -> None:
         f"INSERT INTO {schema}.t VALUES (1, 'a', '2026-01-01 10:00:00.5')",
         f"INSERT INTO {schema}.t VALUES (2, NULL, NULL)",
     )
+    mirror.settings["copy"] = COPIES
     mirror.start()
     mirror.agree(t=("id",))
     mirror.source.execute(
@@ -41,8 +52,32 @@ def test_copied_and_followed(mirror) -> None:
     if restarts:
         mirror.start()
     mirror.agree(t=("id",), u=("b", "a"))
+    feed_while_copying(mirror)
     mirror.source.execute(
         f"TRUNCATE {schema}.u", f"RENAME TABLE {schema}.t TO {schema}.v"
     )
     mirror.agree(u=("b", "a"), v=("id",))
     mirror.stop()
+
+
+def feed_while_copying(mirror) -> None:
+    """Change a table while a larger one is copied, and hold that up meanwhile."""
+    schema = mirror.pipeline.schema
+    mirror.source.execute(
+        f"CREATE TABLE {schema}.big (id INT PRIMARY KEY, v VARCHAR(20))",
+        f"INSERT INTO {schema}.big {SERIES}",
+    )
+    copies = mirror.path / "_mirror" / NAME / "copies"
+    mirror.wait_for(lambda: any(copies.rglob("chunk-*")), "a chunk")
+    with mirror.source.connect(database=schema) as connection:
+        connection.cursor().execute("LOCK TABLES big WRITE")
+        assert mirror.told("big")[0] == "copying"
+        for number in range(100, 103):
+            mirror.source.execute(
+                f"INSERT INTO {schema}.t VALUES ({number}, '', NULL, 1)"
+            )
+            mirror.agree(t=("id",))
+        assert mirror.told("big")[0] == "copying"
+        assert not mirror.lake("big", "id")
+        connection.cursor().execute("UNLOCK TABLES")
+    mirror.agree(big=("id",), t=("id",))

@@ -6,7 +6,7 @@
          ▲                                  │
          └──── those it had no time for ────┘
 
-A job takes one of Spark's cores for about `TURN_S`, or for one chunk. Whoever waits for
+A job takes one of Spark's cores for a few seconds, or for one chunk. Whoever waits for
 a core since before, as a batch of the stream, gets it then. What is done stands in the
 chunks' manifests, whatever becomes of the job.
 """
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from canal_server.mirror.model import MirrorTable
     from canal_server.mirror.slots import Slots
 
-TURN_S: Final = 2.0  # for which a task begins with chunks
 LOT_MAX: Final = 32  # chunks that are given to a task
 LOOK_S: Final = 0.5
 TRIES_MAX: Final = 8  # of a chunk in a task, when connections are lost
@@ -155,7 +154,7 @@ class CopyRound:
                 self._changed.wait(LOOK_S)
             if self._is_over or not self._left:
                 return []
-            share = math.ceil(len(self._left) / len(self._threads))
+            share = math.ceil(len(self._left) / (len(self._threads) - self._at_work))
             self._at_work += 1
             return [self._left.popleft() for _ in range(min(share, LOT_MAX))]
 
@@ -174,7 +173,8 @@ class CopyRound:
     def _copy(self, lot: list[Chunk]) -> list[Chunk]:
         """Copy chunks in a job of Spark; returns those for which it had no time."""
         frame = self._spark.range(0, 1, 1, 1)
-        begun = frame.mapInArrow(_worker(self._task, lot), _RESULT).collect()
+        worker = _worker(self._task, lot, self._slots.turn_s)
+        begun = frame.mapInArrow(worker, _RESULT).collect()
         self._told.extend(row["failure"] for row in begun if row["failure"])
         if self._told:
             self._finish()
@@ -186,13 +186,13 @@ class CopyRound:
 
 
 def _worker(
-    task: CopyTask, chunks: Sequence[Chunk]
+    task: CopyTask, chunks: Sequence[Chunk], turn_s: float
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return what an executor runs: it tells of chunks, and what is wrong with one."""
 
     def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:  # a single one, of a single row
-            numbers, failures = zip(*_copy_chunks(task, chunks), strict=True)
+            numbers, failures = zip(*_copy_chunks(task, chunks, turn_s), strict=True)
             yield pa.RecordBatch.from_arrays(
                 [pa.array(numbers, pa.int32()), pa.array(failures, pa.string())],
                 names=["chunk", "failure"],
@@ -201,9 +201,11 @@ def _worker(
     return copy
 
 
-def _copy_chunks(task: CopyTask, chunks: Sequence[Chunk]) -> Iterator[tuple[int, str]]:
+def _copy_chunks(
+    task: CopyTask, chunks: Sequence[Chunk], turn_s: float
+) -> Iterator[tuple[int, str]]:
     """Copy one chunk, and more while there is time; what is wrong ends it."""
-    until = time.monotonic() + TURN_S
+    until = time.monotonic() + turn_s
     for chunk in chunks:
         failure = _copy_chunk(task, chunk)
         yield chunk.number, failure

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LOOK_S: Final = 0.5  # how often it is looked at whether there are more now
+# For how long a turn begins with chunks: beside the stream, and where nobody waits.
+TURN_S: Final = 2.0
+LONG_TURN_S: Final = 10.0
 
 
 class Slots:
@@ -51,6 +54,11 @@ class Slots:
                 with self._changed:
                     self._taken -= 1
                     self._changed.notify_all()
+
+    @property
+    def turn_s(self) -> float:
+        """For how long one who has a turn may begin with something."""
+        return TURN_S if self._is_followed() else LONG_TURN_S
 
     def _take(self, is_over: Callable[[], bool]) -> bool:
         ticket = object()

@@ -98,7 +98,7 @@ def test_the_last_ones_are_shared() -> None:
 
     def job(lot: list[Chunk]) -> list[Chunk]:
         numbers = {chunk.number for chunk in lot}
-        if len(lot) == 2:
+        if numbers == {0, 1}:
             assert others.wait(PATIENCE_S)
             return lot  # no time at all
         if numbers & {0, 1}:
@@ -155,10 +155,11 @@ def test_a_task_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
     monkeypatch.setattr(copy_round, "copy_chunk", lambda _, c: done.append(c.number))
     chunks = [Chunk(number) for number in range(5)]
-    assert [*copy_round._copy_chunks(TASK, chunks)] == [(n, "") for n in range(5)]
+    assert [*copy_round._copy_chunks(TASK, chunks, PATIENCE_S)] == [
+        (n, "") for n in range(5)
+    ]
     assert done == [0, 1, 2, 3, 4]
-    monkeypatch.setattr(copy_round, "TURN_S", 0.0)
-    assert [*copy_round._copy_chunks(TASK, chunks)] == [(0, "")]
+    assert [*copy_round._copy_chunks(TASK, chunks, 0.0)] == [(0, "")]
 
 
 def test_a_chunk_that_cannot_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +174,7 @@ def test_a_chunk_that_cannot_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
         raise met.pop(0)
 
     monkeypatch.setattr(copy_round, "copy_chunk", copy)
-    told = [*copy_round._copy_chunks(TASK, [Chunk(7), Chunk(8)])]
+    told = [*copy_round._copy_chunks(TASK, [Chunk(7), Chunk(8)], 60.0)]
     assert not met
     assert [number for number, _ in told] == [7]
     making = Round(1, lambda lot: lot, 1)

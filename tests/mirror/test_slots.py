@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from canal_server.mirror.slots import Slots
+from canal_server.mirror.slots import LONG_TURN_S, TURN_S, Slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,12 +55,14 @@ def test_how_many(connections: int, cores: int, followed: bool, expected: int) -
 
 
 def test_tables_begin_to_follow() -> None:
-    """Who has a turn keeps it; the next one comes when a core is left again."""
+    """Who has a turn keeps it; another one is short, and leaves a core."""
     followed = threading.Event()
     slots = Slots(4, cores=lambda: 2, is_followed=followed.is_set)
+    assert slots.turn_s == LONG_TURN_S
     with slots.turn(never), slots.turn(never):
         followed.set()
         assert at_once(slots) == 0
+        assert slots.turn_s == TURN_S
     assert at_once(slots) == 1
     followed.clear()
     assert at_once(slots) == 4

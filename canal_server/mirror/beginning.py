@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_UNKNOWN: Final = "can't find destination"  # as canal's server says it
 _NO_PLACE: Final = (PURGED, OTHER_EPOCH, REFUSED)  # refusals that stay
 
 
@@ -79,11 +78,8 @@ def begin_stream(
     except SourceError:
         raise
     except (CanalError, OSError) as error:
-        text = in_settings(str(error))
-        if _UNKNOWN in text:
-            text += "; see canal.destination, and canal.destinations of the server"
         kind = DataLossError if isinstance(error, DataLossError) else CanalError
-        raise kind(text) from error
+        raise kind(in_settings(str(error))) from error
     finally:
         beginning.close()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import CanalError, LakeError, SourceError, SourceRefused
 from canal_server.mirror.overview import aligned
-from canal_server.mirror.session import source_options
+from canal_server.mirror.session import in_settings, source_options
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.tables import HIDDEN_PREFIX, survey
 from canal_server.mirror.take_up import binlog_problems
@@ -113,7 +113,7 @@ def _look_at_database(found: DryRun) -> None:
             if settings.source.replica is None:
                 _check_rights(found, control)
     except SourceError as error:
-        found.problems.append(f"source: {error}")
+        found.problems.append(f"source: {in_settings(str(error))}")
 
 
 def _look_at_replica(found: DryRun, access: Access) -> None:
@@ -123,7 +123,7 @@ def _look_at_replica(found: DryRun, access: Access) -> None:
             found.reads = f"{access.address}, {_version(info)}"
             _check_rights(found, control)
     except SourceError as error:
-        found.problems.append(f"source.replica: {error}")
+        found.problems.append(f"source.replica: {in_settings(str(error))}")
 
 
 def _version(info: ServerInfo) -> str:
@@ -177,7 +177,7 @@ def _look_at_server(found: DryRun) -> None:
         for each in found.tables:
             found.problems += _compared(each, channel, settings)
     except (CanalError, OSError) as error:
-        found.problems.append(f"canal: {error}")
+        found.problems.append(f"canal: {in_settings(str(error))}")
     finally:
         channel.close()
 

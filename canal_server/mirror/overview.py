@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.state import TableState
     from canal_server.mirror.storage import Folder
 
-HEADINGS: Final = ("table", "phase", "rows", "goes to", "since")
+HEADINGS: Final = ("table", "phase", "copied", "goes to", "since")
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,4 +157,5 @@ def _reason(error: object) -> str:
         if "Error: " in line and line.lstrip().startswith(_OURS):
             text = line.strip().partition("Error: ")[2]
             break
-    return in_settings(told_of_loss(" ".join(text.split())))[:_TOLD_MAX]
+    told = in_settings(told_of_loss(" ".join(text.split())))
+    return told.removesuffix(".")[:_TOLD_MAX]

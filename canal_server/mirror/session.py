@@ -39,6 +39,8 @@ _WORDS: Final = {
     "password of the instance": "password of source",
     "SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.*": "SELECT ON the table",
 }
+_UNKNOWN: Final = "can't find destination"  # as canal's server says it
+_KNOWN_BY: Final = "; see canal.destination, and canal.destinations of the server"
 RETRIES: Final = 4  # of a task; in local mode it has to be said with the master
 # What a JVM is begun with, and how spark-submit is told.
 OF_THE_JVM: Final = {
@@ -168,9 +170,11 @@ def table_options(settings: MirrorSettings, name: TableName) -> SourceOptions:
 
 
 def in_settings(text: str) -> str:
-    """Return what others tell, with the names of our settings."""
+    """Return what others tell, with the names of our settings; more than once, too."""
     for theirs, ours in _WORDS.items():
         text = text.replace(theirs, ours)
+    if _UNKNOWN in text and not text.endswith(_KNOWN_BY):
+        text += _KNOWN_BY
     return text
 
 

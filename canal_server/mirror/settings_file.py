@@ -191,11 +191,13 @@ def _lake(section: Section, folder: Path) -> tuple[LakeSettings, str, str]:
 
 def _copy(section: Section) -> CopySettings:
     usual = CopySettings()
+    connections = section.whole("connections", usual.connections, 1, 256)
+    at_once = section.whole("tables_at_once", usual.tables_at_once, 1, 64)
     found = CopySettings(
-        connections=section.whole("connections", usual.connections, 1, 256),
+        connections=connections,
         rows_per_second=section.whole("rows_per_second", usual.rows_per_second),
         chunk_rows=section.whole("chunk_rows", usual.chunk_rows, 100, 10_000_000),
-        tables_at_once=section.whole("tables_at_once", usual.tables_at_once, 1, 64),
+        tables_at_once=min(at_once, connections),  # each has one connection at least
         keyless_lock=section.truth("keyless_lock", default=usual.keyless_lock),
     )
     section.finish()

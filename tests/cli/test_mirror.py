@@ -108,7 +108,7 @@ def test_status_of_one_that_does_not_run(lake: Lake, mirror) -> None:
     first, empty, headings, gone, orders, users, *notes = mirror("status").splitlines()
     assert first == f"mirror copy into {lake.path}: does not run"
     assert empty == ""
-    assert headings.split() == ["table", "phase", "rows", "goes", "to", "since"]
+    assert headings.split() == ["table", "phase", "copied", "goes", "to", "since"]
     assert gone.split()[:4] == ["shop.gone", "dropped", "1,500", "shop/gone"]
     assert orders.split()[:4] == ["shop.orders", "following", "1,500", "shop/orders"]
     assert users.split()[:2] == ["shop.users", "stopped"]
@@ -286,6 +286,14 @@ def test_dry_run(source_server, make_pipeline, database, mirror, tmp_path) -> No
     process.write_conf()
     told = mirror("--dry-run", conf=process.conf, wanted=2)
     assert "canal: destination nowhere at 127.0.0.1:" in told
+    assert "see canal.destination, and canal.destinations of the server" in told
+
+    process.settings["canal"]["servers"] = "127.0.0.1:1"
+    process.settings["source"]["password"] = "not-9"
+    process.write_conf()
+    told = mirror("--dry-run", conf=process.conf, wanted=2)
+    assert "were asked for 2 s (stream.retry_timeout)" in told
+    assert "check the user name and password of source" in told
 
 
 # --- the command ----------------------------------------------------------------------

@@ -122,6 +122,17 @@ def test_the_first_rule_that_applies_wins():
     assert settings.wire_filter == r"shop\.users,shop\..*,crm\.a{1,2}"
 
 
+def test_tables_at_once_have_a_connection_each() -> None:
+    """No more tables are copied at once than there are connections."""
+    for given, wanted in (
+        ("connections: 1", (1, 1)),
+        ("connections: 3, tables_at_once: 8", (3, 3)),
+        ("connections: 9, tables_at_once: 2", (9, 2)),
+    ):
+        copy = read(f"{SMALL}copy: {{{given}}}", "m.yml", {}).copy
+        assert (copy.connections, copy.tables_at_once) == wanted
+
+
 def test_defaults_and_relative_folders(tmp_path: Path):
     """Few keys are needed; a relative folder is below that of the file."""
     file = tmp_path / "m.yml"

@@ -90,9 +90,7 @@ class CopyJob:
         self._seq = version_of(place)
         lake = open_folder(settings.lake)
         self._manifests = lake.below(f"{settings.folder}/copies/{copy_id}")
-        self._connections = max(
-            1, settings.copy.connections // settings.copy.tables_at_once
-        )
+        self._connections = settings.copy.connections_each
         self._slots = slots or Slots(settings.copy.connections)
         self._task = CopyTask(
             access=settings.source.read_from,
@@ -101,7 +99,7 @@ class CopyJob:
             seq=self._seq,
             folder=lake.below(table.target),
             manifests=self._manifests,
-            rows_per_s=self._rows_per_s(),
+            rows_per_s=settings.copy.rows_per_connection,
         )
 
     def run(self, on_progress: Callable[[CopyProgress], None], stop: Stop) -> Copied:
@@ -175,13 +173,6 @@ class CopyJob:
         plan = CopyPlan(self._seq, columns, tuple(chunks))
         plan.write(self._manifests)
         return plan
-
-    def _rows_per_s(self) -> int:
-        """Return what one connection may read."""
-        copy = self._settings.copy
-        if not copy.rows_per_second:
-            return 0
-        return max(1, copy.rows_per_second // copy.tables_at_once // self._connections)
 
     # --- rounds -----------------------------------------------------------------------
 

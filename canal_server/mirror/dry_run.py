@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import CanalError, LakeError, SourceError, SourceRefused
+from canal_server.mirror.lake import other_format
 from canal_server.mirror.overview import aligned
 from canal_server.mirror.session import in_settings, source_options
 from canal_server.mirror.storage import open_folder
@@ -208,12 +209,20 @@ def _compared(
 
 
 def _look_at_lake(found: DryRun) -> None:
+    try:
+        _check_folder(found)
+        for each in found.tables:
+            problem = other_format(found.settings, each.table)
+            if problem:
+                found.problems.append(f"table {each.table.source}: {problem}")
+    except LakeError as error:
+        found.problems.append(f"lake: {error}")
+
+
+def _check_folder(found: DryRun) -> None:
     lake = found.settings.lake
     if not lake.is_local:
-        try:
-            open_folder(lake, found.settings.folder).names()
-        except LakeError as error:
-            found.problems.append(f"lake: {error}")
+        open_folder(lake, found.settings.folder).names()
         return
     there = Path(lake.path)
     while not there.exists() and there != there.parent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.mirror.changelog import ChangeLog
@@ -32,6 +33,7 @@ __all__ = [
     "UnlikeError",
     "lake_schema",
     "open_table",
+    "other_format",
 ]
 
 
@@ -48,3 +50,22 @@ def open_table(settings: MirrorSettings, table: MirrorTable) -> LakeTable:
             kept_hours=math.ceil(lake.vacuum_after_s / 3600) or KEPT_HOURS,
         )
     return ChangeLog(open_folder(lake, table.target), table)
+
+
+def other_format(settings: MirrorSettings, table: MirrorTable) -> str:
+    """Return what is wrong where a table's folder has one of another format, else "".
+
+    Readers of a log would take Delta's files for a part of it, and Delta's vacuum would
+    delete the files of a log. Raises LakeError.
+    """
+    is_delta = table.form == "delta"
+    other = open_table(
+        settings, replace(table, form="parquet" if is_delta else "delta")
+    )
+    if not other.exists():
+        return ""
+    there = "a log of changes" if is_delta else "a Delta table"
+    return (
+        f"{settings.lake.path}/{table.target} has {there}, and format is {table.form} "
+        "now: move that away, or have this one go to another folder (`to` of its rule)"
+    )

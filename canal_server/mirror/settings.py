@@ -105,6 +105,19 @@ class CopySettings:
     tables_at_once: int = 2
     keyless_lock: bool = False
 
+    @property
+    def connections_each(self) -> int:
+        """How many connections each of the tables has that are read at once."""
+        return max(1, self.connections // self.tables_at_once)
+
+    @property
+    def rows_per_connection(self) -> int:
+        """How many rows one connection may read in a second; 0: no limit."""
+        if not self.rows_per_second:
+            return 0
+        each = self.rows_per_second // self.tables_at_once // self.connections_each
+        return max(1, each)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:

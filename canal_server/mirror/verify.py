@@ -92,7 +92,10 @@ def verify(
         report = _report(_TableVerify(spark, settings, name, wishes))
         return replace(report, seconds=time.monotonic() - begun)
 
-    with ThreadPoolExecutor(settings.copy.tables_at_once, "verify") as pool:
+    # One table alone has all connections.
+    at_once = min(settings.copy.tables_at_once, max(1, len(names)))
+    settings = replace(settings, copy=replace(settings.copy, tables_at_once=at_once))
+    with ThreadPoolExecutor(at_once, "verify") as pool:
         return list(pool.map(one, names))
 
 
@@ -205,7 +208,7 @@ class _TableVerify:
             form = _form(table)
             before = places.before_reading()
             reader = self._source_rows(places, table)
-            connections = min(len(reader.chunks), self._settings.copy.connections)
+            connections = self._settings.copy.connections_each
             source = _kept(self._read(reader, len(reader.chunks), connections, form))
             behind = places.head()
             place = places.copy(table, behind, self._wishes.wait_s)
@@ -276,8 +279,7 @@ class _TableVerify:
         return compare(source, copy, self._wishes.rows_shown), 0
 
     def _source_rows(self, places: Places, table: MirrorTable) -> SourceRows:
-        copy = self._settings.copy
-        rows_per_s = -(-copy.rows_per_second // max(1, copy.connections))
+        rows_per_s = self._settings.copy.rows_per_connection
         access = self._settings.source.read_from
         return SourceRows(access, table, places.chunks(table), rows_per_s)
 

@@ -28,7 +28,12 @@ from canal_server.mirror.follower import (
     shapes,
 )
 from canal_server.mirror.keys import NullKeyError
-from canal_server.mirror.lake import NOWHERE, OtherCopyError, open_table
+from canal_server.mirror.lake import (
+    NOWHERE,
+    OtherCopyError,
+    open_table,
+    other_format,
+)
 from canal_server.mirror.places import OLD_S, latest, starting_place
 from canal_server.mirror.renames import (
     hidden_columns,
@@ -289,6 +294,9 @@ class TableWork:
                 f"no mirror has made {lake}: move that away, or have this one go to "
                 "another folder (`to` of its rule), then run `canal-server mirror copy`"
             )
+        problem = other_format(self._settings, table)
+        if problem:
+            raise TableStoppedError(f"{problem}, then run `canal-server mirror copy`")
 
     def _caught_up(
         self, follower: Follower, state: TableState, catching: CatchUp

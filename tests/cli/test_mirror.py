@@ -15,6 +15,9 @@ from fix_mirror_process import NAME, MirrorProcess
 
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 
+import pyarrow as pa
+from deltalake import write_deltalake
+
 from canal_server import cli
 from canal_server.mirror.chunks import Chunk
 from canal_server.mirror.history import Batch, Status, write_status
@@ -281,6 +284,13 @@ def test_dry_run(source_server, make_pipeline, database, mirror, tmp_path) -> No
     assert hidden in told
     assert f"account looks needs LOCK TABLES on {database}.log" in told
     assert "secret-9" not in told
+
+    somewhere = str(process.path / database / "log")
+    write_deltalake(somewhere, pa.table({"a": [1]}))
+    process.settings["tables"][0]["format"] = "json"
+    process.write_conf()
+    told = mirror("--dry-run", conf=process.conf, wanted=2)
+    assert f"table {database}.log: {somewhere} has a Delta table, and format is" in told
 
     process.settings["canal"]["destination"] = "nowhere"
     process.write_conf()

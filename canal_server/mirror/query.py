@@ -7,6 +7,7 @@ the source of Spark bears it. The checkpoint tells where it goes on.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,7 +37,9 @@ _LOSS: Final = "cannot be read any more"
 # batch, and left files beside which it does not begin.
 _HALF_BEGUN: Final = "CHECKPOINT_LOCATION_NOT_EMPTY"
 _TOLD_MAX: Final = 600
-_OURS: Final = ("canal_server.", "pyspark.")
+# How a traceback ends, within what the JVM says: an error of ours, of Spark's Python or
+# of Python itself, as when no server answers.
+_ENDED: Final = re.compile(r"\s*(?:(?:canal_server|pyspark)\.[\w.]+|\w+Error): (.+)")
 
 
 class Query:
@@ -154,8 +157,9 @@ def _reason(error: object) -> str:
     """Return what an error of Spark says, without its stack traces."""
     text = str(error).partition("\n=== Streaming Query")[0].strip()
     for line in reversed(text.splitlines()):
-        if "Error: " in line and line.lstrip().startswith(_OURS):
-            text = line.strip().partition("Error: ")[2]
+        found = _ENDED.match(line)
+        if found:
+            text = found[1]
             break
     told = in_settings(told_of_loss(" ".join(text.split())))
     return told.removesuffix(".")[:_TOLD_MAX]

@@ -80,11 +80,9 @@ class Places:
         self._channel = Channel(
             table_options(settings, name), settings.canal.destination
         )
-        self._connection = ControlConnection(settings.source.read_from, self._stop)
         self._folder = open_folder(settings.lake, settings.folder)
 
     def __enter__(self) -> Self:
-        self._connection.open()
         return self
 
     def __exit__(
@@ -94,7 +92,6 @@ class Places:
         trace: TracebackType | None,
     ) -> None:
         self._channel.close()
-        self._connection.close()
 
     def table(self) -> MirrorTable:
         """Return the table as the source has it now, and the settings want it.
@@ -113,7 +110,9 @@ class Places:
     def chunks(self, table: MirrorTable) -> tuple[Chunk, ...]:
         """Return the chunks of the table."""
         wanted = self._settings.copy.chunk_rows
-        return tuple(cut(self._connection, table, wanted))
+        access = self._settings.source.read_from
+        with ControlConnection(access, self._stop) as connection:
+            return tuple(cut(connection, table, wanted))
 
     def head(self) -> RangePosition:
         """Return where the binlog ends now."""

@@ -1,0 +1,89 @@
+"""Spark's query: what is told of its failures."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
+pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
+
+from canal_server.mirror.query import DataLossError, Query
+from canal_server.mirror.settings_file import read
+from canal_server.mirror.state import States
+from canal_server.mirror.storage import open_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SETTINGS = """name: shop
+canal: {destination: example}
+source: {host: db, user: canal}
+lake: {path: lake}
+tables: [{match: .*}]
+"""
+SPARKS = (
+    "[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data "
+    "source perform latestOffset: Traceback (most recent call last):\n"
+    '  File "/lib/pyspark.zip/pyspark/sql/runner.py", line 281, in main\n'
+    '  File "/lib/canal_server/spark/stream.py", line 92, in latestOffset\n'
+    "    end = self._driving().latest(begin, rows)\n"
+    "          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+    "{}\n"
+    " SQLSTATE: 38000\n"
+    "=== Streaming Query ===\n"
+    "Identifier: mirror shop\n"
+)
+
+
+class Failed:
+    """A query that has failed."""
+
+    isActive = False  # noqa: N815  # Spark's name
+
+    def __init__(self, ending: str) -> None:
+        self._said = SPARKS.replace("{}", ending)
+
+    def exception(self) -> str:
+        """Tell why, as Spark does."""
+        return self._said
+
+
+def look_at(folder: Path, ending: str) -> None:
+    """Look at a query whose traceback ended with a line."""
+    settings = read(SETTINGS, str(folder / "mirror.yml"), {})
+    states = States(open_folder(settings.lake, settings.folder))
+    stream: Any = None
+    query = Query(settings, None, stream, states)
+    query._query = Failed(ending)
+    query.look()
+
+
+@pytest.mark.parametrize(
+    ("ending", "told"),
+    [
+        (
+            "ConnectionError: a:1 was asked for 20 s (retryTimeoutMs): [Errno 111] no",
+            "a:1 was asked for 20 s (stream.retry_timeout): [Errno 111] no",
+        ),
+        ("canal_server.errors.ConnectionLost: it was cut off", "it was cut off"),
+        ("canal_server.errors.ClientError: it is full.", "it is full"),
+        ("pyspark.errors.base.PySparkRuntimeError: it ended", "it ended"),
+    ],
+)
+def test_what_failed_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, ending: str, told: str
+) -> None:
+    """Why the stream failed is told in one line, without a traceback."""
+    with caplog.at_level(logging.WARNING):
+        look_at(tmp_path, ending)
+    assert caplog.messages == [f"the stream failed: {told}; begun again in 1 s"]
+
+
+def test_what_is_gone_is_raised(tmp_path: Path) -> None:
+    """Changes that cannot be read any more are not waited for."""
+    ending = "canal_server.errors.SourceError: b.1:4 cannot be read any more"
+    with pytest.raises(DataLossError, match=r"^b.1:4 cannot be read any more$"):
+        look_at(tmp_path, ending)

@@ -159,8 +159,8 @@ def test_amid_a_compressed_transaction(
     scene = make_scene(BY_SET)
     pipeline, writer = scene.pipeline, scene.writer
     writer.write(5)
-    # In the writer's time: without a set the standby is read by time, and its binlog may
-    # have begun a moment ago.
+    # In the writer's time: without a set the standby is read by time, and its binlog
+    # may have begun a moment ago.
     writer.session = (
         *writer.session,
         "SET SESSION binlog_transaction_compression = ON",

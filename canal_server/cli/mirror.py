@@ -28,6 +28,7 @@ DEFAULT: Final = "mirror.yml"
 STOP_TIMEOUT_S: Final = 120.0  # for a batch, and for Spark; then it ends without them
 EXTRA: Final = ("deltalake", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "yaml")
 SPARKS: Final = ("py4j", "pyspark")
+NOT_CONNECTED: Final = "Py4JNetworkError"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -201,6 +202,11 @@ class _Ended:
         error = self.error
         if error is None:
             return
+        if _is_gone(error):
+            raise CanalError(
+                "Spark's JVM does not answer any more: it was killed, or had no "
+                "memory left (see above); started again the mirror goes on"
+            ) from None
         if type(error).__module__.partition(".")[0] in SPARKS:
             said = next((line for line in str(error).splitlines() if line.strip()), "")
             hint = ""
@@ -208,13 +214,15 @@ class _Ended:
                 hint = "; see that Java 17 or later is in PATH or named by JAVA_HOME"
             raise CanalError(f"Spark failed: {said.strip()}{hint}") from None
         if isinstance(error, OSError):
-            if _follows_from_spark(error):
-                raise CanalError(
-                    "Spark's JVM does not answer any more: it was killed, or had no "
-                    "memory left (see above); started again the mirror goes on"
-                ) from None
             raise CanalError(str(error)) from error  # no server answers
         raise error
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Tell whether an error came of a JVM of Spark that is not there any more."""
+    if isinstance(error, OSError):
+        return _follows_from_spark(error)
+    return type(error).__name__ == NOT_CONNECTED
 
 
 def _follows_from_spark(error: BaseException) -> bool:

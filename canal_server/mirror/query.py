@@ -91,7 +91,8 @@ class Query:
     def look(self) -> None:
         """Begin again when the query failed a while ago.
 
-        Raises DataLossError where that would not help.
+        Raises DataLossError where that would not help, and what py4j raises when
+        Spark's JVM is gone.
         """
         if self._query is not None and self._query.isActive:
             return
@@ -119,6 +120,7 @@ class Query:
             except DataLossError:
                 raise
             except Exception as error:  # noqa: BLE001  # Spark's, of many kinds
+                self._spark.sparkContext.version  # noqa: B018  # asks the JVM
                 self._due = now + self._backoff.delay_s(now)
                 log.warning("the stream cannot begin: %s", _reason(error))
 

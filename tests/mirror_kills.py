@@ -46,10 +46,10 @@ def kill_jvm(mirror: MirrorProcess) -> str:
     assert process is not None
     pid = process.pid
     mirror.wait_for(lambda: bool(_jvms(pid)), "its JVM")
-    mirror.process = None
     for each in _jvms(pid):
         _kill(each)
     status = process.wait(PATIENCE_S)
+    mirror.process = None  # else its log is shown, and it is killed
     log = "".join(process.log)
     assert status == 1, log
     return log.strip().rpartition("\n")[2]

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mirror_writes import MirrorLoad
 
 SETTLE_S = 30 * UNIT_S  # with tables that are copied again at the end
+POLL_S = 0.5
+BEGINS_S = 6 * UNIT_S  # until a table follows, while tables change
 OUTRUN = "it was copied 5 times and changed in the meantime each time"
 
 
@@ -42,8 +44,7 @@ class MirrorScene:
     def round(self, what: str) -> None:
         """Let all run for a while, and kill something."""
         mirror, load, rng = self.mirror, self.load, self.rng
-        if mirror.process is None:
-            mirror.start(wait=rng.random() < 0.7)
+        self._start()
         enough = load.commits + rng.randrange(20, 300)
         mirror.wait_for(lambda: load.commits >= enough or not load.is_well, "writing")
         if not load.is_well:
@@ -70,6 +71,26 @@ class MirrorScene:
         else:
             assert what == "nothing", what
 
+    def _start(self) -> None:
+        """Start the mirror unless it runs; waits now and then until a table follows.
+
+        But not for ever, as tables may change too often.
+        """
+        if self.mirror.process is not None:
+            return
+        self.mirror.start(wait=False)
+        if self.rng.random() < 0.3:
+            return
+        process = self.mirror.process
+        assert process is not None
+        give_up_at = time.monotonic() + BEGINS_S
+        while not any("follows the stream" in line for line in [*process.log]):
+            assert process.log[-1:] != [""], "".join(process.log)  # it has ended
+            if time.monotonic() > give_up_at:
+                print(f"no table follows after {BEGINS_S} s")
+                return
+            time.sleep(POLL_S)
+
     def settle(self) -> set[str]:
         """Wait until each table of the source follows the stream."""
         mirror = self.mirror
@@ -84,15 +105,18 @@ class MirrorScene:
         }
         give_up_at = time.monotonic() + SETTLE_S
         while True:
-            states = self.states()
-            outrun = [n for n in wanted if OUTRUN in states.get(n, ("", ""))[1]]
+            # To ask the command all the time would take what the mirror needs.
+            states = {name: mirror.told(name) for name in wanted}
+            outrun = [name for name in wanted if OUTRUN in states[name][1]]
             if outrun:
                 print(f"outrun by their DDL: {outrun}")
                 names = [f"{mirror.pipeline.schema}.{name}" for name in outrun]
                 mirror.command("copy", *names).check_returncode()
-            phases = {name: states.get(name, ("", ""))[0] for name in wanted}
+            phases = {name: states[name][0] for name in wanted}
             if all(phase == "following" for phase in phases.values()):
-                return wanted
+                told = self.states()
+                if all(told[name][0] == "following" for name in wanted):
+                    return wanted
             log = mirror.process.log[-80:] if mirror.process else ()
             assert time.monotonic() < give_up_at, f"{states}\n{''.join(log)}"
             time.sleep(1)

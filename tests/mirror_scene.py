@@ -72,15 +72,14 @@ class MirrorScene:
             assert what == "nothing", what
 
     def _start(self) -> None:
-        """Start the mirror unless it runs; waits now and then until a table follows.
+        """Start the mirror unless it runs; waits now and then until a table follows."""
+        if self.mirror.process is None:
+            self.mirror.start(wait=False)
+            if self.rng.random() < 0.7:
+                self._wait_for_a_table()
 
-        But not for ever, as tables may change too often.
-        """
-        if self.mirror.process is not None:
-            return
-        self.mirror.start(wait=False)
-        if self.rng.random() < 0.3:
-            return
+    def _wait_for_a_table(self) -> None:
+        """Wait until a table follows, but not for ever: they may change too often."""
         process = self.mirror.process
         assert process is not None
         give_up_at = time.monotonic() + BEGINS_S

@@ -11,8 +11,11 @@ import pytest
 
 pytest.importorskip("py4j", reason="the extra `mirror` is not installed")
 
-from py4j.java_gateway import GatewayParameters, JavaGateway
-from py4j.protocol import Py4JNetworkError
+from py4j.java_gateway import (  # type: ignore[import-untyped]
+    GatewayParameters,
+    JavaGateway,
+)
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from canal_server.mirror.query import Query
 from canal_server.mirror.settings import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
 
-from canal_server.mirror.query import DataLossError, Query
+from canal_server.lifecycle import Stop
+from canal_server.mirror.beginning import DataLossError
+from canal_server.mirror.query import Query
 from canal_server.mirror.settings_file import read
 from canal_server.mirror.state import States
 from canal_server.mirror.storage import open_folder
@@ -55,8 +58,8 @@ def look_at(folder: Path, ending: str) -> None:
     """Look at a query whose traceback ended with a line."""
     settings = read(SETTINGS, str(folder / "mirror.yml"), {})
     states = States(open_folder(settings.lake, settings.folder))
-    stream: Any = None
-    query = Query(settings, None, stream, states)
+    stream: Any = SimpleNamespace(gap="")
+    query = Query(settings, None, stream, states, Stop())
     query._query = Failed(ending)
     query.look()
 

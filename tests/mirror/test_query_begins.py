@@ -17,6 +17,7 @@ from py4j.java_gateway import (  # type: ignore[import-untyped]
 )
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
+from canal_server.lifecycle import Stop
 from canal_server.mirror.query import Query
 from canal_server.mirror.settings import (
     CanalSettings,
@@ -63,7 +64,7 @@ def query_of(session: Session) -> Query:
     """Return the query of a mirror whose stream has failed before."""
     store: Any = SimpleNamespace(generation=lambda: 0)
     stream: Any = SimpleNamespace(joining=threading.Lock())
-    return Query(SETTINGS, session, stream, store)
+    return Query(SETTINGS, session, stream, store, Stop())
 
 
 def test_a_stream_that_does_not_begin_is_tried_again() -> None:

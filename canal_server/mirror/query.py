@@ -11,6 +11,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.errors import CanalError
 from canal_server.mirror.beginning import (
     DataLossError,
     begin_again,
@@ -91,8 +92,8 @@ class Query:
     def look(self) -> None:
         """Begin again when the query failed a while ago.
 
-        Raises DataLossError where that would not help, and what py4j raises when
-        Spark's JVM is gone.
+        Raises DataLossError where that would not help, CanalError where Spark has ended,
+        and what py4j raises when its JVM is gone.
         """
         if self._query is not None and self._query.isActive:
             return
@@ -120,7 +121,7 @@ class Query:
             except DataLossError:
                 raise
             except Exception as error:  # noqa: BLE001  # Spark's, of many kinds
-                self._spark.sparkContext.version  # noqa: B018  # asks the JVM
+                self._check_spark()
                 self._due = now + self._backoff.delay_s(now)
                 log.warning("the stream cannot begin: %s", _reason(error))
 
@@ -132,6 +133,11 @@ class Query:
             self._spark.sparkContext.setLogLevel("OFF")
             self._query.stop()
             self._query = None
+
+    def _check_spark(self) -> None:
+        """Raise CanalError when Spark has ended, what py4j raises when its JVM has."""
+        if self._spark.sparkContext._jsc.sc().isStopped():  # noqa: SLF001
+            raise CanalError("Spark has ended the application; start the mirror again")
 
     def _leave_checkpoint(self) -> None:
         """Begin where the lake is, as the checkpoint is not of what that has.

@@ -17,6 +17,7 @@ from py4j.java_gateway import (  # type: ignore[import-untyped]
 )
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
+from canal_server.errors import CanalError
 from canal_server.lifecycle import Stop
 from canal_server.mirror.query import Query
 from canal_server.mirror.settings import (
@@ -56,8 +57,9 @@ class Session:
 
     @property
     def sparkContext(self) -> Any:  # noqa: N802  # Spark's name
-        """Ask the JVM, as Spark's context does of its version."""
-        return SimpleNamespace(version=self._ask())
+        """Ask the JVM, as Spark's context does."""
+        context = SimpleNamespace(isStopped=self._ask)
+        return SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context))
 
 
 def query_of(session: Session) -> Query:
@@ -69,9 +71,15 @@ def query_of(session: Session) -> Query:
 
 def test_a_stream_that_does_not_begin_is_tried_again() -> None:
     """That a stream cannot begin is borne while Spark is there."""
-    session = Session(lambda: "4.3")
+    session = Session(lambda: False)
     query_of(session).look()
     assert session.begun == 1
+
+
+def test_without_its_application_a_mirror_ends() -> None:
+    """What a cluster, or somebody, has ended is not begun again for ever."""
+    with pytest.raises(CanalError, match="Spark has ended the application"):
+        query_of(Session(lambda: True)).look()
 
 
 def test_without_its_jvm_a_mirror_ends() -> None:

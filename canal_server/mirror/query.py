@@ -92,8 +92,8 @@ class Query:
     def look(self) -> None:
         """Begin again when the query failed a while ago.
 
-        Raises DataLossError where that would not help, CanalError where Spark has ended,
-        and what py4j raises when its JVM is gone.
+        Raises DataLossError where that would not help, CanalError where Spark has
+        ended, and what py4j raises when its JVM is gone.
         """
         if self._query is not None and self._query.isActive:
             return

@@ -34,7 +34,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 SCHEMA = "shop"
 SECRET = "s3cret-word"
-ALL = ("t", "cols", "texts", "keyless")
 BLACK = "canal.instance.filter.black.regex"
 
 
@@ -250,44 +249,25 @@ def test_what_happened_while_it_was_down(shop, flavour) -> None:
 
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
-@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-def test_changes_that_are_gone_and_no_server(shop, flavour) -> None:
+def test_changes_that_are_gone_and_no_server(shop) -> None:
     """A binlog that was purged while it was down ends it, and all is copied again.
 
-    Tables, one without a key, and logs of changes: what was done in what is gone is in
-    the copies, and the logs go on. A canal-server that is gone is waited for, and a
-    signal ends the waiting.
+    A canal-server that is gone is waited for, and a signal ends the waiting.
     """
-    mirror = shop(flavour)
-    mirror.settings["tables"] = [
-        {"match": rf"{SCHEMA}\.cols", "format": "parquet"},
-        {"match": rf"{SCHEMA}\.texts", "format": "json"},
-        {"match": rf"{SCHEMA}\..*"},
-    ]
+    mirror = shop()
     mirror.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(100))",
-        *(f"CREATE TABLE {name} LIKE t" for name in ("cols", "texts", "keyless")),
-        "ALTER TABLE keyless DROP PRIMARY KEY",
-        *(f"INSERT INTO {name} VALUES (1, 'x'), (2, 'y')" for name in ALL),
+        "INSERT INTO t VALUES (1, 'x')",
     )
     mirror.start()
-    mirror.agree(t=("id",), keyless=())
-    mirror.wait_for(mirror.logs_agree, "logs")
+    mirror.agree(t=("id",))
     mirror.sql("INSERT INTO t VALUES (4, 'y')")
     mirror.agree(t=("id",))
     mirror.stop()
 
     # The binlog that it needs is gone.
     before = mirror.lake("t", "id")
-    logged = changes(mirror, "texts")
-    mirror.sql(
-        "INSERT INTO t VALUES (5, 'v')",
-        *(f"DELETE FROM {name} WHERE id = 1" for name in ALL),
-        "TRUNCATE TABLE cols",
-        *(f"UPDATE {name} SET id = 20 WHERE id = 2" for name in ALL),
-        "CREATE TABLE made (id INT PRIMARY KEY)",
-        "FLUSH BINARY LOGS",
-    )
+    mirror.sql("INSERT INTO t VALUES (5, 'v')", "FLUSH BINARY LOGS")
     mirror.sql("INSERT INTO t VALUES (6, 'u')")
     file, _ = mirror.source.binlog_position()
     mirror.pipeline.wait_for_status(lambda status: file in str(status))
@@ -305,14 +285,8 @@ def test_changes_that_are_gone_and_no_server(shop, flavour) -> None:
     assert "Run `canal-server mirror copy --all`" in told
     assert mirror.lake("t", "id") == before
     assert mirror.command("copy", "--all").returncode == 0
-    mirror.sql("INSERT INTO cols VALUES (7, 'w')")
     mirror.start()
-    mirror.agree(t=("id",), made=("id",), keyless=())
-    mirror.wait_for(mirror.logs_agree, "logs")
-    assert changes(mirror, "texts")[: len(logged)] == logged
-    mirror.sql(*(f"INSERT INTO {name} VALUES (8, 'z')" for name in ALL))
-    mirror.agree(t=("id",), keyless=())
-    mirror.wait_for(mirror.logs_agree, "logs")
+    mirror.agree(t=("id",))
 
     # canal-server is gone for a while, and for good.
     mirror.pipeline.stop()

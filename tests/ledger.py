@@ -213,6 +213,9 @@ class Checker:
             self._amid = (Amid(self.done, self._index, self._place),)
         if acked is not None and acked.open:
             self._amid += (Amid(acked.done, acked.index, acked.place),)
+        if earliest == latest:
+            # What is told before the first row comes does not count what was not acked.
+            self.done = latest
         self._open = False
         self._index = 0
         self._place = (0, 0)

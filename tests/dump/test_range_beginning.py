@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fix_source_access import access_of
+from purge import purge
 
 from canal_server.config.schema import InstanceConfig
 from canal_server.dump.range_beginning import check_nothing_before
@@ -55,7 +56,7 @@ def test_what_is_before_the_first_file(own_server, flavour: str) -> None:
     check(server)
     server.execute("FLUSH BINARY LOGS")
     file, _ = server.binlog_position()
-    server.execute(f"PURGE BINARY LOGS TO '{file}'")
+    purge(server, file)
     told = rf"begins with {file}, at 20.*since 2020-09-13T12:26:40\+00:00 .* or later"
     with pytest.raises(ClientError, match=told) as caught:
         check(server)

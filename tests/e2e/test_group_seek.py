@@ -204,7 +204,8 @@ def test_under_load(group, rng):
             group.receive_until(client, lambda w=wanted: one.checker.done >= w)
             seek(group, begin, "--source", "master2")
             group.resume(one)
-            two.checker.resume(0, 0)
+            group.resume(two)
+            two.checker.resume(0, 0)  # at the begin alone
     with group.pipeline.client() as client:
         group.receive(client)
     for branch in group.branches:

@@ -13,6 +13,7 @@ pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 
 from fix_mirror_process import NAME, PATIENCE_S, MirrorProcess
 from fix_pipeline import DESTINATION
+from purge import purge
 
 from canal_server.client.ranged import RangedClient
 from canal_server.lifecycle import Stop
@@ -244,7 +245,7 @@ def test_a_place_that_means_something_else(
     server.execute("FLUSH BINARY LOGS")
     file, _ = server.binlog_position()
     begun.lose()
-    server.execute(f"PURGE BINARY LOGS TO '{file}'")
+    purge(server, file)
     with pytest.raises(DataLossError, match="cannot be read any more"):
         begun.begin()
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from fix_pipeline import DESTINATION, UNIT_S
+from purge import purge
 
 from canal_server.client.ranged import RangedClient, Wire
 from canal_server.errors import ClientError, PositionError, ProtocolError
@@ -410,7 +411,7 @@ def test_changes_that_are_purged_are_told(own_server, make_pipeline, rng) -> Non
     source.execute("FLUSH BINARY LOGS")
     writer.write(1, rows=2)
     file, _ = source.binlog_position()
-    source.execute(f"PURGE BINARY LOGS TO '{file}'")
+    purge(source, file)
     pipeline.stop()
     pipeline.configure({"canal.instance.master.journal.name": "oldest"})
     pipeline.start()

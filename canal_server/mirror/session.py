@@ -27,8 +27,8 @@ DEFAULTS: Final = {
     # is less than it takes from the two cores while the mirror starts.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
-    # Else a process that does not begin within ten seconds, as on a machine that is
-    # busy copying, ends the stream.
+    # For what a process says first, on a machine that is busy copying; the ten seconds
+    # in which it has to connect are Spark's own, and cannot be set.
     "spark.python.authenticate.socketTimeout": "120s",
 }
 # What messages of others say, in the words of the mirror's settings: options of Spark's

@@ -173,6 +173,8 @@ class Pump:
         self._server = ""
         self._server_id = 0
         self._advanced = False  # something was delivered since the last failure
+        # Whether the source has not what is to be read: no session comes of itself.
+        self.lacks_place = False
         self._thread = threading.Thread(
             target=self._run, name=f"pump-{config.destination}", daemon=True
         )
@@ -332,6 +334,7 @@ class Pump:
                 return
             # Whoever wishes from here on finds this turn, and a lock before it.
             self._turn = Stop()
+            self.lacks_place = False
             self.sources.switch_to(chosen)
         self._beginning.turn_to(self._access, self._turn)
         # What was read of the other server says nothing about this one's files.
@@ -352,7 +355,8 @@ class Pump:
             error, passed=self._passed is not None
         )
         told = f"{type(error).__name__}: {error}"
-        if isinstance(error, BinlogPurged) and not begins_elsewhere:
+        self.lacks_place = isinstance(error, BinlogPurged) and not begins_elsewhere
+        if self.lacks_place:
             name = self._config.destination
             stored = self._positions.latest(name)
             files = self._beginning.files

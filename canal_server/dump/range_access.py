@@ -22,7 +22,7 @@ from canal_server.dump.range_source import (
 )
 from canal_server.dump.range_unread import UnreadStatements
 from canal_server.errors import CanalError, ClientError, ConnectionLost
-from canal_server.lifecycle import Stop
+from canal_server.lifecycle import Deadline, Stop
 from canal_server.protocol.ranged import NOT_HERE
 from canal_server.sink.filters import TableFilter, for_client
 from canal_server.store.selection import RangeWalk
@@ -47,6 +47,7 @@ _log = logging.getLogger(__name__)
 DUMPS_MAX: Final = 8  # ranges that are read at a time
 DUMP_WAIT_S: Final = 30.0  # how long a request waits for its turn
 BEGIN_S: Final = 30.0  # how long a request waits until the source is being read
+LOOK_S: Final = 0.1  # how often it is looked whether the source refuses that
 FILTERS_MAX: Final = 1000  # that are kept ready
 NOWHERE: Final = 1 << 62  # number of a file that there is not
 MAPPED_MAX: Final = 256  # places of older epochs that are kept
@@ -237,9 +238,7 @@ class RangeAccess:
         """Look at the source, when it is this thread's turn. Raises CanalError."""
         with self.slot() as slot:
             live = self.stages()
-            if not live.tail.resets:
-                # The first session learns what the tables are.
-                live.tail.wait(0, BEGIN_S, None)
+            self._await_session(live)
             tail, resets = live.tail, live.tail.resets
             source = live.pump.sources.current
             access = source.access
@@ -272,6 +271,17 @@ class RangeAccess:
                 raise ClientError(
                     f"the source cannot be read now: {error}; try again", code=NOT_HERE
                 ) from error
+
+    def _await_session(self, live: Live) -> None:
+        """Wait for the pump's first session, which learns what the tables are.
+
+        Where cursors keep it from beginning, ranges are read without it.
+        """
+        deadline = Deadline(BEGIN_S)
+        while not (live.tail.resets or live.pump.lacks_place or deadline.passed()):
+            if self.stop.requested():
+                return
+            live.tail.wait(live.tail.changes, LOOK_S, None)
 
     def _note_epoch(self, dump: RangeDump, tail: Tail, resets: int) -> None:
         """Find out the epoch, and whether it is that of what the tail holds."""

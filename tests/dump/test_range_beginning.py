@@ -6,10 +6,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from fix_ranged import NAME, rows_of
 from fix_source_access import access_of
 from purge import purge
 
-from canal_server.config.schema import InstanceConfig
+from canal_server.config.schema import HostConfig, HostPort, InstanceConfig
+from canal_server.dump import range_access
 from canal_server.dump.range_beginning import check_nothing_before
 from canal_server.dump.scan import Scanner
 from canal_server.errors import ClientError
@@ -20,6 +22,9 @@ from canal_server.mysql.flavour import read_server_info
 from canal_server.protocol.ranged import PURGED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fix_ranged import Lake
     from servers import Server
 
 WANTED_MS = 1_600_000_000_000
@@ -61,3 +66,37 @@ def test_what_is_before_the_first_file(own_server, flavour: str) -> None:
     with pytest.raises(ClientError, match=told) as caught:
         check(server)
     assert caught.value.code == PURGED
+
+
+def test_read_while_clients_lack_their_changes(
+    make_lake: Callable[..., Lake], source_server: Server, database: str, monkeypatch
+) -> None:
+    """Ranges are read at once where the server cannot go on for its other clients.
+
+    The source has purged what it would begin with, so that no session ever comes.
+    """
+    monkeypatch.setattr(range_access, "BEGIN_S", 1e6)
+    table = f"{database}.t"
+    source_server.execute(f"CREATE TABLE {table} (a INT, b TEXT)")
+    address = HostPort(source_server.host, source_server.port)
+    file, _ = source_server.binlog_position()
+    lake = make_lake(source_server)
+    source_server.execute("FLUSH BINARY LOGS")
+    lake.warm(source_server, table, "(0, 'w')")
+    lake.ranges.unsubscribe(NAME)
+    purge(source_server, source_server.binlog_position()[0])
+    gone = HostConfig(address=address, journal_name=file, position=4)
+    lake = make_lake(source_server, master=gone)
+    start = lake.subscribe()
+    source_server.execute(
+        f"INSERT INTO {table} VALUES (1, 'x')",
+        f"ALTER TABLE {table} ADD COLUMN c INT",
+        f"INSERT INTO {table} VALUES (2, 'y', 3)",
+    )
+    found = lake.read_again(start, lake.until(start, 3))
+    assert rows_of(found) == [
+        ("t", "a", "1", "b", "x"),
+        (f"ALTER TABLE {table} ADD COLUMN c INT",),
+        ("t", "a", "2", "b", "y", "c", "3"),
+    ]
+    assert "BinlogPurged" in str(lake.instance.status())

@@ -51,6 +51,18 @@ class Feed:
             return version_of(start) <= version_of(self.place)
         return has_all(self.place.gtids, start.gtids)
 
+    def is_in_another(self, end: RangePosition) -> bool:
+        """Tell whether a batch that ends at a place is of another binlog than this.
+
+        Epochs are the server's to count, and it begins anew when its data are lost. A
+        binlog has everything at a later place that was executed at an earlier one.
+        """
+        place = self.place
+        if end.epoch != place.epoch or version_of(end) < version_of(place):
+            return False
+        known = bool(end.gtids and place.gtids)
+        return known and not has_all(end.gtids, place.gtids)
+
     def to_json(self) -> str:
         """Return the text of the file."""
         told = {

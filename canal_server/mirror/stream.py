@@ -200,9 +200,10 @@ class ChangeStream:
         for row in self._rows(frame):
             (item,) = unpack([row])
             if item.kind == PART:
+                end = item.end[self._destination]
                 if report.end is None:
                     self._check_follows_on(report.number, item)
-                end = item.end[self._destination]
+                self._check_same_binlog(end)
                 if report.end is None or version_of(end) > version_of(report.end):
                     report.end = end
             report.came += item.count
@@ -217,6 +218,19 @@ class ChangeStream:
         self.gap = (
             f"the stream would go on at {start}, and what is in the lake goes up to "
             f"{feed.place}: what was changed in between would be missing"
+        )
+        raise GapError(self.gap)
+
+    def _check_same_binlog(self, end: RangePosition) -> None:
+        """Raise GapError for changes of a database that took another one's place."""
+        feed = self.feed
+        if feed is None or not feed.is_in_another(end):
+            return
+        self.gap = (
+            f"the stream would go on up to {end}, and what is in the lake goes up to "
+            f"{feed.place}, a place of another binlog: the source was replaced, or its "
+            "binlog begun anew, and canal-server does not know since when; what was "
+            "changed in between would be missing"
         )
         raise GapError(self.gap)
 

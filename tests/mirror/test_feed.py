@@ -76,3 +76,22 @@ def test_sets_of_mariadb_tell_as_well() -> None:
     for gtids, follows in (("0-2-7,1-1-5", True), ("0-1-7", True), ("0-1-8", False)):
         start = RangePosition(1, "b.000001", 4, gtids=gtids)
         assert fed.follows_on("q", 0, start) is follows, gtids
+
+
+@pytest.mark.parametrize(
+    ("end", "is_in_another"),
+    [
+        (RangePosition(1, "b.000007", 600, gtids=f"{ONE}:1-12"), False),
+        (RangePosition(1, "b.000007", 500, gtids=f"{ONE}:1-9"), False),
+        (RangePosition(1, "b.000007", 600, gtids=f"{ONE}:1-9,{TWO}:1"), False),
+        (RangePosition(1, "b.000007", 600, gtids=f"{ONE}:1-3"), True),
+        (RangePosition(1, "b.000008", 4, gtids=f"{TWO}:1-99"), True),
+        # What comes again is before it; of another epoch, sets were looked at before.
+        (RangePosition(1, "b.000007", 400, gtids=f"{ONE}:1-3"), False),
+        (RangePosition(2, "b.000007", 600, gtids=f"{TWO}:1-3"), False),
+        (RangePosition(1, "b.000007", 600), False),
+    ],
+)
+def test_a_binlog_in_the_place_of_another(end, is_in_another) -> None:
+    """What was executed at a place was so at later ones of the same binlog."""
+    assert FED.is_in_another(end) is is_in_another

@@ -31,16 +31,18 @@ FILE = "b.000001"
 COLUMNS = tuple(meta_of(*each) for each in (ID, A))
 
 
-def at(position: int) -> RangePosition:
+def at(position: int, gtids: str = "") -> RangePosition:
     """Return a place in the one file that there is."""
-    return RangePosition(0, FILE, position)
+    return RangePosition(0, FILE, position, gtids=gtids)
 
 
 class Frame:
     """A micro-batch, as Spark hands it over."""
 
-    def __init__(self, end: int, *items: Packed, start: int = 100) -> None:
-        self._start, self._end = start, end
+    def __init__(
+        self, end: int, *items: Packed, start: int = 100, gtids: str = ""
+    ) -> None:
+        self._start, self._end, self._gtids = start, end, gtids
         self._items = items
 
     @property
@@ -53,7 +55,7 @@ class Frame:
         return list(self._rows())
 
     def _rows(self) -> Iterator[Any]:
-        end = json.dumps(offset_to_json({"d": at(self._end)}))
+        end = json.dumps(offset_to_json({"d": at(self._end, self._gtids)}))
         start = json.dumps(offset_to_json({"d": at(self._start)}))
         part = {"kind": PART, "destination": "d", "start": start, "end": end}
         yield self._row(part | {"_seq": 0})
@@ -213,6 +215,22 @@ def test_what_does_not_follow_on(followed: Followed) -> None:
     followed.stream.take(Frame(180, *again, start=90), 0)
     assert followed.ids() == [1, 2, 3]
     assert followed.reports[-1].feed == Feed("d", at(180), query="new", batch=0)
+
+
+def test_another_database_in_the_place_of_the_first(followed: Followed) -> None:
+    """Its changes are not taken, though places and epochs seem to go on.
+
+    So it looks when the server has lost its data while the database was replaced.
+    """
+    followed.stream.feed = Feed("d", at(100, "0-1-5"))
+    first = Frame(120, rows(seq(110), ("insert", 1, "x")), gtids="0-1-6")
+    followed.stream.take(first, 0)
+    other = Frame(140, rows(seq(130), ("insert", 2, "y")), start=120, gtids="0-2-2")
+    for _ in range(2):
+        with pytest.raises(GapError, match=r"b.000001:120.*a place of another binlog"):
+            followed.stream.take(other, 1)
+    assert "canal-server does not know since when" in followed.stream.gap
+    assert followed.ids() == [1]
 
 
 def test_a_place_that_could_not_be_noted(followed: Followed) -> None:

@@ -18,6 +18,7 @@ from fix_mirror_process import NAME, PATIENCE_S, MirrorProcess
 from fix_pipeline import DESTINATION, Pipeline
 from fix_random import longer
 from fix_spark import skip_without_spark
+from purge import purge
 from small_disk import full, mounted
 
 from canal_server.cli import UNUSABLE
@@ -249,30 +250,49 @@ def test_what_happened_while_it_was_down(shop, flavour) -> None:
 
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
-def test_changes_that_are_gone_and_no_server(shop) -> None:
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_changes_that_are_gone_and_no_server(shop, flavour) -> None:
     """A binlog that was purged while it was down ends it, and all is copied again.
 
-    A canal-server that is gone is waited for, and a signal ends the waiting.
+    Tables with a key, without one, and logs. A canal-server that is gone is waited for,
+    and a signal ends the waiting.
     """
-    mirror = shop()
+    mirror = shop(flavour)
+    mirror.settings["tables"] = [
+        {"match": rf"{SCHEMA}\.cols", "format": "parquet"},
+        {"match": rf"{SCHEMA}\.texts", "format": "json"},
+        {"match": rf"{SCHEMA}\..*"},
+    ]
+    keys = {"t": ("id",), "u": ("id",), "keyless": ()}
+    names = (*keys, "cols", "texts")
     mirror.sql(
-        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(100))",
-        "INSERT INTO t VALUES (1, 'x')",
+        *(
+            f"CREATE TABLE {name} (id INT {'' if name == 'keyless' else 'PRIMARY KEY'},"
+            " a VARCHAR(100))"
+            for name in names
+        ),
+        *(f"INSERT INTO {name} VALUES (1, 'x'), (2, 'y')" for name in names),
     )
     mirror.start()
-    mirror.agree(t=("id",))
-    mirror.sql("INSERT INTO t VALUES (4, 'y')")
-    mirror.agree(t=("id",))
+    mirror.agree(**keys)
+    mirror.wait_for(mirror.logs_agree, "logs")
+    mirror.sql(*(f"INSERT INTO {name} VALUES (3, 'z')" for name in names))
+    mirror.agree(**keys)
+    mirror.wait_for(mirror.logs_agree, "logs")
     mirror.stop()
 
     # The binlog that it needs is gone.
-    before = mirror.lake("t", "id")
-    mirror.sql("INSERT INTO t VALUES (5, 'v')", "FLUSH BINARY LOGS")
-    mirror.sql("INSERT INTO t VALUES (6, 'u')")
+    before = mirror.lake("t", "id"), changes(mirror, "cols"), changes(mirror, "texts")
+    mirror.sql(
+        *(f"UPDATE {name} SET a = 'gone' WHERE id = 1" for name in names),
+        *(f"DELETE FROM {name} WHERE id = 2" for name in names),
+        "FLUSH BINARY LOGS",
+        *(f"INSERT INTO {name} VALUES (5, 'v')" for name in names),
+    )
     file, _ = mirror.source.binlog_position()
     mirror.pipeline.wait_for_status(lambda status: file in str(status))
     mirror.pipeline.stop()  # what it has in memory is not lost
-    mirror.sql(f"PURGE BINARY LOGS TO '{file}'")
+    purge(mirror.source, file)
     mirror.pipeline.start()
     mirror.start(wait=False)
     assert mirror.process
@@ -283,10 +303,22 @@ def test_changes_that_are_gone_and_no_server(shop) -> None:
     assert told.startswith("canal-server: subscription copy of destination example: ")
     assert "cannot be read any more" in told
     assert "Run `canal-server mirror copy --all`" in told
-    assert mirror.lake("t", "id") == before
+    assert before == (
+        mirror.lake("t", "id"),
+        changes(mirror, "cols"),
+        changes(mirror, "texts"),
+    )
     assert mirror.command("copy", "--all").returncode == 0
     mirror.start()
-    mirror.agree(t=("id",))
+    mirror.agree(**keys)
+    mirror.wait_for(mirror.logs_agree, "logs")
+    assert [mirror.state(name)["copies"] for name in names] == [2] * len(names)
+    mirror.sql(
+        *(f"UPDATE {name} SET a = 'after' WHERE id = 3" for name in names),
+        *(f"DELETE FROM {name} WHERE id = 5" for name in names),
+    )
+    mirror.agree(**keys)
+    mirror.wait_for(mirror.logs_agree, "logs")
 
     # canal-server is gone for a while, and for good.
     mirror.pipeline.stop()

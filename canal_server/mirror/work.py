@@ -227,7 +227,7 @@ class TableWork:
         table = self._plan(state.source, columns)
         rule = self._rule(state.source)
         self._check_hidden(state, columns, place, channel)
-        self._check_place(table)
+        self._check_place(table, place, channel)
         self._forget_copy(state)
         state = replace(
             state,
@@ -286,10 +286,13 @@ class TableWork:
         )
         raise ConfigError([problem])
 
-    def _check_place(self, table: MirrorTable) -> None:
-        """Raise where somebody else's table would be replaced."""
+    def _check_place(
+        self, table: MirrorTable, place: RangePosition, channel: Channel
+    ) -> None:
+        """Raise where somebody's table would be replaced, or a log's order lost."""
         lake = open_table(self._settings, table)
-        if lake.exists() and lake.place()[0] == NOWHERE:
+        upto = lake.place()[0] if lake.exists() else 0
+        if upto == NOWHERE:
             raise TableStoppedError(
                 f"no mirror has made {lake}: move that away, or have this one go to "
                 "another folder (`to` of its rule), then run `canal-server mirror copy`"
@@ -297,6 +300,18 @@ class TableWork:
         problem = other_format(self._settings, table)
         if problem:
             raise TableStoppedError(f"{problem}, then run `canal-server mirror copy`")
+        # What is in a Delta table is replaced; what is in a log stays.
+        if table.form == "delta" or version_of(place) >= upto:
+            return
+        end = latest(self._settings, channel)  # a place without GTIDs is an older one
+        if version_of(end) < upto:
+            raise TableStoppedError(
+                f"{lake} goes up to _seq {upto}, and what comes now would have lower "
+                f"ones, from {version_of(end)} on, and so be taken for older: "
+                "canal-server has lost its data and counts epochs anew, or reads "
+                "another binlog; move the log away, or have this one go to another "
+                "folder (`to` of its rule), then run `canal-server mirror copy`"
+            )
 
     def _caught_up(
         self, follower: Follower, state: TableState, catching: CatchUp

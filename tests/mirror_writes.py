@@ -48,11 +48,12 @@ class MirrorLoad:
         rng: random.Random,
         *,
         statements: float = 0.03,
+        prepared: float = 0.0,
     ) -> None:
         """Make two tables with every type, one of them without a key, and two more.
 
         `statements`: the share of the first writer's transactions that a statement on
-        a table stands before.
+        a table stands before. `prepared`: the share of all that are of XA.
         """
         self.server = server
         self.schema = schema
@@ -60,6 +61,7 @@ class MirrorLoad:
         self.commits = 0
         self._rng = rng
         self._statements = statements
+        self._prepared = prepared
         self._changes = TableChanges(server.flavour, schema, rng)
         self._stop = threading.Event()
         self._changed = threading.Condition()  # guards the next two
@@ -90,6 +92,9 @@ class MirrorLoad:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
+        if self._prepared:
+            with self._connect() as connection:
+                end_prepared(connection)
         if self._errors:
             raise self._errors[0]
         failed = self.did[FAILED]
@@ -125,10 +130,16 @@ class MirrorLoad:
             while not self._stop.wait(PAUSE_S * rng.random() * 2):
                 try:
                     with self._writing():
-                        connection = connection or self._connect()
+                        if connection is None:
+                            connection = self._connect()
+                            end_prepared(connection, f"{number}-")
                         if number == 0 and rng.random() < self._statements:
                             self._change(connection, rng)
-                        self._transaction(connection, rng)
+                        if rng.random() < self._prepared:
+                            xid = f"{number}-{rng.randrange(10)}"
+                            self._prepared_transaction(connection, rng, xid)
+                        else:
+                            self._transaction(connection, rng)
                 except (OSError, pymysql.err.MySQLError) as error:
                     if is_refused(error):
                         with contextlib.suppress(pymysql.err.MySQLError):
@@ -163,6 +174,28 @@ class MirrorLoad:
             if rng.random() < 0.1:
                 self._stop.wait(HELD_S * rng.random())
             cursor.execute(rng.choice(("COMMIT",) * 6 + ("ROLLBACK",)))
+        self.commits += 1
+
+    def _prepared_transaction(
+        self, connection: Any, rng: random.Random, xid: str
+    ) -> None:
+        """Prepare one of XA, and end it one way or the other, perhaps after a while."""
+        end = rng.choice(("COMMIT", "ROLLBACK"))
+        with connection.cursor() as cursor:
+            cursor.execute(f"XA START '{xid}'")
+            try:
+                for _ in range(rng.randint(1, 3)):
+                    cursor.execute(self._statement(rng))
+                cursor.execute(f"XA END '{xid}'")
+                cursor.execute(f"XA PREPARE '{xid}'")
+            except pymysql.err.MySQLError:
+                for sql in (f"XA END '{xid}'", f"XA ROLLBACK '{xid}'"):
+                    with contextlib.suppress(pymysql.err.MySQLError):
+                        cursor.execute(sql)
+                raise
+            self._stop.wait(HELD_S * rng.random())
+            cursor.execute(f"XA {end} '{xid}'")
+        self.did[f"XA {end}"] += 1
         self.commits += 1
 
     def _statement(self, rng: random.Random) -> str:
@@ -253,6 +286,16 @@ class MirrorLoad:
             self._changes.tables[table.name] = table
             self._changes.ever[table.name] = [table]
             return
+
+
+def end_prepared(connection: Any, prefix: str = "") -> None:
+    """Roll back what a source that was killed has left prepared, by its name."""
+    with connection.cursor() as cursor:
+        cursor.execute("XA RECOVER")
+        for *_, name in cursor.fetchall():
+            xid = name.decode() if isinstance(name, bytes) else name
+            if xid.startswith(prefix):
+                cursor.execute(f"XA ROLLBACK '{xid}'")
 
 
 def is_lost(error: BaseException) -> bool:

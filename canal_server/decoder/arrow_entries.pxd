@@ -54,6 +54,7 @@ cdef class EntryColumns:
     cdef int run(self, const uint8_t* p, size_t n, size_t* taken) noexcept nogil
     cdef int entry(self, Slice slice) noexcept nogil
     cdef int rowdata(self) noexcept nogil
+    cdef int begun(self) noexcept nogil
     cdef int end_transaction(self) noexcept nogil
     cdef int commit(self, uint64_t version, int64_t time_ms, Slice xid) noexcept nogil
     cdef int place(self, uint64_t offset, uint64_t* version) noexcept nogil

@@ -239,6 +239,10 @@ cdef class EntryColumns:
                 return status
             self.expected = False
         self.open = True
+        return self.begun()
+
+    cdef int begun(self) noexcept nogil:
+        """Look at the begin of a transaction."""
         return OK
 
     cdef int rowdata(self) noexcept nogil:

@@ -14,7 +14,8 @@ from canal_server.decoder.arrow_buffers cimport FAILED, HELD, MALFORMED, NO_ROOM
 from canal_server.decoder.arrow_entries cimport EntryColumns
 from canal_server.decoder.arrow_values cimport is_utf8
 from canal_server.decoder.arrow_wire cimport (
-    EVENT_DELETE, EVENT_INSERT, EVENT_QUERY, Slice, read_change, same,
+    EVENT_DELETE, EVENT_INSERT, EVENT_QUERY, EVENT_XA_ROWS, Slice, read_change,
+    read_xa_xid, same,
 )
 
 from typing import NamedTuple
@@ -24,6 +25,11 @@ cdef uint64_t FNV_PRIME = 0x100000001B3
 
 cdef enum:
     LOOK_EACH = 256 * 1024  # bytes of input between two looks at what all tables take
+
+cdef enum XaState:
+    XA_UNKNOWN  # no begin came: that of a part before, or MariaDB's, which tells the end
+    XA_NONE
+    XA_OPEN     # in a transaction of XA
     SLOTS_FIRST = 64
 
 
@@ -100,6 +106,11 @@ cdef class TableRouter(EntryColumns):
     cdef list done_statements
     cdef int64_t statement_number
     cdef list problems
+    cdef XaState xa
+    cdef set xa_tables         # of the transaction at hand, as long as it may be of XA
+    cdef bint xa_noted         # there are some
+    cdef Slot* xa_last         # that was noted, if it is still there
+    cdef str xa_xid
 
     def __cinit__(self, *args, **options):
         self.columns_of = {}
@@ -108,6 +119,9 @@ cdef class TableRouter(EntryColumns):
         self.open_statements = []
         self.done_statements = []
         self.problems = []
+        self.xa_tables = set()
+        self.xa_xid = ""
+        self.xa = XA_UNKNOWN
 
     def __init__(self, *, epoch=0, bytes_max=32 << 20):
         """Take the limit in bytes of all tables together."""
@@ -161,7 +175,7 @@ cdef class TableRouter(EntryColumns):
         if slots == NULL:
             raise MemoryError("no memory for the tables of a range")
         free(self.slots)
-        self.slots, self.slot_n, self.last = slots, size, NULL
+        self.slots, self.slot_n, self.last, self.xa_last = slots, size, NULL, NULL
         for key, columns in self.columns_of.items():
             name = key[0]
             schema.p, schema.n = name, len(name)
@@ -279,10 +293,30 @@ cdef class TableRouter(EntryColumns):
             return self.give_up(columns)
         if status == OK and not is_touched and (<EntryColumns>columns).waits():
             status = self.touch(columns)
+        if status == OK and self.xa != XA_NONE and slot != self.xa_last:
+            self.xa_last = slot
+            status = self.note_xa()
         if status == OK and self.expected:
             status = self.commit(self.expected_version, self.expected_time_ms,
                                  self.expected_text)
         return status
+
+    cdef int begun(self) noexcept nogil:
+        cdef Slice xid
+        if not read_xa_xid(self.head.store, &xid):
+            return MALFORMED
+        self.xa = XA_NONE
+        return self.begin_xa(xid) if xid.p != NULL or self.xa_noted else OK
+
+    cdef int end_transaction(self) noexcept nogil:
+        cdef Slice xid
+        cdef int status = OK
+        if self.xa_noted:
+            if not read_xa_xid(self.head.store, &xid):
+                return MALFORMED
+            status = self.end_xa(xid)
+        self.xa = XA_UNKNOWN
+        return EntryColumns.end_transaction(self) if status == OK else status
 
     cdef int touch(self, void* columns) noexcept nogil:
         """Have the columns told of the end of the transaction."""
@@ -366,6 +400,58 @@ cdef class TableRouter(EntryColumns):
             status = self.commit(self.expected_version, self.expected_time_ms,
                                  self.expected_text)
         return status
+
+    cdef int begin_xa(self, Slice xid) noexcept with gil:
+        """Note that a transaction begins: one of XA unless `p` is NULL."""
+        self.xa = XA_OPEN if xid.p != NULL else XA_NONE
+        try:
+            self.xa_xid = text_of(xid)
+            self.xa_clear()
+        except MemoryError:
+            return NO_ROOM
+        return OK
+
+    cdef int note_xa(self) noexcept with gil:
+        """Tell, or note, that the table at hand has rows of the transaction at hand."""
+        try:
+            name = text_of(self.head.schema), text_of(self.head.table)
+            if name in self.xa_tables:
+                return OK
+            self.xa_tables.add(name)
+            self.xa_noted = True
+            if self.xa == XA_OPEN:
+                self.put_xa_rows(name)
+        except MemoryError:
+            return NO_ROOM
+        return OK
+
+    cdef int end_xa(self, Slice xid) noexcept with gil:
+        """Tell of the tables that were noted, if it was a transaction of XA."""
+        try:
+            if self.xa == XA_UNKNOWN and xid.p != NULL:
+                self.xa_xid = text_of(xid)
+                for name in self.xa_tables:
+                    self.put_xa_rows(name)
+            self.xa_clear()
+        except MemoryError:
+            return NO_ROOM
+        return OK
+
+    cdef object xa_clear(self):
+        self.xa_tables.clear()
+        self.xa_noted, self.xa_last = False, NULL
+
+    cdef object put_xa_rows(self, tuple name):
+        """Tell as of a statement of the transaction; its text is the xid."""
+        self.statement_number += 1
+        self.met_statements.append(MetStatement(
+            self.statement_number, text_of(self.head.file), self.head.offset,
+            self.head.offset + self.head.length, name[0], name[1], EVENT_XA_ROWS,
+            False, self.xa_xid.strip(), "", self.seq_now, self.head.time_ms,
+        ))
+        self.open_statements.append(self.statement_number)
+        self.open_n += 1
+        self.stop_here = True
 
     cdef int commit_statements(self, uint64_t version, int64_t time_ms) noexcept with gil:
         try:

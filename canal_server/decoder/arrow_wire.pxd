@@ -28,6 +28,7 @@ cdef enum EventKind:
     EVENT_TRUNCATE = 8
     EVENT_XACOMMIT = 13
     EVENT_XAROLLBACK = 14
+    EVENT_XA_ROWS = 1000  # none of the protocol: rows of an XA transaction (arrow_router)
 
 cdef struct EntryHead:
     Slice file
@@ -54,6 +55,8 @@ cdef struct Change:
 cdef bint read_entry(const uint8_t* p, size_t n, EntryHead* head) noexcept nogil
 cdef bint read_change(Slice store, Change* change) noexcept nogil
 cdef bint read_transaction_id(Slice store, Slice* xid) noexcept nogil
+# `xid.p` is NULL unless it is the begin or the end of an XA transaction.
+cdef bint read_xa_xid(Slice store, Slice* xid) noexcept nogil
 cdef void skip_field(Input* source, uint64_t tag) noexcept nogil
 cdef uint64_t take_long_varint(Input* source) noexcept nogil
 

@@ -155,6 +155,31 @@ cdef bint read_change(Slice store, Change* change) noexcept nogil:
     return not source.short
 
 
+cdef bint read_xa_xid(Slice store, Slice* xid) noexcept nogil:
+    cdef Input source = input_of(store)
+    cdef Input pair
+    cdef Slice key
+    cdef uint64_t tag
+    xid.p, xid.n = NULL, 0
+    while source.p < source.end:
+        tag = take_varint(&source)
+        if tag != 0x1A:
+            skip_field(&source, tag)
+            continue
+        pair = input_of(take_slice(&source))
+        key.p, key.n = NULL, 0
+        while pair.p < pair.end and not source.short:
+            tag = take_varint(&pair)
+            if tag == 0x0A:
+                key = take_slice(&pair)
+            elif tag == 0x12 and same(key, b"XA_XID", 6):
+                xid[0] = take_slice(&pair)
+            else:
+                skip_field(&pair, tag)
+        source.short |= pair.short
+    return not source.short
+
+
 cdef bint read_transaction_id(Slice store, Slice* xid) noexcept nogil:
     cdef Input source = input_of(store)
     cdef uint64_t tag

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from canal_server.errors import ClientError
 from canal_server.mirror.follower import CopyNeededError, is_about
+from canal_server.mirror.xa import PreparedXa, is_of_xa
 from canal_server.spark.offsets import version_of
 from canal_server.spark.packed import PART, ROWS, STATEMENT, unpack
 from canal_server.spark.ranges import LossError, Range, cut, is_lost, told_of_loss
@@ -45,8 +46,15 @@ class CatchUp:
         mirror: str,
         note: Callable[[RangePosition], Mapping[str, str]],
         stop: Stop,
+        *,
+        name: TableName,
+        goes_on: bool = False,
     ) -> None:
-        """Read for a mirror, by options whose filter lets through one table."""
+        """Read for a mirror, by options whose filter lets through one table.
+
+        `goes_on`: where another one began, which has seen what this one does not.
+        """
+        self._xa = PreparedXa(forgotten=frozenset([name] if goes_on else []))
         self._options = options
         self._mirror = mirror
         self._channel = Channel(options, destination, stop=stop)
@@ -100,7 +108,12 @@ class CatchUp:
                 for item in unpack(pa.Table.from_batches([batch])):
                     if item.kind == ROWS:
                         rows += item.count
-                    if item.kind == PART or is_about(item, name):
+                    rolled_back = self._xa.take(item)
+                    if is_of_xa(item):
+                        concerns = name in rolled_back
+                    else:
+                        concerns = item.kind == PART or is_about(item, name)
+                    if concerns:
                         follower.feed(item, note)
                 if self._stop.requested():
                     follower.drop_gathered()

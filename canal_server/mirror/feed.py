@@ -8,12 +8,13 @@ has to begin so that no table misses anything. Leaves out how one begins (`begin
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.errors import LakeError, PositionError
+from canal_server.mirror.xa import PreparedXa
 from canal_server.spark.offsets import offset_from_json, offset_to_json, version_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Feed:
     """Where a stream is: every table that follows it has all before `place`.
 
     `query` and `batch` are Spark's names for what came last, `source` is the database
-    that was asked then.
+    that was asked then. `xa` are the transactions that may be rolled back yet.
     """
 
     destination: str
@@ -38,6 +39,7 @@ class Feed:
     source: str = ""
     query: str = ""
     batch: int = -1
+    xa: PreparedXa = field(default_factory=PreparedXa)
 
     def follows_on(self, query: str, batch: int, start: RangePosition) -> bool:
         """Tell whether a batch that begins at a place leaves nothing out.
@@ -72,6 +74,7 @@ class Feed:
             "source": self.source,
             "query": self.query,
             "batch": self.batch,
+            "xa": self.xa.to_json(),
         }
         return json.dumps(told, indent=1)
 
@@ -91,6 +94,7 @@ class Feed:
             str(found["source"]),
             str(found["query"]),
             int(found["batch"]),
+            PreparedXa.from_json(found["xa"]) if "xa" in found else PreparedXa(),
         )
 
 

@@ -20,6 +20,7 @@ from canal_server.mirror.keys import NullKeyError, check_keys
 from canal_server.mirror.lake import UnlikeError
 from canal_server.mirror.statements import read_statement
 from canal_server.mirror.steps import RenameColumn
+from canal_server.mirror.xa import is_of_xa
 from canal_server.model.table import ColumnMeta
 from canal_server.model.versions import place_of
 from canal_server.spark.offsets import version_of
@@ -140,6 +141,9 @@ class Follower:
             start, end = item.start[item.destination], item.end[item.destination]
             self._part = version_of(start), version_of(end)
             return
+        if is_of_xa(item):
+            self._check_rolled_back(item)
+            return
         if self._is_done or self._was_applied_before(item):
             if item.kind == STATEMENT:
                 self._take_again(item)
@@ -154,6 +158,13 @@ class Follower:
                 )
             return
         self._gather(item, note)
+
+    def _check_rolled_back(self, item: Packed) -> None:
+        """Raise for a transaction of XA with rows of the table."""
+        if not self._is_done and not self._was_applied_before(item):
+            raise CopyNeededError(
+                f"{item.sql} took back rows that came when it was prepared"
+            )
 
     def _gather(self, item: Packed, note: Mapping[str, str]) -> None:
         """Take rows; what was gathered before is written when it is too much."""

@@ -24,6 +24,7 @@ from canal_server.mirror.follower import (
     is_about,
 )
 from canal_server.mirror.lake import OtherCopyError
+from canal_server.mirror.xa import PreparedXa, is_of_xa
 from canal_server.spark.offsets import offset_to_json, version_of
 from canal_server.spark.packed import PART, STATEMENT, unpack
 
@@ -163,14 +164,12 @@ class ChangeStream:
             size = 0
             part: Packed | None = None
             told: dict[TableName, Packed] = {}  # the parts that followers know of
+            xa = PreparedXa() if self.feed is None else self.feed.xa.copy()
             for item in self._items(frame, report):
                 if item.kind == PART:
                     part = item
                     continue
-                followed = self._followed(item)
-                if not followed and item.kind == STATEMENT:
-                    self._on_statement(item)
-                for name in followed:
+                for name in self._concerned(item, xa):
                     items = held.setdefault(name, [])
                     if part is not None and told.get(name) is not part:
                         told[name] = part
@@ -184,10 +183,22 @@ class ChangeStream:
             self._write(pool, held, report, report.end)
             if self.feed is not None and report.end is not None:
                 place, query = report.end, self._query
-                report.feed = replace(self.feed, place=place, query=query, batch=number)
+                report.feed = replace(
+                    self.feed, place=place, query=query, batch=number, xa=xa
+                )
         report.seconds = time.monotonic() - begun
         self._on_batch(report)
         self.feed = report.feed or self.feed
+
+    def _concerned(self, item: Packed, xa: PreparedXa) -> list[TableName]:
+        """Return the tables that are to get an item; tells of statements for none."""
+        rolled_back = xa.take(item)
+        if is_of_xa(item):
+            return [name for name in rolled_back if name in self._followers]
+        followed = self._followed(item)
+        if not followed and item.kind == STATEMENT:
+            self._on_statement(item)
+        return followed
 
     def _followed(self, item: Packed) -> list[TableName]:
         """Return the tables that are followed and that an item is about."""

@@ -132,12 +132,13 @@ class TableWork:
         )
 
     def _bring_in(self, state: TableState) -> None:
-        if state.phase in (Phase.WAITING, Phase.COPYING):
+        goes_on = state.phase not in (Phase.WAITING, Phase.COPYING)
+        if not goes_on:
             state = self._copied(state)
             if self._stop.requested():
                 return
         follower = self.follower_of(state)
-        catching = self._catching(state.source)
+        catching = self._catching(state.source, goes_on=goes_on)
         try:
             self._caught_up(follower, state, catching)
         finally:
@@ -390,13 +391,15 @@ class TableWork:
         finally:
             catching.close()
 
-    def _catching(self, name: TableName) -> CatchUp:
+    def _catching(self, name: TableName, *, goes_on: bool = False) -> CatchUp:
         return CatchUp(
             table_options(self._settings, name),
             self._settings.canal.destination,
             self._settings.name,
             lambda end: note_of(end, self._settings.canal.destination),
             self._stop,
+            name=name,
+            goes_on=goes_on,
         )
 
     def _latest(self, name: TableName) -> RangePosition:

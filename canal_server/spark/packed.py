@@ -21,7 +21,7 @@ import pyarrow as pa
 from canal_server.model.entry import EventType
 from canal_server.spark.offsets import offset_from_json
 from canal_server.spark.options import TableName
-from canal_server.spark.packed_form import PART, PROBLEM, ROWS, STATEMENT
+from canal_server.spark.packed_form import PART, PROBLEM, ROWS, STATEMENT, XA_ROWS
 from canal_server.spark.schema import TypedColumn
 from canal_server.spark.statements import may_concern
 
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
     from canal_server.client.ranged import RangePosition
 
-__all__ = ["PART", "PROBLEM", "ROWS", "STATEMENT", "Packed", "unpack"]
+__all__ = ["PART", "PROBLEM", "ROWS", "STATEMENT", "XA_ROWS", "Packed", "unpack"]
+
+_OF_XA = (EventType.XACOMMIT.name, EventType.XAROLLBACK.name)  # name no table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,8 @@ class Packed:
             return self.table == table
         if self.event_type == EventType.ERASE.name:
             return self.table.schema == table.schema
+        if self.event_type in _OF_XA:
+            return False
         return may_concern(self.sql, table)
 
     @property

@@ -46,7 +46,7 @@ def test_changes_that_are_gone(pipeline: Pipeline, tmp_path: Path) -> None:
     mirror.write_conf()
     settings = load(str(mirror.conf), {})
     catching = CatchUp(
-        table_options(settings, NAME), DESTINATION, "m", lambda _: {}, Stop()
+        table_options(settings, NAME), DESTINATION, "m", lambda _: {}, Stop(), name=NAME
     )
     begun = catching.latest()
     pipeline.source.execute(

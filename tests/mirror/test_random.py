@@ -82,6 +82,8 @@ WITHOUT_GTIDS = ("--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
 # Without GTIDs a table is only copied when it was left as it is for a minute.
 DDL_OFTEN = 0.02
 DDL_SELDOM = 0.004
+# Each that is rolled back has its tables copied again.
+PREPARED = 0.003
 
 
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
@@ -99,7 +101,7 @@ def test_nothing_is_lost_or_doubled(flavour, options, own_server, make_mirror, r
     mirror.settings["copy"] = {"chunk_rows": 100}
     mirror.settings["stream"] |= {"max_rows": 500, "min_partition_rows": 50}
     ddl_share = DDL_SELDOM if options == WITHOUT_GTIDS else DDL_OFTEN
-    load = MirrorLoad(source, schema, rng, statements=ddl_share)
+    load = MirrorLoad(source, schema, rng, statements=ddl_share, prepared=PREPARED)
     load.write(150)
     scene = MirrorScene(mirror, load, rng)
     with load:

@@ -15,6 +15,7 @@ from canal_server.mirror.delta import DeltaLakeTable
 from canal_server.mirror.feed import Feed
 from canal_server.mirror.follower import Columns, CopyNeededError, Follower, meta_of
 from canal_server.mirror.lake import OtherCopyError, lake_schema
+from canal_server.mirror.model import TableName
 from canal_server.mirror.settings import TableRule
 from canal_server.mirror.stream import BatchReport, ChangeStream, GapError
 from canal_server.mirror.tables import table_by_rule
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from canal_server.spark.packed import Packed
 
 FILE = "b.000001"
+NOBODY = TableName("", "")
 COLUMNS = tuple(meta_of(*each) for each in (ID, A))
 
 
@@ -92,6 +94,11 @@ class Row(SimpleNamespace):
 
     def __getitem__(self, name: str) -> Any:
         return self.row[name]
+
+
+def xa(seq: int, kind: str, text: str, table: TableName = NOBODY) -> Packed:
+    """Return what tells of an XA transaction."""
+    return statement(seq, text, (), kind, is_ddl=False, table=table)
 
 
 class Followed:
@@ -231,6 +238,41 @@ def test_another_database_in_the_place_of_the_first(followed: Followed) -> None:
             followed.stream.take(other, 1)
     assert "canal-server does not know since when" in followed.stream.gap
     assert followed.ids() == [1]
+
+
+def test_what_was_prepared_and_rolled_back(followed: Followed) -> None:
+    """The table is copied again, when the transaction's end comes, whenever that is.
+
+    What stands in the lake tells of it after a restart.
+    """
+    followed.stream.feed = Feed("d", at(100))
+    prepared = Frame(
+        120,
+        rows(seq(110), ("insert", 1, "x")),
+        xa(seq(110), "XAROWS", "X'01'", NAME),
+        xa(seq(115), "XAROWS", "X'02'", TableName("s", "other")),
+    )
+    followed.stream.take(prepared, 0)
+    assert followed.ids() == [1]
+    text = followed.reports[-1].feed.to_json()
+    followed.stream.feed = Feed.from_json(text)
+    followed.stream.take(
+        Frame(
+            140,
+            xa(seq(125), "XAROLLBACK", "XA ROLLBACK X'02'"),
+            rows(seq(130), ("insert", 2, "y")),
+            start=120,
+        ),
+        1,
+    )
+    assert followed.ids() == [1, 2]
+    assert followed.left == []
+    last = Frame(160, xa(seq(150), "XAROLLBACK", "XA ROLLBACK X'01'"), start=140)
+    followed.stream.take(last, 2)
+    (why,) = followed.left
+    assert isinstance(why, CopyNeededError)
+    assert str(why) == "XA ROLLBACK X'01' took back rows that came when it was prepared"
+    assert followed.stream.feed.xa.tables == {}
 
 
 def test_a_place_that_could_not_be_noted(followed: Followed) -> None:

@@ -1,0 +1,101 @@
+"""XA transactions that are prepared: whose rows they have, should they be rolled back.
+
+The binlog has the rows when a transaction is prepared, and they are in the lake from
+then on. Whether it is committed or rolled back comes later, and tells nothing but its
+name. Tables with rows of one that was rolled back have to be copied again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.model.entry import EventType
+from canal_server.spark.options import TableName
+from canal_server.spark.packed import ROWS, STATEMENT, XA_ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from canal_server.spark.packed import Packed
+
+KEPT_MAX: Final = 256  # transactions; those in one phase never tell of an end
+_WORDS: Final = {
+    EventType.XACOMMIT.name: "XA COMMIT",
+    EventType.XAROLLBACK.name: "XA ROLLBACK",
+}
+
+
+def is_of_xa(item: Packed) -> bool:
+    """Tell whether an item is for `PreparedXa` and no statement about a table."""
+    return item.kind == STATEMENT and (
+        item.event_type == XA_ROWS or item.event_type in _WORDS
+    )
+
+
+@dataclass(slots=True)
+class PreparedXa:
+    """The tables of each transaction that may be rolled back, by its name.
+
+    Of those that are too many, it is known that they have rows in `forgotten`.
+    """
+
+    tables: dict[str, frozenset[TableName]] = field(default_factory=dict)
+    forgotten: frozenset[TableName] = frozenset()
+    # Of the batch at hand, by where transactions end: their names, and the tables with
+    # rows that are the last of theirs. Most parts of a large one tell nothing else.
+    _xids: dict[int, str] = field(default_factory=dict, compare=False, repr=False)
+    _ends: dict[int, set[TableName]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def copy(self) -> PreparedXa:
+        """Return another one for the next batch."""
+        return PreparedXa(dict(self.tables), self.forgotten)
+
+    def take(self, item: Packed) -> frozenset[TableName]:
+        """Take the next item; returns the tables of which rows were rolled back."""
+        if item.kind == ROWS:
+            self._ends.setdefault(item.version, set()).add(item.table)
+            xid = self._xids.get(item.version)
+            if xid in self.tables:
+                self._add(xid, item.table)
+        elif item.event_type == XA_ROWS:
+            if item.version not in self._xids:
+                self._xids[item.version] = item.sql
+                self.tables.pop(item.sql, None)  # an older one of that name has ended
+                self._add(item.sql, *self._ends.get(item.version, ()))
+            self._add(item.sql, item.table)
+        elif item.event_type in _WORDS:
+            xid = item.sql.removeprefix(_WORDS[item.event_type]).strip()
+            found = self.tables.pop(xid, self.forgotten)
+            if item.event_type == EventType.XAROLLBACK.name:
+                return found
+        return frozenset()
+
+    def _add(self, xid: str, *names: TableName) -> None:
+        self.tables[xid] = self.tables.get(xid, frozenset()).union(names)
+        while len(self.tables) > KEPT_MAX:
+            oldest = next(iter(self.tables))
+            self.forgotten |= self.tables.pop(oldest)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads."""
+        return {
+            "tables": {xid: _listed(names) for xid, names in self.tables.items()},
+            "forgotten": _listed(self.forgotten),
+        }
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> PreparedXa:
+        """Read what `to_json` gave. Raises KeyError, TypeError, ValueError else."""
+        tables = {str(xid): _names(names) for xid, names in told["tables"].items()}
+        return cls(tables, _names(told["forgotten"]))
+
+
+def _listed(names: Iterable[TableName]) -> list[list[str]]:
+    return sorted([name.schema, name.table] for name in names)
+
+
+def _names(listed: Iterable[Iterable[str]]) -> frozenset[TableName]:
+    return frozenset(TableName(schema, table) for schema, table in listed)

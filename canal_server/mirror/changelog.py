@@ -180,6 +180,10 @@ class ChangeLog:
                 schema = Reshape(state.schema, steps).schema
                 self._commit(_State(copy_id, upto, schema, dict(note)))
 
+    def take(self, table: MirrorTable) -> None:
+        """Go on with the table as it is now."""
+        self._table = table
+
     def compact(self) -> Compacted:
         """Do nothing: a reader that lists files would see changes twice, or not."""
         return Compacted()

@@ -70,8 +70,7 @@ class DeltaLakeTable:
         self._options = dict(storage_options or {})
         self._change_feed = change_feed
         self._kept_hours = kept_hours
-        targets = {column.name: column.target for column in table.columns}
-        self._key = [targets[name] for name in table.key]
+        self._key = _key_of(table)
         self._kept: DeltaTable | None = None
 
     def exists(self) -> bool:
@@ -192,7 +191,7 @@ class DeltaLakeTable:
                 return
             before = pa.schema(delta.schema().to_arrow())
             reshape = Reshape(before, steps)
-            self._tell_of(delta, before, reshape.schema)
+            self._tell_of(delta, before, reshape)
             if self._table.is_keyless or not reshape.is_metadata_only:
                 files = delta_rows.files(delta, self._store(), self._key)
                 delta_rows.rewrite(delta, files, reshape, commit)
@@ -203,6 +202,10 @@ class DeltaLakeTable:
                 )
             else:
                 delta_log.commit_alone(delta, commit)
+
+    def take(self, table: MirrorTable) -> None:
+        """Go on with the table as it is now, by the names that its key has then."""
+        self._table, self._key = table, _key_of(table)
 
     def compact(self) -> Compacted:
         """Put small files together and sort keys out; the commit changes no row."""
@@ -265,7 +268,7 @@ class DeltaLakeTable:
             return delta_changes.count(delta, new, commit)
         return delta_changes.merge(delta, new, self._key, commit)
 
-    def _tell_of(self, delta: DeltaTable, before: pa.Schema, after: pa.Schema) -> None:
+    def _tell_of(self, delta: DeltaTable, before: pa.Schema, reshape: Reshape) -> None:
         """Choose the columns that have statistics when there are others.
 
         Those that go are chosen until then.
@@ -273,9 +276,11 @@ class DeltaLakeTable:
         told = properties.told_now(delta.metadata().configuration)
         if told is None:
             return
+        after = reshape.schema
         untold = [n for n in before.names if n not in told]
-        wide = [name for name in self._key if name not in untold]
-        then = properties.told(after, self._key, wide)
+        key = [(name, reshape.renamed(name)) for name in self._key]
+        wide = [now for was, now in key if was not in untold]
+        then = properties.told(after, [now for _, now in key], wide)
         then += [name for name in told if name not in after.names]
         if then != told:
             self._tell(delta, then)
@@ -325,3 +330,9 @@ class DeltaLakeTable:
 
     def __str__(self) -> str:
         return f"the lake's table {self._table.target} ({self._path})"
+
+
+def _key_of(table: MirrorTable) -> list[str]:
+    """Return the names that the key's columns have in the lake."""
+    targets = {column.name: column.target for column in table.columns}
+    return [targets[name] for name in table.key]

@@ -343,6 +343,7 @@ class Follower:
     def _take(self, decision: Steps) -> None:
         self.columns = Columns(decision.columns, decision.kept)
         self.table = self._plan(self.columns.all)
+        self._lake.take(self.table)
 
 
 def is_about(item: Packed, table: TableName) -> bool:

@@ -114,6 +114,12 @@ class LakeTable(Protocol):
     ) -> None:
         """Change the table's columns."""
 
+    def take(self, table: MirrorTable) -> None:
+        """Go on with the source's table as it is now: its key may have other names.
+
+        Changes nothing in the lake; for when `evolve` has, now or before a crash.
+        """
+
     def compact(self) -> Compacted:
         """Put small files together; rows, places and notes stay."""
 

@@ -52,6 +52,13 @@ class Reshape:
             if isinstance(step, AddColumn)
         ]
 
+    def renamed(self, name: str) -> str:
+        """Return what a column is called behind the steps."""
+        for step in self._steps:
+            if isinstance(step, RenameColumn) and step.old == name:
+                name = step.new
+        return name
+
     def rows(self, table: pa.Table) -> pa.Table:
         """Return rows with the new columns. UnlikeError for values that do not fit."""
         for step, schema in zip(self._steps, self._schemas, strict=True):

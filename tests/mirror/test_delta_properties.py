@@ -116,6 +116,16 @@ def test_columns_change(tmp_path: Path, rng: random.Random) -> None:
     assert told == {"id", "a, b", "_seq", "_committed_at"}
 
 
+def test_a_key_gets_another_name(tmp_path: Path, rng: random.Random) -> None:
+    """It keeps its statistics, also one of numbers that may have more than 64 bits."""
+    rows = LakeRows(WIDE, rng)
+    lake = published(tmp_path, rows)
+    lake.evolve(COPY, [RenameColumn("id", "no"), RenameColumn("no", "ID")], 99_999, {})
+    now = properties.told_now(_configuration(tmp_path)) or []
+    assert "ID" in now
+    assert "n" not in now
+
+
 def test_copies(tmp_path: Path) -> None:
     """A key has statistics if all files of a copy tell numbers of 64 bits."""
     schema = lake_schema(WIDE)

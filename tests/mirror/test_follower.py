@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from packed_changes import ID, NAME, A, B, rows, statement
@@ -273,6 +275,39 @@ def test_a_column_that_is_renamed_while_the_table_is_copied(follow) -> None:
     follower.copied_until = 120
     take(follower, [renamed], 130)
     assert [each.name for each in follower.columns.all] == ["id", "c"]
+
+
+@pytest.mark.parametrize(
+    ("key", "sql"),
+    [
+        (("no", "int", "", True), "ALTER TABLE t RENAME COLUMN id TO no"),
+        (("ID", "bigint", "", True), "ALTER TABLE t MODIFY ID BIGINT NOT NULL"),
+        (("Id", "int", "", True), "ALTER TABLE t CHANGE id Id INT NOT NULL"),
+    ],
+)
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_key_that_gets_another_name(follow, tmp_path, key, sql, is_killed) -> None:
+    """Rows behind it are found by the new name, which may differ in case alone.
+
+    Also when the mirror is killed behind the statement, and all of it comes again.
+    """
+    items = (
+        rows(110, ("insert", 1, "x"), ("insert", 2, "y")),
+        statement(120, sql, (key, A)),
+        rows(
+            130, ("update_postimage", 1, "z"), ("delete", 2, "y"), ("insert", 3, "w"),
+            columns=(key, A),
+        ),
+    )  # fmt: skip
+    known = [replace(meta_of(*ID), nullable=False), meta_of(*A)]
+    if is_killed:
+        before = follow(known)
+        before.begin("q/1")
+        for item in items[:2]:
+            before.feed(item, {})
+    take(follow(known), items, 140, "q/1")
+    found = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
+    assert sorted((row[key[0]], row["a"]) for row in found) == [(1, "z"), (3, "w")]
 
 
 def test_a_copy_that_somebody_else_has_changed(follow, tmp_path) -> None:

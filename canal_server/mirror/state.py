@@ -8,6 +8,7 @@ only shown (`history`).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from urllib.parse import quote
 from canal_server.client.ranged import RangePosition
 from canal_server.errors import LakeError
 from canal_server.mirror.model import TableName
+from canal_server.mirror.storage import NAME_MAX
 from canal_server.model.table import ColumnMeta
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 FORM: Final = 1  # of the JSON
 GENERATION: Final = "generation"
+_HASH_DIGITS: Final = 32  # of the names of files that would be too long
 
 
 class Phase(StrEnum):
@@ -229,5 +232,13 @@ class States:
 
 
 def _file_of(table: TableName) -> str:
+    """Return the name of a table's file; what is in it has the table's own name.
+
+    One that is too long for a file system ends with a hash. No other name has a "=".
+    """
     parts = (quote(part, safe="").replace(".", "%2E") for part in table)
-    return f"{'.'.join(parts)}.json"
+    name = f"{'.'.join(parts)}.json"
+    if len(name) <= NAME_MAX:
+        return name
+    ending = f"={hashlib.sha256(name.encode()).hexdigest()[:_HASH_DIGITS]}.json"
+    return name[: NAME_MAX - len(ending)] + ending

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 SIZE_MAX: Final = 64 << 20  # bytes of a file of the mirror's own
 _TEMPORARY: Final = ".new"
+# Bytes of a name that `write` takes: file systems take 255, and while a file is written
+# its name is longer by a point, 32 digits and what it ends with.
+NAME_MAX: Final = 255 - 33 - len(_TEMPORARY)
 _TRUE: Final = ("true", "1", "yes", "on")
 
 

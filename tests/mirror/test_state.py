@@ -104,6 +104,35 @@ def test_requests(folder: Folder):
     assert states.requested() == [TableName("a", "b")]
 
 
+def test_long_names(folder: Folder, tmp_path: Path):
+    """Tables with the longest names of MySQL have files, each one of its own.
+
+    Names that file systems take stay as they were: lakes that are there go on.
+    """
+    states = States(folder)
+    long = [TableName("商" * 64, "品" * 63 + last) for last in "ab"]
+    longest = TableName("s" * 64, "商" * 15 + "t" * 13)  # that had a file
+    longer = TableName("s" * 64, "商" * 15 + "t" * 14)
+    names = [*long, longest, longer, TableName("s", "t")]
+    states.request_copy(names)
+    for name in names:
+        states.write(TableState(name, "x"))
+        states.write(TableState(name, str(name)))
+    assert {n: states.read(n).target for n in names} == {n: str(n) for n in names}
+    assert states.read_all().keys() == set(names)
+    assert sorted(states.requested()) == sorted(names)
+    states.forget(long[0])
+    states.take_request(long[0])
+    assert states.read_all().keys() == set(names[1:])
+    assert sorted(states.requested()) == sorted(names[1:])
+
+    there = {path.name for path in tmp_path.rglob("*.json")}
+    assert "s.t.json" in there
+    kept = f"{'s' * 64}.{'%E5%95%86' * 15}{'t' * 13}.json"
+    assert kept in there
+    assert max(map(len, there)) == len(kept)
+
+
 def write_by_turns(folder: Folder, texts: list[bytes]) -> None:
     """Write the one text and the other into a file."""
     for number in range(40):

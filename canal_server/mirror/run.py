@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
 from canal_server.mirror import pauses, tables
 from canal_server.mirror.beginning import DataLossError, begin_stream
+from canal_server.mirror.faults import TableFaultError, fault_of
 from canal_server.mirror.feed import write_feed
 from canal_server.mirror.follower import (
     CopyNeededError,
@@ -260,9 +261,12 @@ class Mirror:
                     if self._states[name].phase is Phase.DROPPED:
                         self._gone.add(name)
                     continue
-                if not isinstance(error, (CanalError, OSError)):
+                if fault := fault_of(error):
+                    self._left(name, fault)
+                elif isinstance(error, (CanalError, OSError)):
+                    self._postpone(name, error)
+                else:
                     raise error
-                self._postpone(name, error)
 
     def _postpone(self, name: TableName, error: BaseException) -> None:
         backoff = self._later.get(name, (0.0, Backoff(RETRY_FIRST_S, RETRY_MAX_S)))[1]
@@ -309,8 +313,10 @@ class Mirror:
             if isinstance(why, TableGoneError):
                 phase, told = Phase.DROPPED, str(why)
                 self._gone.add(name)
-            log.error("%s: %s: %s", name, phase.value, told)
             self._states[name] = self._store.write(state.moved(phase, told))
+            # Once it is noted: else the same comes again, as often as that fails.
+            fault = why.__cause__ if isinstance(why, TableFaultError) else None
+            log.error("%s: %s: %s", name, phase.value, told, exc_info=fault)
 
     def _again(self, state: TableState, why: str) -> None:
         """Have a table copied again, after a pause if that is so all the time."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError
+from canal_server.mirror.faults import fault_of
 from canal_server.mirror.follower import (
     CopyNeededError,
     TableGoneError,
@@ -89,8 +90,9 @@ class ChangeStream:
         """Deal out to so many tables at once, batches of so many parts in one job.
 
         `on_statement` gets statements about tables that are not followed, `on_left`
-        a table that is not followed any more, and why; both while no batch ends. What
-        they raise ends the batch, which comes again.
+        a table that is not followed any more, and why (TableFaultError for what nobody
+        expected); both while no batch ends. What they raise ends the batch, which comes
+        again.
         """
         self._destination = destination
         self._at_once = at_once
@@ -278,9 +280,12 @@ class ChangeStream:
             except _LEAVING as error:
                 follower.drop_gathered()
                 return error
-            except BaseException:
+            except BaseException as error:
                 follower.drop_gathered()
-                raise
+                fault = fault_of(error)
+                if fault is None:
+                    raise
+                return fault
             return None
 
         for name, problem in zip(names, pool.map(write, names), strict=True):

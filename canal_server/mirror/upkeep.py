@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import LakeError
+from canal_server.mirror.faults import fault_of
 from canal_server.mirror.lake import open_table
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Upkeep:
     def turn(self) -> None:
         """Do the upkeep of one table at most, if it is due; the latest comes first.
 
-        A failure is told, and it is tried again after its period.
+        A failure is told, also one of the mirror's own, and it is tried again after
+        its period.
         """
         now = self._now()
         duty = max(self._duties(now), key=attrgetter("late_s"), default=None)
@@ -64,6 +66,11 @@ class Upkeep:
             duty.do(duty.name)
         except LakeError as error:
             log.warning("%s: upkeep failed: %s", duty.name, error)
+        except BaseException as error:
+            fault = fault_of(error)
+            if fault is None:
+                raise
+            log.exception("%s: upkeep failed: %s", duty.name, fault)
 
     def _duties(self, now: float) -> Iterator[_Duty]:
         lake = self._settings.lake

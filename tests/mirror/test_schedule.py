@@ -167,6 +167,39 @@ def _message_of_pause(mirror: Mirror, times: int) -> str:
     return copied_again(state, "its key is another one", mirror._clock()).message
 
 
+def brought_in(error: Exception) -> Future[None]:
+    """Return what a table's thread leaves that ended by an error."""
+    ended: Future[None] = Future()
+    ended.set_exception(error)
+    return ended
+
+
+def test_a_fault_that_meets_one_copy(mirror, caplog) -> None:
+    """That table stops, which is told with the traceback once; the mirror goes on."""
+    mirror._other_statement(created(B))
+    mirror._other_statement(created(C))
+    mirror._at_work[C] = brought_in(ZeroDivisionError("of rows"))
+    mirror._collect()
+    told = (
+        "a fault of the mirror's own: ZeroDivisionError; please report it, with the "
+        "traceback in the log; `canal-server mirror copy a.c` makes a new copy"
+    )
+    assert mirror._store.read(C).phase is Phase.STOPPED
+    assert mirror._store.read(C).message == told
+    (record,) = [each for each in caplog.records if told in each.getMessage()]
+    assert isinstance(record.exc_info[1], ZeroDivisionError)
+    assert mirror._states[B].phase is Phase.WAITING
+
+
+def test_a_machine_at_its_end_ends_the_mirror(mirror) -> None:
+    """No table is stopped for what would meet each of them."""
+    mirror._other_statement(created(C))
+    mirror._at_work[C] = brought_in(MemoryError())
+    with pytest.raises(MemoryError):
+        mirror._collect()
+    assert mirror._store.read(C).phase is Phase.WAITING
+
+
 def test_a_clock_that_was_set_back() -> None:
     """Nothing waits longer than the longest pause."""
     state = TableState(A, "both", leaves=9, left_at_ms=int(1e12))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from packed_changes import ID, NAME, A, rows, statement
 from canal_server.client.ranged import RangePosition
 from canal_server.errors import CanalError, LakeError
 from canal_server.mirror.delta import DeltaLakeTable
+from canal_server.mirror.faults import TableFaultError
 from canal_server.mirror.feed import Feed
 from canal_server.mirror.follower import Columns, CopyNeededError, Follower, meta_of
 from canal_server.mirror.lake import OtherCopyError, lake_schema
@@ -104,11 +106,11 @@ def xa(seq: int, kind: str, text: str, table: TableName = NOBODY) -> Packed:
 class Followed:
     """A stream with one table in it, and what it told."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: TableName = NAME) -> None:
         self.left: list[CanalError] = []
         self.failing: Exception | None = None  # of taking note that a table leaves
         self.reports: list[BatchReport] = []
-        self.table = table_by_rule(NAME, COLUMNS, RULE)
+        self.table = table_by_rule(name, COLUMNS, RULE)
         self.lake = DeltaLakeTable(str(folder / "t"), self.table)
         self.publish("c1")
         self.stream = ChangeStream(
@@ -119,19 +121,18 @@ class Followed:
             on_left=self._leaves,
             on_batch=self.reports.append,
         )
+        self.follower = Follower(
+            self.table,
+            Columns(COLUMNS),
+            self.lake,
+            "c1",
+            plan=lambda columns: table_by_rule(name, columns, RULE),
+            rule=RULE,
+            is_mariadb=False,
+        )
         with self.stream.joining:
             self.stream.open("q")
-            self.stream.join(
-                Follower(
-                    self.table,
-                    Columns(COLUMNS),
-                    self.lake,
-                    "c1",
-                    plan=lambda columns: table_by_rule(NAME, columns, RULE),
-                    rule=RULE,
-                    is_mariadb=False,
-                )
-            )
+            self.stream.join(self.follower)
 
     def publish(self, copy: str) -> None:
         """Replace what is in the lake by an empty copy."""
@@ -196,6 +197,56 @@ def test_another_copy_in_the_lake(followed: Followed) -> None:
     assert followed.ids() == []
     followed.stream.take(Frame(160, rows(seq(150), ("insert", 3, "z"))), 2)
     assert followed.ids() == []
+
+
+def unlike(*_: object) -> None:
+    """Raise what no one expects of rows."""
+    raise KeyError('Field "id" does not exist in schema')
+
+
+def test_a_fault_that_meets_one_table(
+    followed: Followed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That one leaves, with all that it had been given; the others go on.
+
+    What it has in the lake stays as it was.
+    """
+    name = TableName("shop", "other")
+    other = Followed(tmp_path / "other", name)
+    with followed.stream.joining:
+        followed.stream.join(other.follower)
+    monkeypatch.setattr(followed.follower, "_check_columns", unlike)
+    first = rows(seq(110), ("insert", 1, "x"))
+    followed.stream.take(Frame(120, first, replace(first, table=name)), 0)
+    (why,) = followed.left
+    assert isinstance(why, TableFaultError)
+    assert isinstance(why.__cause__, KeyError)
+    assert "a fault of the mirror's own: KeyError at follower.py:" in str(why)
+    assert followed.stream.tables == [name]
+    assert (followed.ids(), other.ids()) == ([], [1])
+    assert followed.lake.applied("c1") == version_of(at(100))
+    second = rows(seq(130), ("insert", 2, "y"))
+    followed.stream.take(Frame(140, second, replace(second, table=name)), 1)
+    assert (followed.ids(), other.ids()) == ([], [1, 2])
+
+
+@pytest.mark.parametrize("error", [LakeError("no disk"), OSError("x"), MemoryError()])
+def test_what_concerns_all_tables(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The batch fails as a whole and comes again; then no change is missing."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    batch = Frame(120, rows(seq(110), ("insert", 1, "x")))
+    with monkeypatch.context() as patch:
+        patch.setattr(followed.follower, "_check_columns", fail)
+        with pytest.raises(type(error)):
+            followed.stream.take(batch, 0)
+    assert not followed.left
+    followed.stream.take(batch, 0)
+    assert followed.ids() == [1]
 
 
 def test_what_does_not_follow_on(followed: Followed) -> None:

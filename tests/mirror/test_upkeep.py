@@ -36,12 +36,12 @@ class Noted(Upkeep):
     def __init__(self, settings, stream, now: Callable[[], float]) -> None:
         super().__init__(settings, stream, now)
         self.done: list[tuple[str, str]] = []
-        self.fails = False
+        self.fails: Exception | None = None
 
     def _compact(self, name: TableName) -> None:
         self.done.append(("compact", name.table))
         if self.fails:
-            raise LakeError("the disk is full")
+            raise self.fails
         super()._compact(name)
 
     def _vacuum(self, name: TableName) -> None:
@@ -122,14 +122,21 @@ def test_never(make) -> None:
     assert upkeep.told() == []
 
 
-def test_a_failure_is_told(make, caplog) -> None:
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (LakeError("the disk is full"), "the disk is full"),
+        (KeyError("id"), "a fault of the mirror's own: KeyError at upkeep.py:"),
+    ],
+)
+def test_a_failure_is_told(make, caplog, error, text) -> None:
     """It is tried again after its period; others have their turn."""
     upkeep, clock = make(after="0s")
     upkeep.turn()
-    upkeep.fails = True
+    upkeep.fails = error
     clock[0] += 600
     assert upkeep.told() == [("compact", "a")]
-    assert "shop.a: upkeep failed: the disk is full" in caplog.text
+    assert f"shop.a: upkeep failed: {text}" in caplog.text
     assert upkeep.told() == [("compact", "b")]
     assert upkeep.told() == []
 

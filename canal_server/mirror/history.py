@@ -50,6 +50,8 @@ class Status:
     rows: int = 0  # applied since it was started
     rows_per_second: float = 0.0  # of late
     last: Batch | None = None
+    failing: str = ""  # why the stream fails, until a batch goes through
+    failing_since_ms: int = 0
 
     def to_json(self) -> str:
         """Return the text of the file."""

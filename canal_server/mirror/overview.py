@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.mirror.history import read_status
@@ -123,6 +124,8 @@ def as_text(found: Overview) -> Iterator[str]:
         yield _stream_line(found.status, now_ms)
         if found.runs_on is None and found.status.message:
             yield f"ended: {found.status.message}"
+        elif found.status.failing:
+            yield _failing_line(found.status, now_ms)
     yield ""
     yield from aligned([HEADINGS, *(_row(each, now_ms) for each in found.tables)])
     for each in found.tables:
@@ -153,6 +156,14 @@ def _stream_line(status: Status, now_ms: float) -> str:
         f"stream: {delay}{status.rows_per_second:,.0f} rows/s, last batch "
         f"{last.rows:,} rows in {last.seconds:.2f} s, {_ago(now_ms, last.at_ms)} ago, "
         f"up to {last.journal}:{last.position}"
+    )
+
+
+def _failing_line(status: Status, now_ms: float) -> str:
+    since = datetime.fromtimestamp(status.failing_since_ms / 1000).astimezone()
+    return (
+        f"the stream fails since {since.isoformat(timespec='seconds')} "
+        f"({_ago(now_ms, status.failing_since_ms)}): {status.failing}"
     )
 
 

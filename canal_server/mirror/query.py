@@ -22,6 +22,8 @@ from canal_server.mysql.backoff import Backoff
 from canal_server.spark.ranges import told_of_loss
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canal_server.lifecycle import Stop
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.mirror.state import States
@@ -37,6 +39,8 @@ _LOSS: Final = "cannot be read any more"
 # How Spark tells that it was ended, as by a full disk, before it had noted the first
 # batch, and left files beside which it does not begin.
 _HALF_BEGUN: Final = "CHECKPOINT_LOCATION_NOT_EMPTY"
+# How a query's status begins that has taken what there is.
+_WAITING: Final = "Waiting for "
 _TOLD_MAX: Final = 600
 # How a traceback ends, within what the JVM says: an error of ours, of Spark's Python or
 # of Python itself, as when no server answers.
@@ -53,7 +57,16 @@ class Query:
         stream: ChangeStream,
         store: States,
         stop: Stop,
+        *,
+        on_failure: Callable[[str], None] = lambda _why: None,
     ) -> None:
+        """Take what the stream is made of.
+
+        `on_failure` is called with why it fails, each time that it does, and with ""
+        when it waits for changes again: then none may come for long.
+        """
+        self._on_failure = on_failure
+        self._is_failing = False
         self._settings = settings
         self._spark = spark
         self._stream = stream
@@ -96,22 +109,12 @@ class Query:
         ended, and what py4j raises when its JVM is gone.
         """
         if self._query is not None and self._query.isActive:
+            if self._is_failing and self._query.status["message"].startswith(_WAITING):
+                self._tell("")
             return
         now = time.monotonic()
         if self._query is not None:
-            text = _reason(self._query.exception())
-            self._query = None
-            if self._stream.gap:
-                self._leave_checkpoint()
-                text = "its checkpoint was not of what is in the lake"
-            elif _LOSS in text:
-                raise DataLossError(text)
-            elif _HALF_BEGUN in text:
-                log.info("the stream was not begun: clearing %s", self._checkpoint)
-                self._clear()
-            delay_s = self._backoff.delay_s(now)
-            self._due = now + delay_s
-            log.warning("the stream failed: %s; begun again in %.0f s", text, delay_s)
+            self._take_failure(now)
         if now >= self._due:
             try:
                 if self._has_to_go_back:
@@ -123,7 +126,9 @@ class Query:
             except Exception as error:  # noqa: BLE001  # Spark's, of many kinds
                 self._check_spark()
                 self._due = now + self._backoff.delay_s(now)
-                log.warning("the stream cannot begin: %s", _reason(error))
+                text = _reason(error)
+                log.warning("the stream cannot begin: %s", text)
+                self._tell(text)
 
     def stop(self) -> None:
         """End the query; a batch that is being taken is ended first."""
@@ -133,6 +138,27 @@ class Query:
             self._spark.sparkContext.setLogLevel("OFF")
             self._query.stop()
             self._query = None
+
+    def _take_failure(self, now: float) -> None:
+        """Tell why the query failed, and see to what can be seen to."""
+        text = _reason(self._query.exception())
+        self._query = None
+        if self._stream.gap:
+            self._leave_checkpoint()
+            text = "its checkpoint was not of what is in the lake"
+        elif _LOSS in text:
+            raise DataLossError(text)
+        elif _HALF_BEGUN in text:
+            log.info("the stream was not begun: clearing %s", self._checkpoint)
+            self._clear()
+        delay_s = self._backoff.delay_s(now)
+        self._due = now + delay_s
+        log.warning("the stream failed: %s; begun again in %.0f s", text, delay_s)
+        self._tell(text)
+
+    def _tell(self, why: str) -> None:
+        self._is_failing = bool(why)
+        self._on_failure(why)
 
     def _check_spark(self) -> None:
         """Raise CanalError when Spark has ended, what py4j raises when its JVM has."""

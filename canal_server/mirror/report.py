@@ -45,6 +45,8 @@ class Report:
         self._last: Batch | None = None
         self._late: deque[tuple[float, int]] = deque()
         self._written = 0.0
+        self._failing = ""
+        self._failing_since_ms = 0
 
     def note(self, report: BatchReport) -> None:
         """Note a batch of the stream; for any thread."""
@@ -67,6 +69,16 @@ class Report:
             self._last = batch
             self._rows += report.rows
             self._late.append((time.monotonic(), report.rows))
+            self._failing, self._failing_since_ms = "", 0
+
+    def failed(self, why: str) -> None:
+        """Note why the stream failed, again perhaps; empty: it goes on."""
+        with self._lock:
+            if not why:
+                self._failing_since_ms = 0
+            elif not self._failing:
+                self._failing_since_ms = _now_ms()
+            self._failing = why
 
     def turn(self) -> None:
         """Store what was noted, every few seconds; a failure is told."""
@@ -86,6 +98,8 @@ class Report:
                 rows=self._rows,
                 rows_per_second=sum(rows for _, rows in self._late) / RATE_OVER_S,
                 last=self._last,
+                failing=self._failing,
+                failing_since_ms=self._failing_since_ms,
             )
             try:
                 self._history.flush()

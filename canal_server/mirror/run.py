@@ -120,7 +120,14 @@ class Mirror:
             is_mariadb=wanted.is_mariadb,
             known=self._known,
         )
-        query = Query(self._settings, spark, self._stream, self._store, self._stop)
+        query = Query(
+            self._settings,
+            spark,
+            self._stream,
+            self._store,
+            self._stop,
+            on_failure=self._report.failed,
+        )
         pool = ThreadPoolExecutor(
             self._settings.copy.tables_at_once, thread_name_prefix="copy"
         )

@@ -14,6 +14,7 @@ from canal_server.mirror.report import Report
 from canal_server.mirror.settings_file import read
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
+from canal_server.mirror.stream import BatchReport
 
 TEXT = """name: shop
 canal: {destination: example}
@@ -21,6 +22,9 @@ source: {host: db, user: canal}
 lake: {path: lake}
 tables: [{match: .*}]
 """
+
+
+SAID = "the stream fails since "
 
 
 def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
@@ -56,3 +60,41 @@ def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
 
     report.turn()
     assert "ended: " not in "\n".join(as_text(overview(settings)))
+
+
+def test_a_stream_that_fails_again_and_again(tmp_path, monkeypatch) -> None:
+    """Since when, and why it did the last time, until a batch goes through."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+    monkeypatch.setattr("canal_server.mirror.report.EVERY_S", 0.0)
+    report = Report(settings, open_folder(settings.lake, settings.folder))
+    told = SAID + r"\d{4}-\d\d-\d\dT\S+ \(\d+ s\): the disk is full"
+
+    def lines() -> list[str]:
+        report.turn()
+        return [line for line in as_text(overview(settings)) if line.startswith(SAID)]
+
+    assert lines() == []
+    begun_ms = time.time() * 1000
+    report.failed("no server answers")
+    report.turn()
+    first = overview(settings).to_json()["status"]
+    assert first["failing"] == "no server answers"
+    assert begun_ms - 1 <= first["failing_since_ms"] <= time.time() * 1000
+    report.failed("the disk is full")
+    (line,) = lines()
+    assert re.fullmatch(told, line)
+    status = overview(settings).status
+    assert status is not None
+    assert status.failing_since_ms == first["failing_since_ms"]
+    report.note(BatchReport(1, None))
+    assert lines() == []
+
+    report.failed("the disk is full")
+    report.failed("")
+    assert lines() == []
+    report.failed("the disk is full")
+    report.turn()
+    report.end("changes would be missing")
+    text = list(as_text(overview(settings)))
+    assert "ended: changes would be missing" in text
+    assert not any(line.startswith(SAID) for line in text)

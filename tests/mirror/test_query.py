@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,53 @@ def test_what_failed_is_told(
     with caplog.at_level(logging.WARNING):
         look_at(tmp_path, ending)
     assert caplog.messages == [f"the stream failed: {told}; begun again in 1 s"]
+
+
+class Begun:
+    """A session whose query does what it is told."""
+
+    def __init__(self) -> None:
+        self.query: Any = None
+
+    def __getattr__(self, _name: str) -> Any:
+        return self
+
+    def __call__(self, *_: object, **__: object) -> Any:
+        """Take what a stream is made of."""
+        return self
+
+    def start(self) -> Any:
+        """Give a query that has begun."""
+        self.query = SimpleNamespace(
+            isActive=True, id=1, status={"message": "Initializing sources"}
+        )
+        return self.query
+
+
+def test_how_it_is_is_told(tmp_path: Path) -> None:
+    """Each failure is, and when it waits for changes again, which may never come."""
+    settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
+    states = States(open_folder(settings.lake, settings.folder))
+    stream: Any = SimpleNamespace(
+        gap="", joining=threading.Lock(), open=lambda _: None, take=None
+    )
+    told: list[str] = []
+    spark = Begun()
+    query = Query(settings, spark, stream, states, Stop(), on_failure=told.append)
+    for ending in ("canal_server.errors.ClientError: full", "OSError: no disk"):
+        query._query = Failed(ending)
+        query.look()
+        query._due = 0.0  # its pause is over
+        query.look()
+    assert told == ["full", "no disk"]
+    query.look()
+    spark.query.status["message"] = "Processing new data"
+    query.look()
+    assert told == ["full", "no disk"]
+    spark.query.status["message"] = "Waiting for data to arrive"
+    query.look()
+    query.look()
+    assert told == ["full", "no disk", ""]
 
 
 def test_what_is_gone_is_raised(tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ class Mirror:
         self._folder = open_folder(settings.lake, settings.folder)
         self._store = States(self._folder)
         self._report = Report(settings, self._folder)
+        # Whoever is at work on a table stores what becomes of it: the store is newer
+        # than these until that is collected. `_newest` knows.
         self._states: dict[TableName, TableState] = {}
         self._guard = threading.RLock()  # of the states and of what is at work
         self._at_work: dict[TableName, Future[None]] = {}
@@ -308,7 +310,7 @@ class Mirror:
     def _left(self, name: TableName, why: CanalError) -> None:
         """Take note of a table that cannot follow the stream any more."""
         with self._guard:
-            state = self._states[name]
+            state = self._newest(name) or self._states[name]
             if isinstance(why, CopyNeededError):
                 rule = self._settings.rule_of(name)
                 if rule is None or rule.drift == "copy":
@@ -325,6 +327,16 @@ class Mirror:
             fault = why.__cause__ if isinstance(why, TableFaultError) else None
             log.error("%s: %s: %s", name, phase.value, told, exc_info=fault)
 
+    def _newest(self, name: TableName) -> TableState | None:
+        """Return the state of a table that follows, which may have joined just now.
+
+        None where that is not stored any more.
+        """
+        state = self._states.get(name)
+        if state is None or state.phase is not Phase.FOLLOWING:
+            return self._store.read(name)
+        return state
+
     def _again(self, state: TableState, why: str) -> None:
         """Have a table copied again, after a pause if that is so all the time."""
         state = pauses.copied_again(state, why, self._clock())
@@ -335,11 +347,9 @@ class Mirror:
         """Keep what a batch changed before Spark takes it for done."""
         with self._guard:
             for name, (columns, kept) in self._stream.columns().items():
-                state = self._states.get(name)
-                if state is None or state.phase is not Phase.FOLLOWING:
-                    state = self._store.read(name)  # joined since
-                    if state is None:
-                        raise LakeError(f"{self._folder} does not tell of {name} now")
+                state = self._newest(name)
+                if state is None:
+                    raise LakeError(f"{self._folder} does not tell of {name} now")
                 if (state.columns, state.kept) != (columns, kept):
                     rule = self._settings.rule_of(name)
                     assert rule is not None  # it is followed

@@ -19,6 +19,7 @@ from canal_server.mirror.run import Mirror, _ended
 from canal_server.mirror.settings_file import read
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
+from canal_server.model.table import ColumnMeta
 from canal_server.spark.packed import STATEMENT, Packed
 from canal_server.spark.schema import TypedColumn
 
@@ -165,6 +166,29 @@ def _message_of_pause(mirror: Mirror, times: int) -> str:
     """Return what is told of a table that left so many times."""
     state = replace(mirror._states[A], leaves=times - 1)
     return copied_again(state, "its key is another one", mirror._clock()).message
+
+
+@pytest.mark.parametrize("drift", ["copy", "stop"])
+def test_a_table_that_leaves_as_soon_as_it_has_joined(mirror, drift) -> None:
+    """What its copy was is kept, though nobody has collected that yet.
+
+    Whether a column was hidden, and whose the folder is, is told by that later.
+    """
+    rules = [replace(each, drift=drift) for each in mirror._settings.tables]
+    mirror._settings = replace(mirror._settings, tables=tuple(rules))
+    mirror._other_statement(created(C))
+    mirror._schedule(bringing := Bringing(), bringing)
+    joined = TableState(
+        C, "a/c", Phase.FOLLOWING, "c1", columns=(ColumnMeta("id", "int", None),),
+        hidden=("mail",), copies=1,
+    )  # fmt: skip
+    mirror._store.write(joined)
+    mirror._left(C, CopyNeededError("its key is another one"))
+    stored = mirror._store.read(C)
+    assert stored == mirror._states[C]
+    assert stored.phase is (Phase.WAITING if drift == "copy" else Phase.STOPPED)
+    assert (stored.copy_id, stored.columns) == (joined.copy_id, joined.columns)
+    assert (stored.hidden, stored.copies) == (("mail",), 1)
 
 
 def brought_in(error: Exception) -> Future[None]:

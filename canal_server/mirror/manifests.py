@@ -96,7 +96,7 @@ def finished(
     folder: Folder, chunks: Sequence[Chunk], known: dict[int, ChunkManifest]
 ) -> Iterator[ChunkManifest]:
     """Yield the manifests of chunks that are done, but those that are known."""
-    names = folder.names()
+    names = set(folder.names())
     for chunk in chunks:
         if chunk.number not in known and ChunkManifest.name(chunk.number) in names:
             manifest = ChunkManifest.read(folder, chunk.number)

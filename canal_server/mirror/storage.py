@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.settings import LakeSettings
 
-SIZE_MAX: Final = 64 << 20  # bytes of a file of the mirror's own
 _TEMPORARY: Final = ".new"
 # Bytes of a name that `write` takes: file systems take 255, and while a file is written
 # its name is longer by a point, 32 digits and what it ends with.
@@ -54,11 +53,14 @@ class Folder:
         return Folder(self._fs, f"{self._path}/{name}")
 
     def read(self, name: str) -> bytes | None:
-        """Return a file, None when there is none."""
+        """Return a file as a whole, None when there is none.
+
+        Of those that `write` has written, which were as long in memory then.
+        """
         path = f"{self._path}/{name}"
         try:
             with self._telling("read", path), self._fs.open_input_stream(path) as file:
-                return bytes(file.read(SIZE_MAX))
+                return bytes(file.read())
         except FileNotFoundError:
             return None
 

@@ -1,11 +1,11 @@
-"""What a copy has done: found among many files."""
+"""What a copy has done: found among many files, and read however long it is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from canal_server.mirror.chunks import Chunk
-from canal_server.mirror.manifests import ChunkManifest, finished
+from canal_server.mirror.manifests import ChunkManifest, CopyPlan, finished
 from canal_server.mirror.settings import LakeSettings
 from canal_server.mirror.storage import open_folder
 
@@ -59,3 +59,14 @@ def test_what_is_done_is_told_once(tmp_path: Path) -> None:
         each.write(folder)
     chunks = [Chunk(number) for number in range(5)]
     assert list(finished(folder, chunks, {2: made[1]})) == [made[0], made[2]]
+
+
+def test_a_plan_of_long_keys(tmp_path: Path) -> None:
+    """However long it is, a copy goes on with what was planned."""
+    folder = open_folder(LakeSettings(path=str(tmp_path)))
+    key = "商" * 5_000_000
+    chunks = tuple(Chunk(n, "PRIMARY", ("a",), (key,), (key,)) for n in range(2))
+    plan = CopyPlan(7, (("a", "varchar(9)", "a"),), chunks)
+    plan.write(folder)
+    assert folder.sizes()["plan.json"] > 64 << 20
+    assert CopyPlan.read(folder) == plan

@@ -45,8 +45,8 @@ from servers import PrivateServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from latency import Quantiles
     from loads import Range
+    from mirror_load import Delays
     from servers import Server
 
 COPY_RATE = 150_000  # rows/s
@@ -209,7 +209,7 @@ def take_in(
 
 def delays(
     subject: Subject, server: Server, rows: int, seconds: float
-) -> Iterator[tuple[str, Quantiles]]:
+) -> Iterator[tuple[str, Delays]]:
     """Update rows steadily, within the newest keys and spread over all."""
     newest = range(max(1, rows - NEWEST), rows)
     for name, keys in (
@@ -222,16 +222,8 @@ def delays(
             measure_delays(server, watch, keys, pace, subject.epoch)
             pace = PER_SECOND, seconds
             found = measure_delays(server, watch, keys, pace, subject.epoch)
-        tell(f"  {name}: {told(found)}")
+        tell(f"  {name}: {found}")
         yield name, found
-
-
-def told(times: Quantiles) -> str:
-    """Return delays as text."""
-    return (
-        f"median {times.median:,.0f} ms, 99 % {times.p99:,.0f} ms, "
-        f"at most {times.highest:,.0f} ms"
-    )
 
 
 def measure(
@@ -258,13 +250,13 @@ def measure(
         stack.enter_context(last := TreeMemory(mirror.pid))
         yield take_in(subject, server, "updates", ("update_all", first, rows + 1))
         stack.enter_context(final := TreeMemory(mirror.pid))
-        for name, times in delays(subject, server, rows, wanted.seconds):
+        for name, found in delays(subject, server, rows, wanted.seconds):
             what = f"commit to lake at {PER_SECOND:,} rows/s {name}"
             if "newest" in name:
-                reached = times.p99 < DELAY_MS_MAX
-                yield Verdict(what, f"99 % {DELAY_MS_MAX:,} ms", told(times), reached)
+                reached = found.reached(DELAY_MS_MAX)
+                yield Verdict(what, f"99 % {DELAY_MS_MAX:,} ms", str(found), reached)
             else:
-                yield f"      {what}: {told(times)}"
+                yield f"      {what}: {found}"
         begun = time.monotonic()
         status, output = mirror.run("verify")
         seconds = time.monotonic() - begun

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ROWS_A_COMMIT = 10
 LOOK_S = 0.02
 PATIENCE_S = 120.0
+RATE_LEAST = 0.95  # of the pace that is asked for
 UPDATE = f"""UPDATE {TABLE} SET k = k + 1, amount = amount + 0.01, note = %s
     WHERE id IN ({", ".join(["%s"] * ROWS_A_COMMIT)})"""
 
@@ -36,6 +37,40 @@ class Written:
 
     times: list[float] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
+    rows: int = 0
+    seconds: float = 0.0  # in which all of them were written
+
+    @property
+    def rate(self) -> float:
+        """Return how many rows a second were written."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """How long changes took from commit into the lake, and at which pace they came."""
+
+    times: Quantiles
+    rate: float  # rows/s that were written
+    wanted: float
+
+    @property
+    def is_at_pace(self) -> bool:
+        """Whether so many rows came as were asked for; else the delays tell nothing."""
+        return self.rate >= RATE_LEAST * self.wanted
+
+    def reached(self, delay_ms: float) -> bool:
+        """Tell whether 99 % of the changes were there in less time, at that pace."""
+        return self.is_at_pace and self.times.p99 < delay_ms
+
+    def __str__(self) -> str:
+        times = self.times
+        slow = "" if self.is_at_pace else f", not the {self.wanted:,.0f} asked for"
+        return (
+            f"median {times.median:,.0f} ms, 99 % {times.p99:,.0f} ms, "
+            f"at most {times.highest:,.0f} ms; {self.rate:,.0f} rows/s were written"
+            f"{slow}"
+        )
 
 
 class PlaceWatch:
@@ -125,6 +160,10 @@ def update_steadily(
                 file, offset = cursor.fetchone()[:2]
                 written.times.append(at)
                 written.places.append(version(epoch, file, offset))
+        # A commit has its share of the time, that is, until the next one is due.
+        due = begun + commits * ROWS_A_COMMIT / rows_per_s
+        written.seconds = max(due, time.monotonic()) - begun
+        written.rows = commits * ROWS_A_COMMIT
     return written
 
 
@@ -134,8 +173,8 @@ def measure_delays(
     keys: Sequence[int],
     pace: tuple[int, float],
     epoch: int,
-) -> Quantiles:
+) -> Delays:
     """Return how long changes took from commit into the lake; `pace`: rows/s, s."""
     written = update_steadily(server, keys, *pace, epoch)
     watch.wait_for(written.places[-1])
-    return Quantiles.of(watch.delays(written))
+    return Delays(Quantiles.of(watch.delays(written)), written.rate, pace[0])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from canal_server.errors import ConfigError, LakeError
+from canal_server.mirror.amid_copy import unsure_amid_copy
 from canal_server.mirror.fills import NotConstantError, fill_of
 from canal_server.mirror.masks import lake_mysql_type, masked, source_type
 from canal_server.mirror.renames import is_shown
@@ -49,12 +50,14 @@ class Steps:
 
     `columns` are those of the source behind the statement, with what it says of NULL:
     the next decision is made with them. `kept` are names in the lake of columns that
-    the source has no more.
+    the source has no more. `unsure_amid_copy`: why rows that a copy has read around
+    the statement may be wrong (`amid_copy`).
     """
 
     steps: tuple[Step, ...]
     columns: tuple[ColumnMeta, ...]
     kept: tuple[str, ...] = ()
+    unsure_amid_copy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,13 @@ class _Decision:
                 self._take(column, new[key], origins[key])
         self._check_renames()
         steps = (*self._drops, *self._renames, *self._widens, *self._adds)
-        return Steps(steps, tuple(columns), tuple(sorted(self._kept)))
+        pairs = [
+            (self._before[origins[each.name.lower()]], each)
+            for each in columns
+            if origins[each.name.lower()]
+        ]
+        unsure = unsure_amid_copy(said, pairs)
+        return Steps(steps, tuple(columns), tuple(sorted(self._kept)), unsure)
 
     def _origins(self) -> dict[str, str]:
         """Return which column each is that is there now, "" for a new one."""

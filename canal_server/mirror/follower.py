@@ -19,7 +19,6 @@ from canal_server.mirror.evolve import Copy, Empty, Gone, Steps, Stop, decide
 from canal_server.mirror.keys import NullKeyError, check_keys
 from canal_server.mirror.lake import UnlikeError
 from canal_server.mirror.statements import read_statement
-from canal_server.mirror.steps import RenameColumn
 from canal_server.mirror.xa import is_of_xa
 from canal_server.model.table import ColumnMeta
 from canal_server.model.versions import place_of
@@ -96,7 +95,7 @@ class Follower:
         self.columns = columns
         self.rows = 0  # that were written since somebody set this to 0
         # Before this position number, rows of the copy may be of before or behind a
-        # statement.
+        # statement (`amid_copy`).
         self.copied_until = 0
         self._lake = lake
         self._copy_id = copy_id
@@ -289,14 +288,12 @@ class Follower:
             raise CopyNeededError(f"{decision.reason}, {told}")
         if isinstance(decision, Stop):
             raise TableStoppedError(f"{decision.reason}, {told}")
-        if item.seq < self.copied_until and has_renames(decision):
-            raise CopyNeededError(
-                f"a column got another name while the table was copied, {told}"
-            )
         if isinstance(decision, Empty):
             self._lake.empty(self._copy_id, upto, committed_ms(item), note)
             self.applied = upto
             return
+        if item.seq < self.copied_until and decision.unsure_amid_copy:
+            raise CopyNeededError(f"{decision.unsure_amid_copy}, {told}")
         if decision.steps or shapes(decision.columns) != shapes(self.columns.all):
             # Also for columns that the lake has not: a statement that comes again is
             # known by its place, for by then its columns are what they were made.
@@ -362,16 +359,6 @@ def _needing_a_copy() -> Iterator[None]:
         yield
     except UnlikeError as error:
         raise CopyNeededError(str(error)) from error
-
-
-def has_renames(decision: Decision) -> bool:
-    """Tell whether a column of the lake has another name behind a statement.
-
-    Then a row that was read under the names of before may have been read behind it,
-    when another column had the name.
-    """
-    steps = decision.steps if isinstance(decision, Steps) else ()
-    return any(isinstance(step, RenameColumn) for step in steps)
 
 
 def epoch_of(number: int) -> int:

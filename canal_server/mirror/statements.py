@@ -16,6 +16,7 @@ from canal_server.tablemeta.operations import (
     AddColumn,
     AlterTable,
     ChangeColumn,
+    ConvertTo,
     CreateLike,
     CreateTable,
     DropColumn,
@@ -51,6 +52,9 @@ class Said:
     # Definitions of columns by their new names, in lower case.
     defined: dict[str, ColumnSpec] = field(default_factory=dict)
     only_if_missing: set[str] = field(default_factory=set)
+    # Columns that are defined anew, or named so, and whether all texts are converted.
+    redefined: set[str] = field(default_factory=set)
+    converts: bool = False
     # Columns before and columns behind that an item is about.
     origins: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
@@ -149,10 +153,13 @@ def _take_item(item: Item, said: Said) -> None:
         if item.engine in _ENGINES_WITHOUT_ROWS:
             said.problem = f"engine {item.engine} keeps no rows"
         said.becomes_versioned = said.becomes_versioned or bool(item.is_versioned)
+    elif isinstance(item, ConvertTo):
+        said.converts = True
 
 
 def _rename(said: Said, old: str, new: str) -> None:
     said.origins.append(old.lower())
     said.results.append(new.lower())
+    said.redefined.add(new.lower())
     if old.lower() != new.lower():
         said.renamed[old.lower()] = new.lower()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from canal_server.errors import ConfigError, LakeError, SourceError
+from canal_server.errors import ConfigError, DecodeError, LakeError, SourceError
 from canal_server.mirror import tables
 from canal_server.mirror.catch_up import NEAR_ROWS, CatchUp
 from canal_server.mirror.copying import Copied, CopyJob
@@ -201,7 +201,7 @@ class TableWork:
             return job.run(tell, self._stop)
         except NullKeyError as error:
             raise TableStoppedError(str(error)) from error
-        except SourceError as error:
+        except (SourceError, DecodeError) as error:
             if self._stop.requested():
                 return None
             now = self._columns_now(state.source)

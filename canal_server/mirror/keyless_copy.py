@@ -202,9 +202,9 @@ class _Window:
                 self._settings.canal.destination, name.schema, name.table, place
             )
         )
-        there = {column.name: column.mysql_type for column in found.columns}
+        there = {each.name: (each.mysql_type, each.charset) for each in found.columns}
         for column in self._table.columns:
-            if there.get(column.name) != column.mysql_type:
+            if there.get(column.name) != (column.mysql_type, column.charset):
                 raise SourceError(
                     f"table {name}: column {column.name} is not what it was when the "
                     "copy was begun: copy the table anew"

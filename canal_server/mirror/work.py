@@ -161,6 +161,8 @@ class TableWork:
             copied = self._run(state, table)
             if copied is None:
                 return state
+            if table.is_keyless:
+                self._check_columns_at(state, copied.place)
             note = note_of(copied.place, destination)
             at = version_of(copied.place)
             lake.publish(state.copy_id, copied.schema, copied.files, at, note)
@@ -210,6 +212,22 @@ class TableWork:
                     f"its columns changed while it was copied ({error})"
                 ) from error
             raise
+
+    def _check_columns_at(self, state: TableState, place: RangePosition) -> None:
+        """Raise unless a table that was read at a place has its columns there.
+
+        Statements of before are not met any more.
+        """
+        channel = self._channel(state.source)
+        try:
+            columns = columns_at(channel, state.source, place)
+        finally:
+            channel.close()
+        if columns != state.columns:
+            raise CopyNeededError(
+                "its columns changed between its copy's beginning and the moment that "
+                "was read"
+            )
 
     def _begun(
         self, state: TableState, channel: Channel

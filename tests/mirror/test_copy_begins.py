@@ -19,7 +19,9 @@ from canal_server.errors import SourceError
 from canal_server.lifecycle import Stop
 from canal_server.mirror.lake import lake_schema
 from canal_server.mirror.model import TableName
+from canal_server.mirror.places import latest
 from canal_server.mirror.progress import Progress
+from canal_server.mirror.session import table_options
 from canal_server.mirror.settings import (
     CanalSettings,
     LakeSettings,
@@ -30,8 +32,9 @@ from canal_server.mirror.settings import (
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import ChangeStream
-from canal_server.mirror.work import TableWork
+from canal_server.mirror.work import TableWork, columns_at
 from canal_server.spark.offsets import version_of
+from canal_server.spark.servers import Channel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,11 +45,11 @@ NAME = TableName("shop", "t")
 WITHOUT_GTIDS = ("--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
 
 
-def work_on(
+def settings_of(
     pipeline: Pipeline, folder: Path, form: str = "delta"
-) -> tuple[TableWork, States]:
-    """Return what brings tables of a pipeline's source in, and what notes that."""
-    settings = MirrorSettings(
+) -> MirrorSettings:
+    """Return settings of a mirror of all tables."""
+    return MirrorSettings(
         name="m",
         canal=CanalSettings(
             destination=DESTINATION, servers=f"127.0.0.1:{pipeline.server_port}"
@@ -55,6 +58,13 @@ def work_on(
         lake=LakeSettings(path=str(folder)),
         tables=(TableRule(match=r".*\..*", form=form),),
     )
+
+
+def work_on(
+    pipeline: Pipeline, folder: Path, form: str = "delta"
+) -> tuple[TableWork, States]:
+    """Return what brings tables of a pipeline's source in, and what notes that."""
+    settings = settings_of(pipeline, folder, form)
     stream = ChangeStream(
         DESTINATION,
         1,
@@ -109,3 +119,35 @@ def test_the_order_of_a_log(source_server, database, make_pipeline, tmp_path) ->
     assert f"goes up to _seq {upto}, and what comes now would have" in left.message
     assert left.message.endswith("then run `canal-server mirror copy`")
     assert log.applied("before") == upto
+
+
+def test_a_table_without_a_key_that_changes_before_its_moment(
+    source_server, database, make_pipeline, tmp_path
+) -> None:
+    """It is copied again with the columns of there, though rows are read as before.
+
+    It is read behind the statement, so nobody meets that any more; and what was NULL
+    by then, MODIFY … NOT NULL makes another value later, of which the binlog has none.
+    """
+    name = TableName(database, "t")
+    source_server.execute(f"CREATE TABLE {name} (a INT NOT NULL)")
+    pipeline = make_pipeline(source_server, database)
+    pipeline.start()
+    folder = tmp_path / "lake"
+    work, store = work_on(pipeline, folder)
+    channel = Channel(table_options(settings_of(pipeline, folder), name), DESTINATION)
+    place = latest(settings_of(pipeline, folder), channel)
+    begun = TableState(
+        name, f"{database}/t", phase=Phase.COPYING, copy_id="c1", copies=1,
+        place=place, columns=columns_at(channel, name, place),
+    )  # fmt: skip
+    channel.close()
+    source_server.execute(
+        f"ALTER TABLE {name} MODIFY a INT NULL", f"INSERT INTO {name} VALUES (NULL)"
+    )
+    work.bring_in(store.write(begun))
+    left = store.read(name)
+    assert left is not None
+    assert left.phase is Phase.FOLLOWING
+    assert left.copies == 2
+    assert [each.nullable for each in left.columns] == [True]

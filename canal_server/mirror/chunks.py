@@ -43,6 +43,10 @@ _COLUMN_TYPES: Final = """SELECT COLUMN_NAME, DATA_TYPE, CHARACTER_SET_NAME
   FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
 
 
+# As for those who read chunks; a strict mode refuses a bound that is a zero date.
+_SESSION: Final = "SET SESSION time_zone = '+00:00', sql_mode = ''"
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Rows of a table whose key is above `above` and at most `upto`.
@@ -103,11 +107,11 @@ def cut(
     """Return the chunks of a table, of about so many rows each, in the key's order.
 
     By the primary key, or a unique one without NULLs where that has only prefixes of
-    columns; a table without a primary key is one chunk. Sets the session's time zone.
+    columns; a table without a primary key is one chunk. Sets the session's variables.
     Raises SourceError, also when there is no such table.
     """
     name = table.source
-    connection.query("SET time_zone = '+00:00'")
+    connection.query(_SESSION)
     # Says by its error what is wrong with the table, and with our rights.
     connection.query(f"SELECT 1 FROM {table_in_sql(name)} LIMIT 0")
     key = None if table.is_keyless else _usable_key(connection, name)

@@ -126,6 +126,19 @@ def test_composite_keys(source_server: Server, database: str, name: str) -> None
     assert sizes == [10] * 10 + [0]
 
 
+def test_zero_dates_as_bounds(source_server: Server, database: str) -> None:
+    """Bounds within equal zero dates, on a server whose mode refuses such a value."""
+    source_server.execute(
+        "SET SESSION sql_mode = ''",
+        f"CREATE TABLE {database}.t (d DATE, t DATETIME, n INT, PRIMARY KEY (d, t, n))",
+        f"INSERT INTO {database}.t SELECT 0, 0, n FROM ({SERIES}) AS series",
+        f"INSERT INTO {database}.t VALUES ('2024-00-10', '2024-02-29', 1)",
+    )
+    table = table_on(source_server, database, "t")
+    sizes = check(source_server, table, chunks_of(source_server, table, 10))
+    assert sizes == [10] * 10 + [1]
+
+
 def test_chunks_read_ranges(source_server: Server, database: str) -> None:
     """A chunk in the middle is read as a range of the key, not by a look at all."""
     source_server.execute(

@@ -55,10 +55,12 @@ def apply(rows: _Rows, table: MirrorTable) -> _Rows:
         arrays.append(masked(array, column.mask))
         fields.append(pa.field(column.target, arrays[-1].type))
     known = {column.name.lower() for column in table.columns}
-    for index, name in enumerate(names):
-        if name in OWN_COLUMNS and name not in known:
+    for index, field in enumerate(rows.schema):
+        # One of the table's own that is left out may have such a name, too.
+        is_source = b"mysql_type" in (field.metadata or {})
+        if field.name in OWN_COLUMNS and field.name not in known and not is_source:
             arrays.append(rows.column(index))
-            fields.append(rows.schema.field(index))
+            fields.append(field)
     return type(rows).from_arrays(arrays, schema=pa.schema(fields))
 
 

@@ -24,18 +24,17 @@ if TYPE_CHECKING:
     from canal_server.mysql.connection import ControlConnection
 
 SYSTEM_SCHEMAS: Final = ("information_schema", "mysql", "performance_schema", "sys")
-# Columns of the stream and of the lake beside those of a table.
-OWN_COLUMNS: Final = (
+# Columns of the stream beside those of a table, which has none of such a name there.
+STREAM_COLUMNS: Final = (
     "_change_type",
     "_commit_version",
     "_commit_timestamp",
     "_seq",
     "_row",
-    "_committed_at",
     "_position",
-    "_deleted",
-    "_row_hash",
 )
+# Columns of the stream and of the lake beside those of a table.
+OWN_COLUMNS: Final = (*STREAM_COLUMNS, "_committed_at", "_deleted", "_row_hash")
 HIDDEN_PREFIX: Final = "DB_ROW_HASH_"  # of columns that MariaDB shows to nobody
 _VERSIONED: Final = "SYSTEM VERSIONED"
 
@@ -218,6 +217,13 @@ class _Builder:
         for each in columns:
             if each.name.startswith(HIDDEN_PREFIX):
                 continue  # hidden from everybody but the binlog
+            if each.name.lower() in STREAM_COLUMNS:
+                self._add(
+                    f"column {each.name} has the name of a column that the stream of "
+                    "changes adds, where a rename comes too late: give it another name "
+                    "in the source, or leave the table out by exclude"
+                )
+                continue
             if not selects(self._rule, each.name):
                 if each.is_key:
                     self._add(
@@ -273,7 +279,7 @@ class _Builder:
             folded = column.target.lower()
             if folded in OWN_COLUMNS:
                 self._add(
-                    f"column {column.name} has the name of a column that the mirror "
+                    f"column {column.target} has the name of a column that the mirror "
                     f"adds: rename: {{{column.name}: …}}, or leave it out"
                 )
             if folded in taken:

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from packed_changes import ID, rows
 
 from canal_server.errors import TableMetaError
 from canal_server.mirror.masks import apply, lake_schema
@@ -63,6 +64,19 @@ def test_columns_are_chosen_renamed_and_masked(form):
         "_seq": [7, 8, 9],
     }
     assert made.schema.remove(4).equals(lake_schema(table))
+
+
+def test_a_column_that_is_left_out_and_named_as_one_of_the_lake():
+    """It does not come as the lake's own."""
+    changes = rows(
+        7,
+        ("insert", 1, 5),
+        columns=(ID, ("_deleted", "int", "", False)),
+    ).data
+    assert changes is not None
+    made = apply(changes, table_of(column("id", "int")))
+    assert "_deleted" not in made.column_names
+    assert made["_seq"].to_pylist() == [7]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from fix_source_access import access_of
 
+from canal_server.client.ranged import RangeColumn
 from canal_server.errors import ConfigError
 from canal_server.mirror.masks import lake_schema
 from canal_server.mirror.model import TableName
@@ -18,6 +19,7 @@ from canal_server.mirror.tables import (
 )
 from canal_server.model.table import ColumnMeta
 from canal_server.mysql.connection import ControlConnection
+from canal_server.spark.packed_form import packed_schema
 
 HEAD = """name: shop
 canal: {destination: example}
@@ -159,7 +161,8 @@ def test_a_versioned_table_is_refused(mariadb_server, database):
         (("x", "int"), "masks: {ID: null}", "its mask can be hash"),
         (("x", "int"), "masks: {x: {truncate: 2}}", "truncate is for texts"),
         (("x", "strange"), "to: x", "a type 'strange' is not known"),
-        (("_Seq", "int"), "to: x", "has the name of a column that the mirror adds"),
+        (("_Deleted", "int"), "to: x", "has the name of a column that the mirror adds"),
+        (("x", "int"), "rename: {x: _seq}", "has the name of a column that the mirror"),
         (("x", "int"), "rename: {x: ID}", "columns id and x have one name"),
     ],
 )
@@ -167,6 +170,23 @@ def test_columns_that_cannot_be(column: tuple[str, str], rule: str, problem: str
     """Each thing that a rule cannot do with a column is told."""
     found = problems_of([ID, ColumnMeta(*column)], f"match: s.t, {rule}")
     assert any(problem in each for each in found), found
+
+
+@pytest.mark.parametrize("rule", ["to: x", "rename: {_seq: x}", "without: [_seq]"])
+def test_columns_of_the_stream(rule: str):
+    """Changes of a table with such a column cannot be read, whatever the rule says."""
+    (problem,) = problems_of([ID, ColumnMeta("_Seq", "int")], f"match: s.t, {rule}")
+    assert "column _Seq has the name of a column that the stream of changes" in problem
+    for name in packed_schema(NAME, [RangeColumn("id", "int", True, True)]).names[1:]:
+        columns = [ID, ColumnMeta(name, "int")]
+        assert f"column {name} has" in problems_of(columns, f"match: s.t, {rule}")[0]
+    # Those of the lake alone can be renamed, or left out.
+    for name in ("_committed_at", "_deleted", "_row_hash"):
+        columns = [ID, ColumnMeta(name, "int")]
+        assert problems_of(columns, "match: s.t")
+        for said in (f"rename: {{{name}: x}}", f"without: [{name}]"):
+            table = mirror_table(NAME, columns, settings_of(f"match: s.t, {said}"))
+            assert name not in [each.target for each in table.columns]
 
 
 def test_keyless_rows_are_not_masked():

@@ -321,9 +321,19 @@ class _Decision:
             if now.get(name) in new:
                 continue
             if name not in now and self._rule.dropped_columns == "keep":
+                self._check_keeps(name)
                 self._kept.add(column.target)
             else:
                 self._drops.append(DropColumn(column.target))
+
+    def _check_keeps(self, dropped: str) -> None:
+        """Refuse to keep a column by which the rows of the lake are told apart."""
+        has_key = any(each.is_key for each in self._after)
+        if self._rule.form == "delta" and not has_key:
+            raise _CannotFollowError(
+                f"column {dropped} is dropped, and cannot be kept: without a primary "
+                "key rows are found by all of their values"
+            )
 
     def _check_renames(self) -> None:
         """Refuse names that are taken while the steps are done one after another."""

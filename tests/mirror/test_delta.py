@@ -230,6 +230,21 @@ def test_columns_that_changes_have_not(tmp_path: Path, rng: random.Random) -> No
     assert left == [(0, 1, 5), (1, 2, 5), (2, 2, 0), (300, 3, 0)]
 
 
+def test_a_kept_column_of_a_key_that_changes(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    """The value is lost with the key, as the docs say."""
+    table = lake_table([("id", "int"), ("old", "int")], ("id",))
+    rows = LakeRows(table, rng)
+    lake = published(tmp_path, rows)
+    told = [rows.change("insert", {"id": n, "old": 5}) for n in (1, 2)]
+    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+    rows = LakeRows(lake_table([("id", "int")], ("id",)), rng, rows.seq)
+    told = [rows.change("delete", {"id": 1}), rows.change("insert", {"id": 7})]
+    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+    assert sorted((r["id"], r["old"]) for r in lake_rows(lake)) == [(2, 5), (7, None)]
+
+
 def test_a_column_too_many(tmp_path: Path, rng: random.Random) -> None:
     """A column that the lake has not is told, and nothing is applied."""
     rows = filled(PLAIN, rng)

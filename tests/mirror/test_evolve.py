@@ -106,6 +106,25 @@ def test_columns_go():
     assert "is kept" in why(both, TABLE[0], "a bigint", TABLE[2], rule=keep)
 
 
+def test_columns_go_without_a_key():
+    """In Delta none is kept: rows are found by all of their values, at once, not later.
+
+    A log keeps what it has, as with a key.
+    """
+    sql = "ALTER TABLE t DROP a"
+    before, after = ("a int", "b varchar(9)"), ("b varchar(9)",)
+    keep = TableRule(match="s.t", dropped_columns="keep")
+
+    assert steps_of(sql, *after, before=before) == [DropColumn("a")]
+    assert "column a is dropped, and cannot be kept: without a primary key" in why(
+        sql, *after, before=before, rule=keep
+    )
+    stop = ddl(sql, *after, before=before, rule=replace(keep, drift="stop"))
+    assert isinstance(stop, Stop)
+    log = ddl(sql, *after, before=before, rule=replace(keep, form="parquet"))
+    assert log == Steps((), tuple(columns(*after)), ("a",))
+
+
 def test_columns_are_renamed_and_widened():
     """A name and a type change with the values; several items are one decision."""
     assert steps_of(

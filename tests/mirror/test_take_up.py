@@ -141,7 +141,7 @@ def test_what_cannot_be_taken_up_stops_alone(tmp_path) -> None:
     )
     assert found[T] == (Phase.STOPPED, "there is something")
     assert found[U][0] is Phase.STOPPED
-    assert "column _seq has the name of a column that the mirror adds" in found[U][1]
+    assert "column _seq has the name of a column that the stream of" in found[U][1]
     assert found[V] == (Phase.STOPPED, "it cannot be")
     assert found[w] == (Phase.FOLLOWING, "")
 
@@ -190,8 +190,7 @@ def test_later_on_one_table_stops(live, database, caplog) -> None:
     assert set(found.names) == {a, b}
     assert list(found.stopped) == [b]
     assert (
-        "column _seq has the name of a column that the mirror adds"
-        in (found.stopped[b])
+        "column _seq has the name of a column that the stream of" in (found.stopped[b])
     )
     assert "masks: no table has a column phone" in caplog.text
     assert "no table matches" in caplog.text
@@ -200,7 +199,7 @@ def test_later_on_one_table_stops(live, database, caplog) -> None:
     with pytest.raises(ConfigError) as caught:
         look(other, known, Stop())
     first, second = caught.value.problems
-    assert "column _seq has the name of a column that the mirror adds" in first
+    assert "column _seq has the name of a column that the stream of" in first
     assert "masks: no table has a column fax" in second
 
 

@@ -107,6 +107,10 @@ def run(args: argparse.Namespace) -> int:
             f"the mirror needs {name}, which is not installed: "
             "pip install 'canal-server[mirror]'"
         ) from None
+    except Exception as error:
+        if _is_sparks(error):
+            raise _told_of(error) from None
+        raise
 
 
 def _load(module: str) -> Any:
@@ -207,15 +211,20 @@ class _Ended:
                 "Spark's JVM does not answer any more: it was killed, or had no "
                 "memory left (see above); started again the mirror goes on"
             ) from None
-        if type(error).__module__.partition(".")[0] in SPARKS:
-            said = next((line for line in str(error).splitlines() if line.strip()), "")
-            hint = ""
-            if "JAVA_GATEWAY" in said:
-                hint = "; see that Java 17 or later is in PATH or named by JAVA_HOME"
-            raise CanalError(f"Spark failed: {said.strip()}{hint}") from None
+        if _is_sparks(error):
+            raise _told_of(error) from None
         if isinstance(error, OSError):
             raise CanalError(str(error)) from error  # no server answers
         raise error
+
+
+def _is_sparks(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in SPARKS
+
+
+def _told_of(error: BaseException) -> CanalError:
+    """Return what tells of an error of Spark."""
+    return CanalError(f"Spark failed: {_load('spark_told').reason(error)}")
 
 
 def _is_gone(error: BaseException) -> bool:
@@ -229,7 +238,7 @@ def _follows_from_spark(error: BaseException) -> bool:
     """Tell whether an error came up while one of Spark was dealt with."""
     before: BaseException | None = error
     while before is not None:
-        if type(before).__module__.partition(".")[0] in SPARKS:
+        if _is_sparks(before):
             return True
         before = before.__cause__ or before.__context__
     return False

@@ -35,6 +35,7 @@ from canal_server.errors import (
 from canal_server.lifecycle import Deadline
 from canal_server.mirror.copy_files import copy_chunk
 from canal_server.mirror.keys import NullKeyError
+from canal_server.mirror.spark_told import reason
 from canal_server.mysql.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class CopyRound:
                     self._put_back(left)
         except Exception as error:  # noqa: BLE001  # the thread's outermost frame
             # Tasks were lost, or Spark was: what they have done is in manifests.
-            self.broken = str(error).strip().partition("\n")[0][:500]
+            self.broken = reason(error)
             self._finish()
 
     def _next(self) -> list[Chunk]:

@@ -7,7 +7,6 @@ the source of Spark bears it. The checkpoint tells where it goes on.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +17,7 @@ from canal_server.mirror.beginning import (
     subscription_of,
 )
 from canal_server.mirror.session import in_settings, stream_options
+from canal_server.mirror.spark_told import reason
 from canal_server.mysql.backoff import Backoff
 from canal_server.spark.ranges import told_of_loss
 
@@ -41,10 +41,6 @@ _LOSS: Final = "cannot be read any more"
 _HALF_BEGUN: Final = "CHECKPOINT_LOCATION_NOT_EMPTY"
 # How a query's status begins that has taken what there is.
 _WAITING: Final = "Waiting for "
-_TOLD_MAX: Final = 600
-# How a traceback ends, within what the JVM says: an error of ours, of Spark's Python or
-# of Python itself, as when no server answers.
-_ENDED: Final = re.compile(r"\s*(?:(?:canal_server|pyspark)\.[\w.]+|\w+Error): (.+)")
 
 
 class Query:
@@ -188,12 +184,5 @@ class Query:
 
 
 def _reason(error: object) -> str:
-    """Return what an error of Spark says, without its stack traces."""
-    text = str(error).partition("\n=== Streaming Query")[0].strip()
-    for line in reversed(text.splitlines()):
-        found = _ENDED.match(line)
-        if found:
-            text = found[1]
-            break
-    told = in_settings(told_of_loss(" ".join(text.split())))
-    return told.removesuffix(".")[:_TOLD_MAX]
+    """Return what an error of Spark says, in the words of the mirror's settings."""
+    return in_settings(told_of_loss(reason(error)))

@@ -37,6 +37,7 @@ from canal_server.mirror.query import Query
 from canal_server.mirror.renames import with_columns
 from canal_server.mirror.report import Report
 from canal_server.mirror.session import in_settings, open_session
+from canal_server.mirror.spark_told import reason
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import ChangeStream
@@ -415,8 +416,7 @@ def _ended(what: str, stop: Callable[[], object]) -> None:
     try:
         stop()
     except Exception as error:  # noqa: BLE001  # of many kinds, when its JVM is gone
-        said = next((line for line in str(error).splitlines() if line.strip()), "")
-        log.warning("%s did not end as it should: %s", what, said or repr(error))
+        log.warning("%s did not end as it should: %s", what, reason(error))
 
 
 def _copy_all(error: DataLossError) -> ConfigError:

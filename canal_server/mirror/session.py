@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.errors import ConfigError
+from canal_server.errors import CanalError, ConfigError
 from canal_server.mirror.spark_log import quieten
 from canal_server.spark.options import quoted, read_options
 
@@ -51,13 +51,15 @@ OF_THE_JVM: Final = {
 }
 SCHEDULER: Final = "org.apache.spark.scheduler.TaskSchedulerImpl"
 PYTHON: Final = "PYSPARK_PYTHON"
+_ENDED: Final = "a stopped SparkContext"
 CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")  # in the environment
 
 
 def open_session(settings: MirrorSettings) -> Any:
     """Return the session: that of spark-submit, else one on this machine.
 
-    Raises ConfigError under Spark Connect, where the driver's process is another.
+    Raises ConfigError under Spark Connect, where the driver's process is another, and
+    CanalError when no master answers.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415  # heavy
 
@@ -74,12 +76,28 @@ def open_session(settings: MirrorSettings) -> Any:
     builder = SparkSession.builder.appName(f"canal-server mirror {settings.name}")
     for name, value in wanted.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        if _ENDED in str(error):
+            raise _no_master(wanted) from error
+        raise
     # Delta's timestamps are in UTC, and so are those of the source.
     session.conf.set("spark.sql.session.timeZone", "UTC")
     _register_source(session)
     quieten(session)
     return session
+
+
+def _no_master(wanted: dict[str, str]) -> CanalError:
+    """Return what tells that Spark was ended while it began: why, its log alone has."""
+    from pyspark import SparkConf  # noqa: PLC0415  # heavy
+
+    master = wanted.get("spark.master") or SparkConf().get("spark.master")
+    return CanalError(
+        "Spark was ended while it began, as it is when all masters are unresponsive "
+        f"(see above); spark.master is {master}"
+    )
 
 
 def _register_source(session: Any) -> None:

@@ -13,7 +13,6 @@ Leaves out the work that executors do (`verify_rows`, `verify_changes`) and the 
 from __future__ import annotations
 
 import logging
-import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from pyspark.storagelevel import StorageLevel
 from canal_server.errors import CanalError, ConfigError, LakeError
 from canal_server.mirror import masks
 from canal_server.mirror.session import hush, open_session
+from canal_server.mirror.spark_told import reason
 from canal_server.mirror.state import Phase, States
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.verify_changes import HashedChanges
@@ -60,7 +60,6 @@ log = logging.getLogger(__name__)
 TRIES: Final = 5  # of a table whose columns change, or that has no key and changes
 ROWS_SHOWN: Final = 10
 WAIT_S: Final = 60.0
-_OURS: Final = re.compile(r"(canal_server|pyspark|pyarrow|pymysql)[\w.]*: ")
 _SIDE: Final = ("k1", "k2", "h", "n", "share")
 
 
@@ -146,11 +145,9 @@ def _report(table: _TableVerify) -> TableReport:
 
 
 def _in_one_line(error: Exception) -> str:
-    """Return what happened: of a task's traceback, its last line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, PySparkException):
-        told = [line for line in lines if _OURS.match(line)]
-        return (told or lines or [repr(error)])[-1]
+        return reason(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else repr(error)
 
 

@@ -6,7 +6,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `mirror` is not installed")
 
-from canal_server.errors import ConfigError
+from pyspark.sql import SparkSession
+
+from canal_server.errors import CanalError, ConfigError
 from canal_server.mirror.session import open_session
 from canal_server.mirror.settings import (
     CanalSettings,
@@ -42,3 +44,23 @@ def test_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")
     with pytest.raises(ConfigError, match="SPARK_REMOTE: the mirror writes"):
         open_session(settings_with())
+
+
+def test_no_master_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's text tells of a context that was stopped; ours, of which master."""
+
+    def ended(_builder: object) -> None:
+        raise RuntimeError(
+            "An error occurred while calling None.org.apache.spark.sql.classic."
+            "SparkSession.\n: java.lang.IllegalStateException: Cannot call methods on "
+            "a stopped SparkContext.\nThis stopped SparkContext was created at:\n"
+        )
+
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", ended)
+    with pytest.raises(CanalError) as caught:
+        open_session(settings_with(spark_master="spark://nowhere:7077"))
+    assert str(caught.value) == (
+        "Spark was ended while it began, as it is when all masters are unresponsive "
+        "(see above); spark.master is spark://nowhere:7077"
+    )

@@ -129,10 +129,18 @@ class CopyJob:
         if missing:
             raise SourceError(
                 f"table {self._table.source}: {missing} of {len(plan.chunks)} chunks "
-                f"were not copied in {ROUNDS_MAX} runs of Spark's job: {failure}"
+                f"were not copied in {ROUNDS_MAX} runs of Spark's job: "
+                f"{failure or self._not_here()}"
             )
         files = [file for number in sorted(known) for file in known[number].files]
         return self._copied(files, self._place)
+
+    def _not_here(self) -> str:
+        """Tell of files that tasks have written, and that are not to be seen."""
+        return (
+            f"its tasks ended well, but what they wrote is not in {self._manifests} "
+            "here: is lake.path one folder for all machines, where executors run too?"
+        )
 
     def _exactly(
         self, on_progress: Callable[[CopyProgress], None], stop: Stop

@@ -14,6 +14,7 @@ _QUERY: Final = "\n=== Streaming Query"  # what it tells of itself comes behind 
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # The line that ends a traceback: what was raised, with what it says.
 _RAISED: Final = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
+_BARE: Final = ("KeyError",)  # what they say is a name alone
 _CALLING: Final = re.compile(r"An error occurred while calling \S+\n: ")
 _CLASS: Final = re.compile(r"(?:[a-z]\w*\.)+[\w$]+: ")  # of Java
 _CAUSE: Final = "Caused by: "
@@ -49,8 +50,7 @@ def _raised(text: str) -> str:
     for line in behind.splitlines():
         found = _RAISED.match(line)
         if found:
-            said = found[2] or ""
-            return said if " " in said else line  # a name alone says too little
+            return found[2] if found[2] and found[1] not in _BARE else line
     return ""
 
 

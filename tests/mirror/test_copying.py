@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from canal_server.mirror.settings import (
     SourceSettings,
 )
 from canal_server.mirror.slots import Slots
+from canal_server.mirror.storage import open_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,6 +182,21 @@ def test_what_a_task_meets(
     with pytest.raises(SourceError, match="Unknown column 'v'") as caught:
         job.run(lambda _: None, Stop())
     assert "Traceback" not in str(caught.value)
+
+
+def test_executors_with_a_folder_of_their_own(
+    spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
+) -> None:
+    """Tasks that end well and write where nobody looks: the lake's path is told of."""
+    settings = settings_of(mysql_server, tmp_path / "lake", chunk_rows=ROWS)
+    job = CopyJob(spark, settings, table, "c6", PLACE)
+    theirs = open_folder(LakeSettings(path=str(tmp_path / "theirs")))
+    job._task = replace(job._task, folder=theirs, manifests=theirs.below("c6"))
+    with pytest.raises(
+        SourceError, match=r"lake/_mirror/m/copies/c6 here: is lake.pat"
+    ):
+        job.run(lambda _: None, Stop())
+    assert theirs.below("c6").names()
 
 
 def test_beside_the_stream(

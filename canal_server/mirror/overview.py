@@ -6,7 +6,7 @@ All of it is read from the lake, so it can be asked anywhere.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -121,7 +121,10 @@ def as_text(found: Overview) -> Iterator[str]:
     now_ms = time.time() * 1000
     yield _first_line(found, now_ms)
     if found.status is not None:
-        yield _stream_line(found.status, now_ms)
+        status = found.status
+        if found.runs_on is None:
+            status = replace(status, caught_up=False)  # that was so when it ended
+        yield _stream_line(status, now_ms)
         if found.runs_on is None and found.status.message:
             yield f"ended: {found.status.message}"
         elif found.status.failing:
@@ -152,10 +155,13 @@ def _stream_line(status: Status, now_ms: float) -> str:
     if last is None:
         return "stream: no batch yet"
     delay = f"delay {last.delay_ms / 1000:.1f} s, " if last.delay_ms >= 0 else ""
+    if status.caught_up:
+        delay = "caught up, "
+    place = f", up to {last.journal}:{last.position}" if last.journal else ""
     return (
         f"stream: {delay}{status.rows_per_second:,.0f} rows/s, last batch "
-        f"{last.rows:,} rows in {last.seconds:.2f} s, {_ago(now_ms, last.at_ms)} ago, "
-        f"up to {last.journal}:{last.position}"
+        f"{last.rows:,} rows in {last.seconds:.2f} s, {_ago(now_ms, last.at_ms)} ago"
+        f"{place}"
     )
 
 

@@ -83,6 +83,7 @@ class Progress:
         self._bars: dict[TableName, _Bar] = {}
         self._phases: dict[Phase, int] = {}
         self._late: _Late | None = None
+        self._is_caught_up = False
         self._rows: deque[tuple[float, int]] = deque()
         self._drawn = 0  # lines
         self._told_s = self._stream_told_s = now()
@@ -127,6 +128,11 @@ class Progress:
         """Note how many tables are in each phase."""
         with self._lock:
             self._phases = dict(counts)
+
+    def caught_up(self, *, is_so: bool) -> None:
+        """Note whether nothing had come when the stream looked for the last time."""
+        with self._lock:
+            self._is_caught_up = is_so
 
     # --------------------------------------------------------------------------------
     # What is shown
@@ -218,6 +224,8 @@ class Progress:
         self._forget(now)
         rate = sum(rows for _, rows in self._rows) / RATE_OVER_S
         delay = "no change yet" if late.delay_s < 0 else f"delay {late.delay_s:.1f} s"
+        if self._is_caught_up:
+            delay = "caught up"
         return (
             f"{tables}stream: {delay}, {rate:,.0f} rows/s, last batch "
             f"{late.last.rows:,} rows in {late.last.seconds:.2f} s, "

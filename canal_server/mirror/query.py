@@ -16,6 +16,7 @@ from canal_server.mirror.beginning import (
     begin_again,
     subscription_of,
 )
+from canal_server.mirror.idle import listen
 from canal_server.mirror.session import in_settings, stream_options
 from canal_server.mirror.spark_told import reason
 from canal_server.mysql.backoff import Backoff
@@ -55,12 +56,16 @@ class Query:
         stop: Stop,
         *,
         on_failure: Callable[[str], None] = lambda _why: None,
+        on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         """Take what the stream is made of.
 
         `on_failure` is called with why it fails, each time that it does, and with ""
-        when it waits for changes again: then none may come for long.
+        when it waits for changes again: then none may come for long. `on_idle` is
+        called in a thread of Spark's, each time it has looked and nothing had come.
         """
+        self._on_idle = on_idle
+        self._is_heard = False
         self._on_failure = on_failure
         self._is_failing = False
         self._settings = settings
@@ -97,6 +102,9 @@ class Query:
             self._query = writer.start()
             # Of the checkpoint: the same as before, unless somebody removed it.
             self._stream.open(str(self._query.id))
+        if not self._is_heard:
+            listen(self._spark, self._on_idle)
+            self._is_heard = True
 
     def look(self) -> None:
         """Begin again when the query failed a while ago.

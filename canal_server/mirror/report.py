@@ -19,6 +19,7 @@ from canal_server.mirror.history import (
     read_status,
     write_status,
 )
+from canal_server.mirror.idle import Idle
 from canal_server.spark.offsets import version_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,17 @@ class Report:
         self._written = 0.0
         self._failing = ""
         self._failing_since_ms = 0
+        self._idle = Idle(settings.stream.trigger_s)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether nothing had come when the stream looked for the last time."""
+        return self._idle.is_caught_up()
+
+    def idle(self) -> None:
+        """Note that the stream has looked, and nothing had come; for any thread."""
+        self._idle.note()
+        self.failed("")
 
     def note(self, report: BatchReport) -> None:
         """Note a batch of the stream; for any thread."""
@@ -64,6 +76,7 @@ class Report:
             epoch=report.end.epoch if report.end else 0,
             gtids=report.end.gtids if report.end else "",
         )
+        self._idle.batch()
         with self._lock:
             self._history.add(batch)
             self._last = batch
@@ -100,6 +113,7 @@ class Report:
                 last=self._last,
                 failing=self._failing,
                 failing_since_ms=self._failing_since_ms,
+                caught_up=self._idle.is_caught_up(),
             )
             try:
                 self._history.flush()

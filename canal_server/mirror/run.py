@@ -130,6 +130,7 @@ class Mirror:
             self._store,
             self._stop,
             on_failure=self._report.failed,
+            on_idle=self._report.idle,
         )
         pool = ThreadPoolExecutor(
             self._settings.copy.tables_at_once, thread_name_prefix="copy"
@@ -401,6 +402,7 @@ class Mirror:
         with self._guard:
             phases = Counter(state.phase for state in self._states.values())
         self._progress.phases(phases)
+        self._progress.caught_up(is_so=self._report.is_caught_up)
         self._progress.draw()
 
     def _look_at(self, query: Query) -> None:

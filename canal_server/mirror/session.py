@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError, ConfigError
+from canal_server.mirror.idle import INTERVAL, INTERVAL_MS
 from canal_server.mirror.spark_log import quieten
 from canal_server.spark.options import quoted, read_options
 
@@ -27,6 +28,7 @@ DEFAULTS: Final = {
     # is less than it takes from the two cores while the mirror starts.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
+    INTERVAL: str(INTERVAL_MS),
     # For what a process says first, on a machine that is busy copying; the ten seconds
     # in which it has to connect are Spark's own, and cannot be set.
     "spark.python.authenticate.socketTimeout": "120s",

@@ -6,7 +6,8 @@ import re
 import time
 from dataclasses import replace
 
-from canal_server.mirror.history import Batch, Status, write_status
+from canal_server.mirror.history import Batch, Status, read_status, write_status
+from canal_server.mirror.lease import Lease
 from canal_server.mirror.model import TableName
 from canal_server.mirror.overview import as_text, overview
 from canal_server.mirror.pauses import copied_again
@@ -98,3 +99,25 @@ def test_a_stream_that_fails_again_and_again(tmp_path, monkeypatch) -> None:
     text = list(as_text(overview(settings)))
     assert "ended: changes would be missing" in text
     assert not any(line.startswith(SAID) for line in text)
+
+
+def test_a_stream_that_rests(tmp_path) -> None:
+    """It has caught up when a look brought nothing; no place is told as none."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+    folder = open_folder(settings.lake, settings.folder)
+    report = Report(settings, folder)
+    newest_ms = round(time.time() * 1000) - 114_000
+    report.note(BatchReport(1, None, rows=3, newest_ms=newest_ms))
+    assert not report.is_caught_up
+    report.failed("no server")
+    report.idle()
+    report.turn()
+    with Lease(folder):
+        told = list(as_text(overview(settings)))[1]
+    assert told == "stream: caught up, 0 rows/s, last batch 3 rows in 0.00 s, 0 s ago"
+    status = read_status(folder)
+    assert (status.caught_up, status.failing) == (True, "")
+    # Of one that does not run any more nobody knows.
+    assert list(as_text(overview(settings)))[1].startswith("stream: delay 114.")
+    report.note(BatchReport(2, None, rows=1, newest_ms=newest_ms))
+    assert not report.is_caught_up

@@ -122,6 +122,16 @@ def test_the_line_of_the_stream(screen: Screen) -> None:
     assert "delay 1.5 s" in screen.draw()[0]
 
 
+def test_a_stream_that_rests(screen: Screen) -> None:
+    """The delay of the last batch says nothing when nothing has come since."""
+    report = BatchReport(1, None, rows=600, seconds=0.25, newest_ms=998_500)
+    screen.progress.batch(report)
+    screen.progress.caught_up(is_so=True)
+    assert screen.draw()[0].startswith("stream: caught up, 20 rows/s, last batch 600")
+    screen.progress.caught_up(is_so=False)
+    assert screen.draw()[0].startswith("stream: delay 1.5 s, 20 rows/s")
+
+
 def test_what_does_not_fit(screen: Screen) -> None:
     """Lines end at the terminal's edge, and so many bars are drawn at most."""
     narrow = Screen(is_terminal=True, width=50)

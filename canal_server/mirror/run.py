@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -400,7 +400,12 @@ class Mirror:
 
     def _show(self) -> None:
         with self._guard:
-            phases = Counter(state.phase for state in self._states.values())
+            states = dict(self._states)
+            running = [name for name, each in self._at_work.items() if each.running()]
+        for name in running:  # how far they are, they note in the lake
+            with suppress(LakeError):
+                states[name] = self._store.read(name) or states[name]
+        phases = Counter(state.phase for state in states.values())
         self._progress.phases(phases)
         self._progress.caught_up(is_so=self._report.is_caught_up)
         self._progress.draw()

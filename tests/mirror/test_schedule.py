@@ -266,3 +266,16 @@ def test_an_end_that_fails_is_told(caplog) -> None:
 
     _ended("the stream", fail)
     assert caplog.messages == ["the stream did not end as it should: the JVM is gone"]
+
+
+def test_tables_at_work_are_shown_as_what_they_are(mirror) -> None:
+    """A table that is being copied does not wait, one that has no thread yet does."""
+    bringing = Bringing()
+    mirror._other_statement(created(C))
+    mirror._other_statement(created(DEEP._replace(schema="b", table="d")))
+    mirror._schedule(bringing, bringing)
+    mirror._at_work[C].set_running_or_notify_cancel()
+    mirror._store.write(mirror._states[C].moved(Phase.COPYING))
+    mirror._show()
+    shown = mirror._progress._stream()
+    assert shown.startswith("tables: 1 following, 1 copying, 1 waiting | ")

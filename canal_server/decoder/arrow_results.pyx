@@ -6,12 +6,13 @@ Bytes in, columns out: what a server answers to COM_QUERY, from the first byte o
     packet   3 bytes length, 1 byte number, payload; one of 0xFFFFFF bytes goes on in
              the next packet
     answer   number of columns | so many definitions | EOF | rows | EOF; or an error
+    definition   6 texts, the last are names | 0x0C | 2 bytes collation | …
     row      for each column a length and so many bytes of text, or 0xFB for NULL
 
 What the text of a value is depends on the SELECT; `FORMS` are those that it may have.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
@@ -39,6 +40,8 @@ from canal_server.decoder.json_restyle cimport is_styled, put_restyled
 
 from canal_server.decoder.arrow_problems import without_members
 from canal_server.decoder.arrow_put import KINDS
+from canal_server.decoder.charset_names import charset_of_collation
+from canal_server.decoder.charsets import charset as charset_named
 from canal_server.errors import DecodeError
 
 cdef enum Form:
@@ -72,12 +75,15 @@ cdef enum:
     NUMBER_BYTES_MAX = 400
     BIT_BYTES_MAX = 8
     VALUE_SHOWN_MAX = 60  # bytes of a value in a message
+    DEFINITION_TEXTS = 6  # catalog, schema, table, its own name, name, its own name
+    OTHER_CHARSET = 100   # a status beside those of `arrow_buffers`
 
 cdef struct Target:
     Field field
     ColumnText text
     int form
     const CharsetC* charset
+    bint has_charset  # else that is for what has none
 
 
 cdef class ResultColumns:
@@ -88,6 +94,7 @@ cdef class ResultColumns:
     cdef size_t width
     cdef tuple names
     cdef tuple types       # as MySQL has them
+    cdef tuple charsets    # their names, None for what is no text
     cdef list kept         # what the targets point to
     cdef Zone zone
     cdef Output scratch
@@ -98,6 +105,7 @@ cdef class ResultColumns:
     cdef uint8_t number    # of the next packet
     cdef size_t failed_at  # the column whose value is wrong
     cdef Slice failed_value
+    cdef str failed_charset
     cdef readonly bytes refusal  # payload of the error packet that ended all
     cdef readonly size_t rows
     cdef size_t bytes_taken
@@ -116,8 +124,8 @@ cdef class ResultColumns:
                  row_bytes_max=OFFSET_MAX):
         """Take the columns: (name, kind, precision, scale, form, type, charset).
 
-        `type` is MySQL's, for the labels of ENUM and SET and for messages; `charset` a
-        Charset for text, else None.
+        `type` is MySQL's, for the labels of ENUM and SET and for messages; `charset`
+        that of a text's column. A text without one (a TIME, a UUID) is ASCII.
         """
         cdef size_t i
         if self.targets != NULL:
@@ -127,6 +135,7 @@ cdef class ResultColumns:
         self.row_bytes_max = row_bytes_max
         self.names = tuple(field[0] for field in fields)
         self.types = tuple(field[5] for field in fields)
+        self.charsets = tuple(field[6] and field[6].name for field in fields)
         self.kept = []
         self.targets = <Target*>calloc(len(fields) + 1, sizeof(Target))
         self.columns = <ArrowColumn*>calloc(len(fields) + 1, sizeof(ArrowColumn))
@@ -163,6 +172,8 @@ cdef class ResultColumns:
             is_enum = mysql_type.lower().startswith("enum")
             target.text.reading = READ_ENUM if is_enum else READ_SET
         elif target.form == FORM_TEXT:
+            target.has_charset = charset is not None
+            charset = charset or charset_named("utf8mb4")
             self.kept.append(charset)
             target.charset = &(<Charset?>charset).c
         return 0
@@ -260,6 +271,8 @@ cdef class ResultColumns:
                 return OK
             return self.put_row(p, n, end)
         if self.stage == STAGE_FIELDS:
+            if self.check_definition(p, n) != OK:
+                return OTHER_CHARSET
             self.fields_left -= 1
             self.stage = STAGE_FIELDS if self.fields_left else STAGE_FIELDS_END
             return OK
@@ -280,6 +293,32 @@ cdef class ResultColumns:
             return NO_ROOM
         self.stage = STAGE_REFUSED
         return OK
+
+    cdef int check_definition(self, const uint8_t* p, size_t n) noexcept nogil:
+        """See that a text comes in its column's character set, if it has one."""
+        cdef size_t at = self.width - self.fields_left
+        cdef Input source
+        cdef uint16_t collation
+        cdef const uint8_t* fixed
+        cdef int i
+        if not self.targets[at].has_charset:
+            return OK
+        source.p, source.end, source.short = p, p + n, False
+        for i in range(DEFINITION_TEXTS):
+            need(&source, take_packed(&source))
+        fixed = need(&source, 3)
+        if source.short:
+            return OK
+        collation = fixed[1] | <uint16_t>(fixed[2]) << 8
+        return self.check_charset(at, collation)
+
+    cdef int check_charset(self, size_t at, uint16_t collation) noexcept with gil:
+        """Compare, where the collation is known."""
+        told = charset_of_collation(collation)
+        if told in (None, self.charsets[at]):
+            return OK
+        self.failed_at, self.failed_charset = at, told
+        return OTHER_CHARSET
 
     # --- rows -------------------------------------------------------------------------
 
@@ -385,6 +424,12 @@ cdef class ResultColumns:
             raise DecodeError(
                 f"a row has more than {self.row_bytes_max} bytes: leave its largest "
                 "columns out")
+        if status == OTHER_CHARSET:
+            raise DecodeError(
+                f"column {self.names[self.failed_at]} "
+                f"({self.types[self.failed_at]}): the server has it in character set "
+                f"{self.failed_charset}, not in {self.charsets[self.failed_at]}: it "
+                "was changed, copy the table again")
         if status != BAD_VALUE:
             raise DecodeError("the server's answer is not that of MySQL to a SELECT")
         column = f"column {self.names[self.failed_at]}"

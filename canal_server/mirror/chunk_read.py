@@ -166,7 +166,7 @@ def _expression(column: MirrorColumn) -> str:
 
 def _field(column: MirrorColumn) -> Field:
     wanted, form = column.wanted, _form(column)
-    texts = charset(column.charset or "utf8mb4") if form == "text" else None
+    texts = charset(column.charset) if form == "text" and column.charset else None
     return (
         wanted.name,
         wanted.kind,

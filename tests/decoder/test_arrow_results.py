@@ -42,9 +42,27 @@ def row(values: Iterable[bytes | None]) -> bytes:
     return b"".join(b"\xfb" if v is None else bytes([len(v)]) + v for v in values)
 
 
-def answer(rows: Iterable[Iterable[bytes | None]] = ROWS, end: bytes = EOF) -> bytes:
-    """Return an answer of the fields above."""
-    head = [b"\x04", b"any", b"any", b"any", b"any", EOF]
+def definition(collation: int = 63) -> bytes:
+    """Return the definition of a column."""
+    names = b"".join(
+        bytes([len(n)]) + n for n in (b"def", b"s", b"t", b"t", b"n", b"n")
+    )
+    return (
+        names
+        + b"\x0c"
+        + collation.to_bytes(2, "little")
+        + b"\x09\0\0\0\xfd"
+        + b"\0" * 5
+    )
+
+
+def answer(
+    rows: Iterable[Iterable[bytes | None]] = ROWS,
+    end: bytes = EOF,
+    text: bytes = definition(8),
+) -> bytes:
+    """Return an answer of the fields above; `text` is the definition of their text."""
+    head = [b"\x04", definition(), text, definition(), definition(), EOF]
     return packets([*head, *map(row, rows), end])
 
 
@@ -121,6 +139,20 @@ def test_malformed(name: str) -> None:
     """What is no such answer is a DecodeError."""
     with pytest.raises(DecodeError):
         read_all(ResultColumns(FIELDS), MALFORMED[name], 10_000)
+
+
+def test_another_character_set() -> None:
+    """A text that comes in another one is refused; of one, all collations will do."""
+    for collation in (5, 47, 1024 + 47, 800, 60_000):
+        (taken,) = read_all(
+            ResultColumns(FIELDS), answer(text=definition(collation)), 50
+        )
+        assert bytes(taken[1][2][2]) == "é".encode()
+    others = ((255, "utf8mb4"), (33, "utf8mb3"), (2048, "utf8mb3"), (63, "binary"))
+    for collation, name in others:
+        data = answer(text=definition(collation))
+        with pytest.raises(DecodeError, match=f"set {name}, not in latin1: it was"):
+            read_all(ResultColumns(FIELDS), data, 50)
 
 
 def test_row_that_is_too_large() -> None:

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+import pytest
+
+from canal_server.client.ranged import RangePosition
+from canal_server.errors import DecodeError
 from canal_server.lifecycle import Stop
+from canal_server.mirror.copying import Copied, CopyJob
 from canal_server.mirror.follower import CopyNeededError
-from canal_server.mirror.model import TableName
+from canal_server.mirror.model import MirrorTable, TableName
 from canal_server.mirror.progress import Progress
 from canal_server.mirror.settings_file import read
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import ChangeStream
 from canal_server.mirror.work import COPIES_MAX, TableWork
+from canal_server.model.table import ColumnMeta
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TEXT = """name: shop
 canal: {destination: example}
@@ -36,9 +46,24 @@ class Outrun(TableWork):
         raise CopyNeededError("its columns changed")
 
 
-def test_copies_in_a_row_are_counted(tmp_path) -> None:
-    """A table that is outrun all the time is stopped, after so many copies."""
-    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+class Changed(TableWork):
+    """Has tables whose columns are other ones by now."""
+
+    def _columns_now(self, name: TableName) -> tuple[ColumnMeta, ...]:
+        return (ColumnMeta("a", "int"),)
+
+
+class Unreadable(CopyJob):
+    """Meets a value that its column's type cannot have."""
+
+    def run(self, *_: object) -> Copied:
+        """Fail."""
+        raise DecodeError("none of that type")
+
+
+def work_in(folder: Path, kind: type[TableWork]) -> tuple[TableWork, States]:
+    """Return what brings tables in, without a stream, and what notes that."""
+    settings = read(TEXT, str(folder / "m.yml"), {})
     store = States(open_folder(settings.lake, settings.folder))
 
     def nothing(*_):
@@ -48,10 +73,28 @@ def test_copies_in_a_row_are_counted(tmp_path) -> None:
         "example", 1, parts_max=1, on_statement=nothing, on_left=nothing,
         on_batch=nothing,
     )  # fmt: skip
-    work = Outrun(
+    work = kind(
         settings, None, store, stream, progress=Progress(io.StringIO()), stop=Stop(),
         is_mariadb=False,
     )  # fmt: skip
+    return work, store
+
+
+@pytest.mark.parametrize("columns", [(), (ColumnMeta("a", "int"),)])
+def test_rows_that_cannot_be_read(tmp_path, monkeypatch, columns) -> None:
+    """The table is copied again if its columns have changed, else that is told."""
+    monkeypatch.setattr("canal_server.mirror.work.CopyJob", Unreadable)
+    work, _ = work_in(tmp_path, Changed)
+    table = MirrorTable(T, "shop/t", ())
+    place = RangePosition(1, "binlog.000007", 4)
+    state = TableState(T, "shop/t", copy_id="c", place=place, columns=columns)
+    with pytest.raises(DecodeError if columns else CopyNeededError, match="of that"):
+        work._run(state, table)
+
+
+def test_copies_in_a_row_are_counted(tmp_path) -> None:
+    """A table that is outrun all the time is stopped, after so many copies."""
+    work, store = work_in(tmp_path, Outrun)
     work.bring_in(TableState(T, "shop/t", copies=3))
     state = store.read(T)
     assert state is not None

@@ -19,7 +19,7 @@ from canal_server.mirror.session import in_settings, source_options
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.tables import HIDDEN_PREFIX, survey
 from canal_server.mirror.take_up import binlog_problems
-from canal_server.mirror.work import left_out_of
+from canal_server.mirror.work import left_out_of, unknown_to
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.spark.options import read_options
@@ -190,7 +190,7 @@ def _compared(
     name = found.table.source
     known = channel.call(lambda c: c.schema(channel.destination, *name))
     if not known.columns:
-        yield f"table {name}: canal-server does not know it: see its filter.regex"
+        yield f"table {name}: {unknown_to(channel.destination)}"
         return
     if known.left_out:
         yield f"table {name}: {left_out_of(known, channel.destination)}"

@@ -299,11 +299,7 @@ class TableWork:
             found = TableColumns(control).fetch(name.schema, name.table)
         if found is None:
             raise TableGoneError("the source has no such table")
-        problem = (
-            "canal-server does not know it: see its filter.regex, of destination "
-            f"{self._settings.canal.destination}"
-        )
-        raise ConfigError([problem])
+        raise ConfigError([unknown_to(self._settings.canal.destination)])
 
     def _check_place(
         self, table: MirrorTable, place: RangePosition, channel: Channel
@@ -466,6 +462,14 @@ def columns_at(
             nullable=each.nullable,
         )
         for each in found.columns
+    )
+
+
+def unknown_to(destination: str) -> str:
+    """Return what is wrong with a table that the server does not see."""
+    return (
+        "canal-server does not know it: the account of destination "
+        f"{destination} needs SELECT on it"
     )
 
 

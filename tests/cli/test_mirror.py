@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from canal_server import cli
+from canal_server.mirror import dry_run
 from canal_server.mirror.chunks import Chunk
 from canal_server.mirror.history import Batch, Status, write_status
 from canal_server.mirror.lease import Lease
@@ -344,3 +346,16 @@ def test_settings_that_cannot_be_used(mirror, tmp_path: Path) -> None:
         told = mirror(*arguments, conf=conf, wanted=cli.UNUSABLE).splitlines()
         assert any("laek" in line for line in told)
         assert all(line.startswith(f"canal-server: {conf}:") for line in told)
+
+
+def test_a_table_that_the_server_does_not_see() -> None:
+    """The right of its account is told: no filter is in the way of a mirror's own."""
+    table: Any = SimpleNamespace(table=SimpleNamespace(source=ORDERS), columns=())
+    unknown = SimpleNamespace(columns=(), left_out="")
+    channel: Any = SimpleNamespace(call=lambda _: unknown, destination="d")
+    settings: Any = None
+    (told,) = dry_run._compared(table, channel, settings)
+    assert told == (
+        "table shop.orders: canal-server does not know it: the account of destination "
+        "d needs SELECT on it"
+    )

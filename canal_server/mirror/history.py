@@ -52,6 +52,7 @@ class Status:
     last: Batch | None = None
     failing: str = ""  # why the stream fails, until a batch goes through
     failing_since_ms: int = 0
+    spark: str = ""  # what it keeps waiting
     caught_up: bool = False  # the server had nothing more when it was asked last
 
     def to_json(self) -> str:

@@ -129,6 +129,8 @@ def as_text(found: Overview) -> Iterator[str]:
             yield f"ended: {found.status.message}"
         elif found.status.failing:
             yield _failing_line(found.status, now_ms)
+        if found.runs_on is not None and found.status.spark:
+            yield found.status.spark
     yield ""
     yield from aligned([HEADINGS, *(_row(each, now_ms) for each in found.tables)])
     for each in found.tables:

@@ -93,8 +93,11 @@ class Report:
                 self._failing_since_ms = _now_ms()
             self._failing = why
 
-    def turn(self) -> None:
-        """Store what was noted, every few seconds; a failure is told."""
+    def turn(self, spark: str = "") -> None:
+        """Store what was noted, every few seconds; a failure is told.
+
+        `spark` is why nothing goes on for want of what Spark has to give.
+        """
         now = time.monotonic()
         if now - self._written < EVERY_S:
             return
@@ -113,6 +116,7 @@ class Report:
                 last=self._last,
                 failing=self._failing,
                 failing_since_ms=self._failing_since_ms,
+                spark=spark,
                 caught_up=self._idle.is_caught_up(),
             )
             try:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
 from canal_server.mirror import pauses, tables
 from canal_server.mirror.beginning import DataLossError, begin_stream
+from canal_server.mirror.executors import Executors
 from canal_server.mirror.faults import TableFaultError, fault_of
 from canal_server.mirror.feed import write_feed
 from canal_server.mirror.follower import (
@@ -138,7 +139,7 @@ class Mirror:
         try:
             self._begin(wanted, work)
             query.start()
-            self._turns(pool, work, query, lease)
+            self._turns(pool, work, query, lease, Executors(spark))
         finally:
             self._stop.request()  # copies end then, too
             with ExitStack() as ending:  # each of them, whatever one raises
@@ -175,7 +176,12 @@ class Mirror:
         return None if self._stop.requested() else found
 
     def _turns(
-        self, pool: ThreadPoolExecutor, work: TableWork, query: Query, lease: Lease
+        self,
+        pool: ThreadPoolExecutor,
+        work: TableWork,
+        query: Query,
+        lease: Lease,
+        executors: Executors,
     ) -> None:
         """Look after everything until the stop."""
         upkeep = Upkeep(self._settings, self._stream)
@@ -194,7 +200,7 @@ class Mirror:
                 # What could not be noted there is found again.
                 pause_s = backoff.delay_s(time.monotonic())
                 log.warning("%s; tried again in %.0f s", error, pause_s)
-            self._report.turn()
+            self._report.turn(executors.problem())
             self._show()
 
     def _begin(self, wanted: Wanted, work: TableWork) -> None:

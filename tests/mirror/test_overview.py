@@ -121,3 +121,13 @@ def test_a_stream_that_rests(tmp_path) -> None:
     assert list(as_text(overview(settings)))[1].startswith("stream: delay 114.")
     report.note(BatchReport(2, None, rows=1, newest_ms=newest_ms))
     assert not report.is_caught_up
+
+
+def test_spark_that_gives_no_executor(tmp_path) -> None:
+    """What keeps a mirror waiting is in its status while it runs."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+    folder = open_folder(settings.lake, settings.folder)
+    Report(settings, folder).turn("no executor")
+    with Lease(folder):
+        assert list(as_text(overview(settings)))[2] == "no executor"
+    assert "no executor" not in list(as_text(overview(settings)))

@@ -42,6 +42,11 @@ OLD_S: Final = 60  # without GTIDs
 _SHOWN_MAX: Final = 200  # characters of a set in a message
 
 _XA_DENIED: Final = 1401  # so MySQL says that an account lacks XA_RECOVER_ADMIN
+XA_UNSEEN: Final = (
+    "it has XA transactions, and this account cannot see which are prepared: their "
+    "rows could be missing in a copy that begins meanwhile; GRANT XA_RECOVER_ADMIN ON "
+    "*.* to it"
+)
 _SNAPSHOT: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _SNAPSHOT_PLACE: Final = "SHOW STATUS LIKE 'binlog_snapshot_%'"
 
@@ -52,9 +57,11 @@ def starting_place(
     stop: Stop | None = None,
     *,
     patience_s: float = PATIENCE_S,
+    has_xa: bool = False,
 ) -> RangePosition:
     """Return a place before which everything is visible where rows are read from.
 
+    `has_xa`: the source is known to have XA transactions, so they have to be seen.
     Raises SourceError when that does not come to be in time, ConnectionLost when a stop
     is asked for, and what `channel` raises.
     """
@@ -75,7 +82,7 @@ def starting_place(
             _await_snapshot(wait, place)
         elif info.has_gtids:
             _await_owners(wait, place)
-        _await_prepared(wait)
+        _await_prepared(wait, has_xa=has_xa)
         if replica is not None:
             # Whatever is at the place is in this set, which is read after it.
             executed = executed_gtids(control, info)
@@ -196,23 +203,28 @@ def _old(
 # --- both -----------------------------------------------------------------------------
 
 
-def _await_prepared(wait: _Waiting) -> None:
+def _await_prepared(wait: _Waiting, *, has_xa: bool) -> None:
     """Wait for XA transactions, which are in the binlog before they are committed."""
-    prepared = _prepared(wait.control)
+    prepared = prepared_xa(wait.control)
+    if prepared is None:
+        if has_xa:
+            raise SourceRefused(f"server {wait.control.access.address}: {XA_UNSEEN}")
+        return
     wait.until(
-        lambda: prepared.isdisjoint(_prepared(wait.control) if prepared else ()),
+        lambda: prepared.isdisjoint(prepared_xa(wait.control) or ()),
         f"{len(prepared)} XA transactions are prepared and not ended: see XA RECOVER, "
         "then XA COMMIT or XA ROLLBACK",
     )
 
 
-def _prepared(control: ControlConnection) -> set[object]:
+def prepared_xa(control: ControlConnection) -> set[object] | None:
+    """Return the XA transactions that are prepared; None: the account may not know."""
     try:
         return {tuple(row) for row in control.query("XA RECOVER")}
     except SourceError as error:
         if error.errno != _XA_DENIED:
             raise
-        return set()
+        return None
 
 
 def _await_set(wait: _Waiting, gtids: str, info: ServerInfo | None) -> None:

@@ -34,6 +34,7 @@ from canal_server.mirror.follower import (
 from canal_server.mirror.gone import GoneTables
 from canal_server.mirror.lake import OtherCopyError
 from canal_server.mirror.lease import Lease
+from canal_server.mirror.places import XA_UNSEEN, prepared_xa
 from canal_server.mirror.query import Query
 from canal_server.mirror.renames import with_columns
 from canal_server.mirror.report import Report
@@ -46,6 +47,7 @@ from canal_server.mirror.take_up import TakingUp, look, new_state
 from canal_server.mirror.upkeep import Upkeep
 from canal_server.mirror.work import TableWork
 from canal_server.mysql.backoff import Backoff
+from canal_server.mysql.connection import ControlConnection
 from canal_server.spark.offsets import version_of
 
 if TYPE_CHECKING:
@@ -90,6 +92,7 @@ class Mirror:
         self._guard = threading.RLock()  # of the states and of what is at work
         self._at_work: dict[TableName, Future[None]] = {}
         self._gone = GoneTables(settings, stop)
+        self._knows_of_xa = False
         self._later: dict[TableName, tuple[float, Backoff]] = {}
         self._stream = ChangeStream(
             settings.canal.destination,
@@ -192,6 +195,7 @@ class Mirror:
             try:
                 self._take_requests()
                 self._look_for_gone()
+                self._look_for_xa()
                 self._schedule(pool, work)
                 self._look_at(query)
                 upkeep.turn()
@@ -403,6 +407,26 @@ class Mirror:
         finally:
             for name in there:  # of which that could not be noted
                 self._gone.add(name)
+
+    def _look_for_xa(self) -> None:
+        """Warn once where tables were copied that may lack rows of XA transactions."""
+        feed = self._stream.feed
+        if self._knows_of_xa or feed is None or not feed.xa.is_used:
+            return
+        access = self._settings.source.access
+        try:
+            with ControlConnection(access, self._stop) as control:
+                if prepared_xa(control) is None:
+                    log.warning(
+                        "server %s: %s, then run `canal-server mirror copy` for tables "
+                        "that XA transactions change",
+                        access.address,
+                        XA_UNSEEN,
+                    )
+        except SourceError as error:
+            log.debug("asking for XA transactions: %s", error)  # asked again
+            return
+        self._knows_of_xa = True
 
     def _show(self) -> None:
         with self._guard:

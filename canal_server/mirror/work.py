@@ -237,7 +237,13 @@ class TableWork:
             now = self._columns_now(state.source)
             if shapes(now) == shapes(state.columns):
                 return state, self._plan(state.source, state.columns)
-        place = starting_place(self._settings, channel, self._stop)
+        feed = self._stream.feed
+        place = starting_place(
+            self._settings,
+            channel,
+            self._stop,
+            has_xa=feed is not None and feed.xa.is_used,
+        )
         if not place.gtids:
             self._check_since(state.source, place)
         columns = columns_at(channel, state.source, place)

@@ -42,6 +42,7 @@ class PreparedXa:
 
     tables: dict[str, frozenset[TableName]] = field(default_factory=dict)
     forgotten: frozenset[TableName] = frozenset()
+    is_used: bool = False  # there were transactions of XA, on whatever tables
     # Of the batch at hand, by where transactions end: their names, and the tables with
     # rows that are the last of theirs. Most parts of a large one tell nothing else.
     _xids: dict[int, str] = field(default_factory=dict, compare=False, repr=False)
@@ -51,10 +52,11 @@ class PreparedXa:
 
     def copy(self) -> PreparedXa:
         """Return another one for the next batch."""
-        return PreparedXa(dict(self.tables), self.forgotten)
+        return PreparedXa(dict(self.tables), self.forgotten, self.is_used)
 
     def take(self, item: Packed) -> frozenset[TableName]:
         """Take the next item; returns the tables of which rows were rolled back."""
+        self.is_used |= is_of_xa(item)
         if item.kind == ROWS:
             self._ends.setdefault(item.version, set()).add(item.table)
             xid = self._xids.get(item.version)
@@ -84,13 +86,14 @@ class PreparedXa:
         return {
             "tables": {xid: _listed(names) for xid, names in self.tables.items()},
             "forgotten": _listed(self.forgotten),
+            "is_used": self.is_used,
         }
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> PreparedXa:
         """Read what `to_json` gave. Raises KeyError, TypeError, ValueError else."""
         tables = {str(xid): _names(names) for xid, names in told["tables"].items()}
-        return cls(tables, _names(told["forgotten"]))
+        return cls(tables, _names(told["forgotten"]), bool(told["is_used"]))
 
 
 def _listed(names: Iterable[TableName]) -> list[list[str]]:

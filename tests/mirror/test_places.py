@@ -91,9 +91,13 @@ class Places:
         self.options = table_options(self.settings, TableName(pipeline.schema, "t"))
         self.channel = Channel(self.options, DESTINATION)
 
-    def find(self, patience_s: float = PATIENCE_S) -> RangePosition:
+    def find(
+        self, patience_s: float = PATIENCE_S, *, has_xa: bool = False
+    ) -> RangePosition:
         """Return a place to copy from."""
-        return starting_place(self.settings, self.channel, patience_s=patience_s)
+        return starting_place(
+            self.settings, self.channel, patience_s=patience_s, has_xa=has_xa
+        )
 
     def latest(self) -> RangePosition:
         """Return where the binlog ends."""
@@ -249,9 +253,13 @@ def test_prepared_transactions_are_waited_for(
 ) -> None:
     """An XA transaction is in the binlog when it is prepared: that is not enough."""
     places = make_places("mysql")
+    places.find()
+    with pytest.raises(SourceRefused, match="GRANT XA_RECOVER_ADMIN"):
+        places.find(has_xa=True)
     places.source.execute(
         f"GRANT XA_RECOVER_ADMIN ON *.* TO '{places.source.user}'@'%'"
     )
+    places.find(has_xa=True)
     with places.source.connect() as connection, connection.cursor() as cursor:
         for statement in (
             "XA START 'x'",

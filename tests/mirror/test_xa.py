@@ -12,6 +12,7 @@ pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 import pyarrow as pa
 from fix_mirror_process import MirrorProcess
 from fix_pipeline import DESTINATION
+from fix_random import longer
 
 from canal_server.lifecycle import Stop
 from canal_server.mirror.catch_up import CatchUp
@@ -107,6 +108,7 @@ def test_more_transactions_than_are_kept() -> None:
         prepared.take(statement(XA_ROWS, f"x{number}", table, number))
     prepared = PreparedXa.from_json(prepared.to_json())
     assert len(prepared.tables) == KEPT_MAX
+    assert prepared.is_used
     items = [statement(ROLLBACK, f"XA ROLLBACK x{number}") for number in (2, 0)]
     assert taken(*items, by=prepared) == [{W}, {T, U}]
 
@@ -228,3 +230,49 @@ def test_while_a_table_catches_up(
     rolled_back = [item.sql for item in found if is_of_xa(item)]
     assert rolled_back == [f"XA ROLLBACK X'{t.encode().hex()}',X'',1" for t in told]
     assert sum(item.count for item in found) == 2 * (table == "t")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(0)
+@pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
+def test_in_the_lake(mirror: MirrorProcess) -> None:
+    """What was taken back is not there, what is prepared amid a new copy is not missing.
+
+    MySQL tells of the latter to few accounts: no copy is begun for another one.
+    """
+    schema, source = mirror.pipeline.schema, mirror.source
+    source.execute(
+        *(f"CREATE TABLE {schema}.{n} (id INT PRIMARY KEY, v INT)" for n in "tu"),
+        f"CREATE TABLE {schema}.keyless (id INT, v INT)",
+        *(f"INSERT INTO {schema}.{n} VALUES (1, 1)" for n in ("t", "u", "keyless")),
+    )
+    keys = {"t": ("id",), "u": ("id",), "keyless": ()}
+    mirror.start()
+    mirror.agree(**keys)
+    run_xa(
+        mirror.pipeline, "back", "ROLLBACK", "INSERT INTO t VALUES (2, 2)",
+        "UPDATE t SET v = 9", "DELETE FROM keyless",
+    )  # fmt: skip
+    if source.flavour == "mysql":
+        assert mirror.process
+        mirror.process.wait_for_log("WARNING.*account cannot see which are prepared")
+        mirror.wait_for(
+            lambda: "GRANT XA_RECOVER_ADMIN" in mirror.told("t")[1], "the remedy"
+        )
+    with source.connect(database=schema) as connection:
+        cursor = connection.cursor()
+        for sql in ("XA START 'x'", "INSERT INTO t VALUES (3, 3)", "XA END 'x'",
+                    "XA PREPARE 'x'"):  # fmt: skip
+            cursor.execute(sql)
+        if source.flavour == "mysql":
+            source.execute(f"GRANT XA_RECOVER_ADMIN ON *.* TO '{source.user}'@'%'")
+        source.execute(f"INSERT INTO {schema}.u VALUES (2, 2)")
+        mirror.agree(u=("id",))
+        cursor.execute("XA COMMIT 'x'")
+    mirror.agree(**keys)
+    assert mirror.state("u")["copies"] == 1
+    assert mirror.state("t")["copies"] == mirror.state("keyless")["copies"] == 2
+    mirror.stop()
+    if source.flavour == "mysql":
+        source.execute(f"REVOKE XA_RECOVER_ADMIN ON *.* FROM '{source.user}'@'%'")

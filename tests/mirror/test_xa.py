@@ -237,7 +237,7 @@ def test_while_a_table_catches_up(
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
 def test_in_the_lake(mirror: MirrorProcess) -> None:
-    """What was taken back is not there, what is prepared amid a new copy is not missing.
+    """What was taken back is not there; what is prepared amid a new copy is not lost.
 
     MySQL tells of the latter to few accounts: no copy is begun for another one.
     """

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_NO_INDEX = "(error 1176)"  # the one by which chunks were cut, as the server says it
 COPIES_MAX = 5  # of a table in a row, that changed while it was copied
 
 
@@ -207,9 +208,9 @@ class TableWork:
             if self._stop.requested():
                 return None
             now = self._columns_now(state.source)
-            if shapes(now) != shapes(state.columns):
+            if shapes(now) != shapes(state.columns) or _NO_INDEX in str(error):
                 raise CopyNeededError(
-                    f"its columns changed while it was copied ({error})"
+                    f"it was changed while it was copied ({error})"
                 ) from error
             raise
 

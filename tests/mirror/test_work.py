@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -54,11 +55,13 @@ class Changed(TableWork):
 
 
 class Unreadable(CopyJob):
-    """Meets a value that its column's type cannot have."""
+    """Meets something that it cannot read."""
+
+    problem = ""
 
     def run(self, *_: object) -> Copied:
         """Fail."""
-        raise DecodeError("none of that type")
+        raise DecodeError(self.problem)
 
 
 def work_in(folder: Path, kind: type[TableWork]) -> tuple[TableWork, States]:
@@ -80,15 +83,31 @@ def work_in(folder: Path, kind: type[TableWork]) -> tuple[TableWork, States]:
     return work, store
 
 
-@pytest.mark.parametrize("columns", [(), (ColumnMeta("a", "int"),)])
-def test_rows_that_cannot_be_read(tmp_path, monkeypatch, columns) -> None:
-    """The table is copied again if its columns have changed, else that is told."""
+OF_NOW = (ColumnMeta("a", "int"),)
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem", "raised"),
+    [
+        (OF_NOW, "none of that type", DecodeError),
+        ((), "none of that type", CopyNeededError),
+        (OF_NOW, "Key 'u' doesn't exist in table 't' (error 1176)", CopyNeededError),
+    ],
+)
+def test_rows_that_cannot_be_read(
+    tmp_path, monkeypatch, columns, problem, raised
+) -> None:
+    """The table is copied again if it has changed, else that is told.
+
+    Columns tell, and the server of an index that is gone, by which chunks were cut.
+    """
     monkeypatch.setattr("canal_server.mirror.work.CopyJob", Unreadable)
+    monkeypatch.setattr(Unreadable, "problem", problem)
     work, _ = work_in(tmp_path, Changed)
     table = MirrorTable(T, "shop/t", ())
     place = RangePosition(1, "binlog.000007", 4)
     state = TableState(T, "shop/t", copy_id="c", place=place, columns=columns)
-    with pytest.raises(DecodeError if columns else CopyNeededError, match="of that"):
+    with pytest.raises(raised, match=re.escape(problem)):
         work._run(state, table)
 
 

@@ -175,8 +175,12 @@ def _rows_in(entry: Entry) -> Iterator[tuple[str | None, ...]]:
 
 
 @pytest.fixture
-def make_lake(tmp_path: Path, database: str) -> Iterator[Callable[..., Lake]]:
+def make_lake(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Lake]]:
     """Give `make(server, memory=…, **source)`: an instance that reads it, started.
+
+    Its ranges are those of a fresh schema of a shared server, unless one is named.
 
     All of a test have the same cursors and table history, so one runs at a time.
     """
@@ -193,6 +197,7 @@ def make_lake(tmp_path: Path, database: str) -> Iterator[Callable[..., Lake]]:
         memory: int = 32 << 20,
         ring: int = 16 * 1024,
         folder: Path = tmp_path,
+        schema: str = "",
         **source: object,
     ) -> Lake:
         stop()
@@ -212,7 +217,7 @@ def make_lake(tmp_path: Path, database: str) -> Iterator[Callable[..., Lake]]:
         instance = Instance(config)
         started.append(instance)
         instance.start()
-        return Lake(instance, database)
+        return Lake(instance, schema or request.getfixturevalue("database"))
 
     yield make
     stop()

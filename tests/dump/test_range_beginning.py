@@ -68,27 +68,29 @@ def test_what_is_before_the_first_file(own_server, flavour: str) -> None:
     assert caught.value.code == PURGED
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
 def test_read_while_clients_lack_their_changes(
-    make_lake: Callable[..., Lake], source_server: Server, database: str, monkeypatch
+    make_lake: Callable[..., Lake], own_server, monkeypatch, flavour: str
 ) -> None:
     """Ranges are read at once where the server cannot go on for its other clients.
 
     The source has purged what it would begin with, so that no session ever comes.
     """
     monkeypatch.setattr(range_access, "BEGIN_S", 1e6)
-    table = f"{database}.t"
-    source_server.execute(f"CREATE TABLE {table} (a INT, b TEXT)")
-    address = HostPort(source_server.host, source_server.port)
-    file, _ = source_server.binlog_position()
-    lake = make_lake(source_server)
-    source_server.execute("FLUSH BINARY LOGS")
-    lake.warm(source_server, table, "(0, 'w')")
+    server, table = own_server(flavour), "shop.t"
+    server.execute("CREATE DATABASE shop", f"CREATE TABLE {table} (a INT, b TEXT)")
+    address = HostPort(server.host, server.port)
+    file, _ = server.binlog_position()
+    lake = make_lake(server, schema="shop")
+    server.execute("FLUSH BINARY LOGS")
+    lake.warm(server, table, "(0, 'w')")
     lake.ranges.unsubscribe(NAME)
-    purge(source_server, source_server.binlog_position()[0])
+    purge(server, server.binlog_position()[0])
     gone = HostConfig(address=address, journal_name=file, position=4)
-    lake = make_lake(source_server, master=gone)
+    lake = make_lake(server, schema="shop", master=gone)
     start = lake.subscribe()
-    source_server.execute(
+    server.execute(
         f"INSERT INTO {table} VALUES (1, 'x')",
         f"ALTER TABLE {table} ADD COLUMN c INT",
         f"INSERT INTO {table} VALUES (2, 'y', 3)",

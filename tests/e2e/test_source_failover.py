@@ -141,6 +141,10 @@ def test_a_cursor_that_was_rewritten(make_scene: Callable[..., Scene]) -> None:
 def beside(pipeline: Pipeline) -> str:
     """Return the GTID set that stands beside the newest cursor."""
     path = pipeline.meta_file.with_name("meta.dat.full")
+    give_up_at = time.monotonic() + UNIT_S
+    while not path.exists():
+        assert time.monotonic() < give_up_at, "no cursor is written"
+        time.sleep(POLL_S)
     (client,) = json.loads(path.read_text())["clients"]
     return str(client["entries"][-1]["executed"]["gtids"])
 

@@ -25,12 +25,12 @@ cdef uint64_t FNV_PRIME = 0x100000001B3
 
 cdef enum:
     LOOK_EACH = 256 * 1024  # bytes of input between two looks at what all tables take
+    SLOTS_FIRST = 64
 
 cdef enum XaState:
     XA_UNKNOWN  # no begin came: that of a part before, or MariaDB's, which tells the end
     XA_NONE
     XA_OPEN     # in a transaction of XA
-    SLOTS_FIRST = 64
 
 
 class Held(NamedTuple):

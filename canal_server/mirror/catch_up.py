@@ -7,7 +7,7 @@ order, with no more of them in memory than the follower gathers.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+NOBODY_KNOWS: Final = 1 << 62  # where: behind every place
 NEAR_ROWS = 5_000  # fewer are read while the stream waits
 
 
@@ -54,7 +55,7 @@ class CatchUp:
 
         `goes_on`: where another one began, which has seen what this one does not.
         """
-        self._xa = PreparedXa(forgotten=frozenset([name] if goes_on else []))
+        self._xa = PreparedXa(forgotten={name: NOBODY_KNOWS} if goes_on else {})
         self._options = options
         self._mirror = mirror
         self._channel = Channel(options, destination, stop=stop)
@@ -134,7 +135,8 @@ class CatchUp:
         for part in cut(self._channel, self._options, whole, None):
             for batch in read_rows(self._options, packed_schema(), part):
                 for item in unpack(pa.Table.from_batches([batch])):
-                    if item.kind == STATEMENT and is_about(item, name):
+                    is_statement = item.kind == STATEMENT and not is_of_xa(item)
+                    if is_statement and is_about(item, name):
                         yield item
 
     def close(self) -> None:

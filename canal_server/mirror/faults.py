@@ -8,6 +8,7 @@ the machine, Spark, an end that was asked for) is not a matter of one table.
 from __future__ import annotations
 
 import traceback
+from concurrent.futures import BrokenExecutor, CancelledError
 from typing import Final
 
 import pyarrow as pa
@@ -23,12 +24,16 @@ _OF_ALL: Final = (
     MemoryError,
     ImportError,
     SystemError,
+    BrokenExecutor,
+    CancelledError,
     pa.lib.ArrowCancelled,
 )
 _SPARK: Final = ("py4j", "pyspark")
 # What Python says, with no kind of its own, when the machine or the process is at its
 # end.
 _OF_PROCESS: Final = ("can't start new thread", "cannot schedule new futures")
+# The same in a panic: no more threads, no more files.
+_OF_MACHINE: Final = ("failed to spawn thread", "os error 11", "os error 24")
 # What libraries in Rust raise for a fault of theirs; it is no Exception.
 _PANIC: Final = "PanicException"
 
@@ -45,6 +50,8 @@ def fault_of(error: BaseException) -> TableFaultError | None:
     if isinstance(error, _OF_ALL) or kind.__module__.partition(".")[0] in _SPARK:
         return None
     if kind is RuntimeError and any(each in str(error) for each in _OF_PROCESS):
+        return None
+    if kind.__name__ == _PANIC and any(each in str(error) for each in _OF_MACHINE):
         return None
     # Not what it says: that may be a value which a mask hides, and goes into the lake.
     fault = TableFaultError(

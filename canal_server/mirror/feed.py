@@ -57,13 +57,14 @@ class Feed:
         """Tell whether a batch that ends at a place is of another binlog than this.
 
         Epochs are the server's to count, and it begins anew when its data are lost. A
-        binlog has everything at a later place that was executed at an earlier one.
+        binlog of MySQL has everything at a later place that was executed at an earlier
+        one. One of MariaDB has the last of each domain, which may be an older one.
         """
         place = self.place
         if end.epoch != place.epoch or version_of(end) < version_of(place):
             return False
-        known = bool(end.gtids and place.gtids)
-        return known and not has_all(end.gtids, place.gtids)
+        is_known = ":" in end.gtids and ":" in place.gtids
+        return is_known and not has_all(end.gtids, place.gtids)
 
     def to_json(self) -> str:
         """Return the text of the file."""

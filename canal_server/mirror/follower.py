@@ -78,6 +78,7 @@ class Follower:
         plan: Callable[[Sequence[ColumnMeta]], MirrorTable],
         rule: TableRule,
         is_mariadb: bool,
+        begun: int = 0,
     ) -> None:
         """Go on where the lake's table is.
 
@@ -89,10 +90,12 @@ class Follower:
             plan: tells how the table is mirrored when it has other columns
             rule: the settings' rule for the table
             is_mariadb: whose words statements are
+            begun: number of the place before everything that the copy saw
 
         """
         self.table = table
         self.columns = columns
+        self.begun = begun
         self.rows = 0  # that were written since somebody set this to 0
         # Before this position number, rows of the copy may be of before or behind a
         # statement (`amid_copy`).
@@ -141,8 +144,9 @@ class Follower:
             self._part = version_of(start), version_of(end)
             return
         if is_of_xa(item):
-            self._check_rolled_back(item)
-            return
+            raise CopyNeededError(
+                f"{item.sql} took back rows that came when it was prepared"
+            )
         if self._is_done or self._was_applied_before(item):
             if item.kind == STATEMENT:
                 self._take_again(item)
@@ -157,13 +161,6 @@ class Follower:
                 )
             return
         self._gather(item, note)
-
-    def _check_rolled_back(self, item: Packed) -> None:
-        """Raise for a transaction of XA with rows of the table."""
-        if not self._is_done and not self._was_applied_before(item):
-            raise CopyNeededError(
-                f"{item.sql} took back rows that came when it was prepared"
-            )
 
     def _gather(self, item: Packed, note: Mapping[str, str]) -> None:
         """Take rows; what was gathered before is written when it is too much."""

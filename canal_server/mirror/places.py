@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConnectionLost, SourceError, SourceRefused
 from canal_server.lifecycle import Deadline, Stop
 from canal_server.model.positions import binlog_file_number
+from canal_server.mysql.backoff import Backoff
 from canal_server.mysql.binlogs import executed_gtids, server_time_s
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
@@ -31,10 +33,13 @@ if TYPE_CHECKING:
     from canal_server.client.ranged import RangePosition
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.mysql.flavour import ServerInfo
+    from canal_server.mysql.settings import Access
     from canal_server.spark.servers import Channel
 
 log = logging.getLogger(__name__)
 
+RETRY_FIRST_S: Final = 1.0
+RETRY_MAX_S: Final = 60.0
 PATIENCE_S: Final = 120.0  # with transactions that are on the way
 POLL_S: Final = 0.02
 WAIT_S: Final = 1  # of one question that waits in the server
@@ -225,6 +230,26 @@ def prepared_xa(control: ControlConnection) -> set[object] | None:
         if error.errno != _XA_DENIED:
             raise
         return None
+
+
+def warn_of_unseen_xa(access: Access, stop: Stop) -> None:
+    """Warn of copies that may lack rows, once the server has told what it shows."""
+    backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
+    while not stop.requested():
+        try:
+            with ControlConnection(access, stop) as control:
+                if prepared_xa(control) is None:
+                    log.warning(
+                        "server %s: %s, then run `canal-server mirror copy` for tables "
+                        "that XA transactions change",
+                        access.address,
+                        XA_UNSEEN,
+                    )
+        except SourceError as error:
+            log.debug("asking for XA transactions: %s", error)
+            stop.wait(backoff.delay_s(time.monotonic()))
+        else:
+            return
 
 
 def _await_set(wait: _Waiting, gtids: str, info: ServerInfo | None) -> None:

@@ -92,6 +92,8 @@ class Report:
             elif not self._failing:
                 self._failing_since_ms = _now_ms()
             self._failing = why
+        if why:
+            self._idle.batch()
 
     def turn(self, spark: str = "") -> None:
         """Store what was noted, every few seconds; a failure is told.

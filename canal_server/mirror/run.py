@@ -34,7 +34,7 @@ from canal_server.mirror.follower import (
 from canal_server.mirror.gone import GoneTables
 from canal_server.mirror.lake import OtherCopyError
 from canal_server.mirror.lease import Lease
-from canal_server.mirror.places import XA_UNSEEN, prepared_xa
+from canal_server.mirror.places import warn_of_unseen_xa
 from canal_server.mirror.query import Query
 from canal_server.mirror.renames import with_columns
 from canal_server.mirror.report import Report
@@ -47,7 +47,6 @@ from canal_server.mirror.take_up import TakingUp, look, new_state
 from canal_server.mirror.upkeep import Upkeep
 from canal_server.mirror.work import TableWork
 from canal_server.mysql.backoff import Backoff
-from canal_server.mysql.connection import ControlConnection
 from canal_server.spark.offsets import version_of
 
 if TYPE_CHECKING:
@@ -413,20 +412,14 @@ class Mirror:
         feed = self._stream.feed
         if self._knows_of_xa or feed is None or not feed.xa.is_used:
             return
-        access = self._settings.source.access
-        try:
-            with ControlConnection(access, self._stop) as control:
-                if prepared_xa(control) is None:
-                    log.warning(
-                        "server %s: %s, then run `canal-server mirror copy` for tables "
-                        "that XA transactions change",
-                        access.address,
-                        XA_UNSEEN,
-                    )
-        except SourceError as error:
-            log.debug("asking for XA transactions: %s", error)  # asked again
-            return
         self._knows_of_xa = True
+        # The source may not answer for long.
+        threading.Thread(
+            target=warn_of_unseen_xa,
+            args=(self._settings.source.access, self._stop),
+            name="xa",
+            daemon=True,
+        ).start()
 
     def _show(self) -> None:
         with self._guard:

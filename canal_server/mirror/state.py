@@ -58,6 +58,7 @@ class TableState:
     copy_id: str = ""
     place: RangePosition | None = None  # before all that the copy saw
     seen: int = 0  # position number before which all is that the copy saw
+    begun: int = 0  # that of `place` when the copy was made; `place` goes on
     columns: tuple[ColumnMeta, ...] = ()
     kept: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
@@ -93,6 +94,7 @@ class TableState:
                     "gtids": place.gtids,
                 },
                 "seen": self.seen,
+                "begun": self.begun,
                 "columns": [
                     [
                         each.name,
@@ -141,6 +143,7 @@ class TableState:
                 gtids=str(place["gtids"]),
             ),
             seen=int(found.get("seen", 0)),
+            begun=int(found.get("begun", 0)),
             columns=tuple(ColumnMeta(*each) for each in found["columns"]),
             kept=tuple(found["kept"]),
             hidden=tuple(found.get("hidden", ())),

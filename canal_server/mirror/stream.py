@@ -196,7 +196,11 @@ class ChangeStream:
         """Return the tables that are to get an item; tells of statements for none."""
         rolled_back = xa.take(item)
         if is_of_xa(item):
-            return [name for name in rolled_back if name in self._followers]
+            return [
+                name
+                for name, seq in rolled_back.items()
+                if name in self._followers and seq >= self._followers[name].begun
+            ]
         followed = self._followed(item)
         if not followed and item.kind == STATEMENT:
             self._on_statement(item)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from canal_server.errors import DecodeError
 from canal_server.mirror import masks
 from canal_server.mirror.verify_rows import HASHED, picked, repeated
+from canal_server.mirror.xa import is_of_xa
 from canal_server.spark.packed import unpack
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def _changes(
     for batch in batches:
         for run in unpack(pa.Table.from_batches([batch])):
             if run.kind == "statement":
+                if is_of_xa(run) or not run.concerns(table.source):
+                    continue
                 order = [pa.array([run.seq], pa.int64()), pa.array([0], pa.int32())]
                 yield order, pa.array(["statement"]), None
             elif run.kind == "problem" and run.table == table.source:

@@ -172,7 +172,9 @@ class TableWork:
             state = replace(state, place=copied.place, rows=rows)
         self._progress.copied(state.source)
         seen = 0 if table.is_keyless else version_of(self._latest(state.source))
-        state = replace(state, phase=Phase.CATCHING_UP, seen=seen)
+        assert state.place is not None  # since it was begun
+        begun = version_of(state.place)
+        state = replace(state, phase=Phase.CATCHING_UP, seen=seen, begun=begun)
         state = self._store.write(state)
         self._forget_copy(state)
         return state
@@ -384,6 +386,7 @@ class TableWork:
             plan=partial(self._plan, state.source),
             rule=self._rule(state.source),
             is_mariadb=self._is_mariadb,
+            begun=state.begun,
         )
 
     def _rule(self, name: TableName) -> TableRule:

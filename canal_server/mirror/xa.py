@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
     from canal_server.spark.packed import Packed
 
-KEPT_MAX: Final = 256  # transactions; those in one phase never tell of an end
+KEPT_MAX: Final = 1000  # transactions; MySQL's in one phase never tell of an end
 _WORDS: Final = {
     EventType.XACOMMIT.name: "XA COMMIT",
     EventType.XAROLLBACK.name: "XA ROLLBACK",
 }
+
+
+Seqs = dict[TableName, int]
 
 
 def is_of_xa(item: Packed) -> bool:
@@ -37,11 +40,13 @@ def is_of_xa(item: Packed) -> bool:
 class PreparedXa:
     """The tables of each transaction that may be rolled back, by its name.
 
-    Of those that are too many, it is known that they have rows in `forgotten`.
+    Of those that are too many it is known that they have rows in `forgotten`. With each
+    table stands the number of the place where the last of its rows are told of: what is
+    rolled back was never in a copy that begins behind that.
     """
 
-    tables: dict[str, frozenset[TableName]] = field(default_factory=dict)
-    forgotten: frozenset[TableName] = frozenset()
+    tables: dict[str, Seqs] = field(default_factory=dict)
+    forgotten: Seqs = field(default_factory=dict)
     is_used: bool = False  # there were transactions of XA, on whatever tables
     # Of the batch at hand, by where transactions end: their names, and the tables with
     # rows that are the last of theirs. Most parts of a large one tell nothing else.
@@ -52,34 +57,36 @@ class PreparedXa:
 
     def copy(self) -> PreparedXa:
         """Return another one for the next batch."""
-        return PreparedXa(dict(self.tables), self.forgotten, self.is_used)
+        tables = {xid: dict(names) for xid, names in self.tables.items()}
+        return PreparedXa(tables, dict(self.forgotten), self.is_used)
 
-    def take(self, item: Packed) -> frozenset[TableName]:
+    def take(self, item: Packed) -> Seqs:
         """Take the next item; returns the tables of which rows were rolled back."""
         self.is_used |= is_of_xa(item)
         if item.kind == ROWS:
             self._ends.setdefault(item.version, set()).add(item.table)
             xid = self._xids.get(item.version)
             if xid in self.tables:
-                self._add(xid, item.table)
+                self._add(xid, item.seq, item.table)
         elif item.event_type == XA_ROWS:
             if item.version not in self._xids:
                 self._xids[item.version] = item.sql
                 self.tables.pop(item.sql, None)  # an older one of that name has ended
-                self._add(item.sql, *self._ends.get(item.version, ()))
-            self._add(item.sql, item.table)
+                self._add(item.sql, item.seq, *self._ends.get(item.version, ()))
+            self._add(item.sql, item.seq, item.table)
         elif item.event_type in _WORDS:
             xid = item.sql.removeprefix(_WORDS[item.event_type]).strip()
             found = self.tables.pop(xid, self.forgotten)
             if item.event_type == EventType.XAROLLBACK.name:
                 return found
-        return frozenset()
+        return {}
 
-    def _add(self, xid: str, *names: TableName) -> None:
-        self.tables[xid] = self.tables.get(xid, frozenset()).union(names)
+    def _add(self, xid: str, seq: int, *names: TableName) -> None:
+        self.tables.setdefault(xid, {}).update(dict.fromkeys(names, seq))
         while len(self.tables) > KEPT_MAX:
             oldest = next(iter(self.tables))
-            self.forgotten |= self.tables.pop(oldest)
+            for name, last in self.tables.pop(oldest).items():
+                self.forgotten[name] = max(last, self.forgotten.get(name, 0))
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` reads."""
@@ -96,9 +103,9 @@ class PreparedXa:
         return cls(tables, _names(told["forgotten"]), bool(told["is_used"]))
 
 
-def _listed(names: Iterable[TableName]) -> list[list[str]]:
-    return sorted([name.schema, name.table] for name in names)
+def _listed(names: Seqs) -> list[list[str | int]]:
+    return [[name.schema, name.table, seq] for name, seq in names.items()]
 
 
-def _names(listed: Iterable[Iterable[str]]) -> frozenset[TableName]:
-    return frozenset(TableName(schema, table) for schema, table in listed)
+def _names(listed: Iterable[tuple[str, str, int]]) -> Seqs:
+    return {TableName(schema, table): int(seq) for schema, table, seq in listed}

@@ -29,7 +29,7 @@ PART: Final = "part"
 PROBLEM: Final = "problem"
 
 XA_ROWS: Final = "XAROWS"  # event type: a table has rows of a transaction of XA
-_XA_ROWS: Final = 1000  # the same as the router tells it, none of the protocol
+_ROUTERS_XA_ROWS: Final = 1000  # as the router tells it (arrow_wire.pxd)
 
 _TEXT = pa.string()
 _SCHEMA: Final = pa.schema(
@@ -140,7 +140,7 @@ def told_columns(columns: Sequence[RangeColumn]) -> str:
 
 def event_name(event_type: int) -> str:
     """Return the name of an event type; of an unknown one its number."""
-    if event_type == _XA_ROWS:
+    if event_type == _ROUTERS_XA_ROWS:
         return XA_ROWS
     try:
         return EventType(event_type).name

@@ -116,6 +116,7 @@ def test_a_stream_that_rests(tmp_path) -> None:
         told = list(as_text(overview(settings)))[1]
     assert told == "stream: caught up, 0 rows/s, last batch 3 rows in 0.00 s, 0 s ago"
     status = read_status(folder)
+    assert status is not None
     assert (status.caught_up, status.failing) == (True, "")
     # Of one that does not run any more nobody knows.
     assert list(as_text(overview(settings)))[1].startswith("stream: delay 114.")

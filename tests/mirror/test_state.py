@@ -118,7 +118,8 @@ def test_long_names(folder: Folder, tmp_path: Path):
     for name in names:
         states.write(TableState(name, "x"))
         states.write(TableState(name, str(name)))
-    assert {n: states.read(n).target for n in names} == {n: str(n) for n in names}
+    found = {name: states.read(name) for name in names}
+    assert {n: s and s.target for n, s in found.items()} == {n: str(n) for n in names}
     assert states.read_all().keys() == set(names)
     assert sorted(states.requested()) == sorted(names)
     states.forget(long[0])

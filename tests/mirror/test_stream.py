@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from canal_server.spark.packed import Packed
 
 FILE = "b.000001"
+ONE, TWO = (f"{n}0000000-0000-0000-0000-000000000000" for n in (1, 2))
 NOBODY = TableName("", "")
 COLUMNS = tuple(meta_of(*each) for each in (ID, A))
 
@@ -280,10 +281,12 @@ def test_another_database_in_the_place_of_the_first(followed: Followed) -> None:
 
     So it looks when the server has lost its data while the database was replaced.
     """
-    followed.stream.feed = Feed("d", at(100, "0-1-5"))
-    first = Frame(120, rows(seq(110), ("insert", 1, "x")), gtids="0-1-6")
+    followed.stream.feed = Feed("d", at(100, f"{ONE}:1-5"))
+    first = Frame(120, rows(seq(110), ("insert", 1, "x")), gtids=f"{ONE}:1-6")
     followed.stream.take(first, 0)
-    other = Frame(140, rows(seq(130), ("insert", 2, "y")), start=120, gtids="0-2-2")
+    other = Frame(
+        140, rows(seq(130), ("insert", 2, "y")), start=120, gtids=f"{TWO}:1-9"
+    )
     for _ in range(2):
         with pytest.raises(GapError, match=r"b.000001:120.*a place of another binlog"):
             followed.stream.take(other, 1)
@@ -305,8 +308,9 @@ def test_what_was_prepared_and_rolled_back(followed: Followed) -> None:
     )
     followed.stream.take(prepared, 0)
     assert followed.ids() == [1]
-    text = followed.reports[-1].feed.to_json()
-    followed.stream.feed = Feed.from_json(text)
+    feed = followed.reports[-1].feed
+    assert feed is not None
+    followed.stream.feed = Feed.from_json(feed.to_json())
     followed.stream.take(
         Frame(
             140,
@@ -324,6 +328,20 @@ def test_what_was_prepared_and_rolled_back(followed: Followed) -> None:
     assert isinstance(why, CopyNeededError)
     assert str(why) == "XA ROLLBACK X'01' took back rows that came when it was prepared"
     assert followed.stream.feed.xa.tables == {}
+
+
+def test_what_was_rolled_back_before_a_copy(followed: Followed) -> None:
+    """A stream that is behind the copy meets it, and the table goes on."""
+    followed.follower.begun = seq(100)
+    followed.stream.feed = Feed("d", at(10))
+    old = (
+        xa(seq(20), "XAROWS", "X'01'", NAME),
+        xa(seq(50), "XAROLLBACK", "XA ROLLBACK X'01'"),
+    )
+    batch = Frame(120, *old, rows(seq(110), ("insert", 1, "x")), start=10)
+    followed.stream.take(batch, 0)
+    assert followed.left == []
+    assert followed.ids() == [1]
 
 
 def test_a_place_that_could_not_be_noted(followed: Followed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +112,15 @@ def test_more_transactions_than_are_kept() -> None:
     assert prepared.is_used
     items = [statement(ROLLBACK, f"XA ROLLBACK x{number}") for number in (2, 0)]
     assert taken(*items, by=prepared) == [{W}, {T, U}]
+
+
+def test_behind_what_a_copy_has_to_begin() -> None:
+    """With each table stands where its rows are told of, which tells old ones."""
+    prepared = PreparedXa()
+    for seq, name in ((10, T), (20, U)):
+        prepared.take(replace(statement(XA_ROWS, "x", name, 30), seq=seq))
+    found = prepared.take(statement(ROLLBACK, "XA ROLLBACK x"))
+    assert found == {T: 10, U: 20}
 
 
 @pytest.fixture
@@ -226,8 +236,9 @@ def test_while_a_table_catches_up(
         feed=lambda item, _: found.append(item),
     )
     catching.read(follower, start, catching.latest())
-    catching.close()
     rolled_back = [item.sql for item in found if is_of_xa(item)]
+    assert not list(catching.statements(name, start, catching.latest()))
+    catching.close()
     assert rolled_back == [f"XA ROLLBACK X'{t.encode().hex()}',X'',1" for t in told]
     assert sum(item.count for item in found) == 2 * (table == "t")
 

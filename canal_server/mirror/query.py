@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from canal_server.lifecycle import Stop
+    from canal_server.mirror.feed import Feed
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.mirror.state import States
     from canal_server.mirror.stream import ChangeStream
@@ -80,6 +81,7 @@ class Query:
         # Whether it left a checkpoint that was not of what the lake has, and whether
         # the subscription, which went along with that, has to be moved back yet.
         self._has_left = self._has_to_go_back = False
+        self._left_at: Feed | None = None
 
     def start(self) -> None:
         """Begin where the checkpoint is, or at the end of the binlog."""
@@ -175,9 +177,10 @@ class Query:
         Raises DataLossError when that was done, and something would still be missing.
         """
         gap, self._stream.gap = self._stream.gap, ""
-        if self._has_left:
+        if self._has_left and self._stream.feed is self._left_at:
             raise DataLossError(gap)
         self._has_left = self._has_to_go_back = True
+        self._left_at = self._stream.feed  # another one as soon as a batch is taken
         log.warning("%s: clearing %s", gap, self._checkpoint)
         self._clear()
 

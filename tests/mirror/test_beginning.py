@@ -183,6 +183,13 @@ def test_a_checkpoint_that_is_not_of_the_lake(begun) -> None:
     with pytest.raises(DataLossError, match="something would be missing"):
         query.look()
 
+    # A batch that was taken since then has shown that it went on.
+    query.start()
+    stream.feed = replace(fed, batch=1)
+    stream.gap = "something would be missing"
+    query.look()
+    assert query.done[-1] == "clear"
+
 
 def test_nothing_tells_where_the_lake_is(begun) -> None:
     """With tables in it, a stream that is new there would miss something."""

@@ -41,8 +41,6 @@ _LOSS: Final = "cannot be read any more"
 # How Spark tells that it was ended, as by a full disk, before it had noted the first
 # batch, and left files beside which it does not begin.
 _HALF_BEGUN: Final = "CHECKPOINT_LOCATION_NOT_EMPTY"
-# How a query's status begins that has taken what there is.
-_WAITING: Final = "Waiting for "
 
 
 class Query:
@@ -61,18 +59,16 @@ class Query:
     ) -> None:
         """Take what the stream is made of.
 
-        `on_failure` is called with why it fails, each time that it does, and with ""
-        when it waits for changes again: then none may come for long. `on_idle` is
-        called in a thread of Spark's, each time it has looked and nothing had come.
+        `on_failure` is called with why it fails, each time that it does, `on_idle` in
+        a thread of Spark's, each time it has looked and nothing had come.
         """
-        self._on_idle = on_idle
-        self._is_heard = False
-        self._on_failure = on_failure
-        self._is_failing = False
         self._settings = settings
         self._spark = spark
         self._stream = stream
         self._stop = stop
+        self._on_failure = on_failure
+        self._on_idle = on_idle
+        self._is_heard = False  # `on_idle`, by Spark
         self._generation = store.generation()
         self._checkpoint = f"{settings.checkpoint}/{self._generation}"
         self._query: Any = None
@@ -115,8 +111,6 @@ class Query:
         ended, and what py4j raises when its JVM is gone.
         """
         if self._query is not None and self._query.isActive:
-            if self._is_failing and self._query.status["message"].startswith(_WAITING):
-                self._tell("")
             return
         now = time.monotonic()
         if self._query is not None:
@@ -134,7 +128,7 @@ class Query:
                 self._due = now + self._backoff.delay_s(now)
                 text = _reason(error)
                 log.warning("the stream cannot begin: %s", text)
-                self._tell(text)
+                self._on_failure(text)
 
     def stop(self) -> None:
         """End the query; a batch that is being taken is ended first."""
@@ -160,11 +154,7 @@ class Query:
         delay_s = self._backoff.delay_s(now)
         self._due = now + delay_s
         log.warning("the stream failed: %s; begun again in %.0f s", text, delay_s)
-        self._tell(text)
-
-    def _tell(self, why: str) -> None:
-        self._is_failing = bool(why)
-        self._on_failure(why)
+        self._on_failure(text)
 
     def _check_spark(self) -> None:
         """Raise CanalError when Spark has ended, what py4j raises when its JVM has."""

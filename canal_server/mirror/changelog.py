@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from canal_server.errors import LakeError
 from canal_server.mirror import fold, json_lines
+from canal_server.mirror.lake_errors import lake_error
 from canal_server.mirror.lake_table import (
     ADDED,
     META,
@@ -36,6 +37,7 @@ from canal_server.mirror.lake_table import (
     Compacted,
     OtherCopyError,
     UnlikeError,
+    UnusableTableError,
     as_in_lake,
 )
 from canal_server.mirror.reshape import Reshape
@@ -233,9 +235,7 @@ class ChangeLog:
         try:
             state = _State.from_bytes(data)
         except (ValueError, KeyError, pa.ArrowException) as error:
-            raise LakeError(
-                f"{STATE} is damaged ({error}): copy the table again"
-            ) from error
+            raise UnusableTableError(f"{STATE} is damaged ({error})") from error
         self._settle(state)
         return state
 
@@ -305,10 +305,8 @@ class ChangeLog:
         """Raise LakeError, by the table's name, for what the storage raises."""
         try:
             yield
-        except LakeError as error:
-            raise type(error)(f"cannot {what} {self}: {error}") from error
-        except (OSError, pa.ArrowException) as error:
-            raise LakeError(f"cannot {what} {self}: {error}") from error
+        except (LakeError, OSError, pa.ArrowException) as error:
+            raise lake_error(f"cannot {what} {self}", error) from error
 
     def __str__(self) -> str:
         return f"the lake's log {self._table.target} ({self._folder})"

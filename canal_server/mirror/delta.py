@@ -27,6 +27,7 @@ from canal_server.mirror import (
 )
 from canal_server.mirror import delta_properties as properties
 from canal_server.mirror.bounds import literal, quoted
+from canal_server.mirror.lake_errors import lake_error
 from canal_server.mirror.lake_table import (
     DELETED,
     NOWHERE,
@@ -323,10 +324,10 @@ class DeltaLakeTable:
         try:
             yield
         except LakeError as error:
-            raise type(error)(f"cannot {what} {self}: {error}") from error
+            raise lake_error(f"cannot {what} {self}", error) from error
         except (DeltaError, OSError, pa.ArrowException) as error:
             self._kept = None
-            raise LakeError(f"cannot {what} {self}: {error}") from error
+            raise lake_error(f"cannot {what} {self}", error) from error
 
     def __str__(self) -> str:
         return f"the lake's table {self._table.target} ({self._path})"

@@ -16,6 +16,7 @@ from canal_server.mirror.lake_table import (
     LakeTable,
     OtherCopyError,
     UnlikeError,
+    UnusableTableError,
     lake_schema,
 )
 from canal_server.mirror.storage import open_folder
@@ -31,6 +32,7 @@ __all__ = [
     "LakeTable",
     "OtherCopyError",
     "UnlikeError",
+    "UnusableTableError",
     "lake_schema",
     "open_table",
     "other_format",

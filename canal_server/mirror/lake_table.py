@@ -39,6 +39,13 @@ class UnlikeError(LakeError):
     """What is in the lake is not what changes are of: a new copy has it right."""
 
 
+class UnusableTableError(LakeError):
+    """A table's own log, files or constraints are in the way; the store is not.
+
+    It may have been another writer that came between, so whoever meets it tries again.
+    """
+
+
 class OtherCopyError(LakeError):
     """A table is not the copy to which changes are to be applied, or is not there."""
 

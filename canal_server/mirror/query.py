@@ -78,6 +78,7 @@ class Query:
         # the subscription, which went along with that, has to be moved back yet.
         self._has_left = self._has_to_go_back = False
         self._left_at: Feed | None = None
+        self._begun_at: Feed | None = None  # another one as soon as a batch is taken
 
     def start(self) -> None:
         """Begin where the checkpoint is, or at the end of the binlog."""
@@ -98,6 +99,7 @@ class Query:
         )
         with self._stream.joining:  # no batch is taken before its query is known
             self._query = writer.start()
+            self._begun_at = self._stream.feed
             # Of the checkpoint: the same as before, unless somebody removed it.
             self._stream.open(str(self._query.id))
         if not self._is_heard:
@@ -151,6 +153,8 @@ class Query:
         elif _HALF_BEGUN in text:
             log.info("the stream was not begun: clearing %s", self._checkpoint)
             self._clear()
+        if self._stream.feed is not self._begun_at:
+            self._backoff.reset()  # it was well in between
         delay_s = self._backoff.delay_s(now)
         self._due = now + delay_s
         log.warning("the stream failed: %s; begun again in %.0f s", text, delay_s)

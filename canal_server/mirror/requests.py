@@ -16,6 +16,7 @@ from canal_server.errors import (
 )
 from canal_server.mirror.beginning import subscription_of
 from canal_server.mirror.feed import FILE
+from canal_server.mirror.lake import UnusableTableError
 from canal_server.mirror.lease import Lease, holder
 from canal_server.mirror.model import TableName
 from canal_server.mirror.pauses import asked_for
@@ -33,6 +34,14 @@ if TYPE_CHECKING:
 
 PATIENCE_MS: Final = 2_000  # with the server, where a person waits
 NO_SUBSCRIPTION: Final = 404
+
+
+def told_to_stop(name: TableName, why: CanalError) -> str:
+    """Return what a person is told of a table that is stopped until it is copied."""
+    told = f"{why}; `canal-server mirror copy {name}` makes a new copy"
+    if isinstance(why, UnusableTableError):
+        told += ", and should that meet the same, move the lake's table away first"
+    return told
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,17 +32,18 @@ from canal_server.mirror.follower import (
     TableStoppedError,
 )
 from canal_server.mirror.gone import GoneTables
-from canal_server.mirror.lake import OtherCopyError
+from canal_server.mirror.lake import OtherCopyError, UnusableTableError
 from canal_server.mirror.lease import Lease
 from canal_server.mirror.places import warn_of_unseen_xa
 from canal_server.mirror.query import Query
 from canal_server.mirror.renames import with_columns
 from canal_server.mirror.report import Report
+from canal_server.mirror.requests import told_to_stop
 from canal_server.mirror.session import in_settings, open_session
 from canal_server.mirror.spark_told import reason
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
-from canal_server.mirror.stream import ChangeStream
+from canal_server.mirror.stream import UNUSABLE_TRIES, ChangeStream
 from canal_server.mirror.take_up import TakingUp, look, new_state
 from canal_server.mirror.upkeep import Upkeep
 from canal_server.mirror.work import TableWork
@@ -283,10 +284,18 @@ class Mirror:
                     continue
                 if fault := fault_of(error):
                     self._left(name, fault)
+                elif isinstance(error, UnusableTableError) and self._has_tried(name):
+                    self._later.pop(name)
+                    self._left(name, error)
                 elif isinstance(error, (CanalError, OSError)):
                     self._postpone(name, error)
                 else:
                     raise error
+
+    def _has_tried(self, name: TableName) -> bool:
+        """Tell whether this is the last try to bring a table in that is unusable."""
+        later = self._later.get(name)
+        return later is not None and later[1].failures + 1 >= UNUSABLE_TRIES
 
     def _postpone(self, name: TableName, error: BaseException) -> None:
         backoff = self._later.get(name, (0.0, Backoff(RETRY_FIRST_S, RETRY_MAX_S)))[1]
@@ -329,7 +338,7 @@ class Mirror:
                     return
             elif isinstance(why, OtherCopyError) and self._store.read(name) is None:
                 raise why  # not the table, the lake is not there
-            phase, told = Phase.STOPPED, f"{why}; {_makes_new_copy(name)}"
+            phase, told = Phase.STOPPED, told_to_stop(name, why)
             if isinstance(why, TableGoneError):
                 phase, told = Phase.DROPPED, str(why)
                 self._gone.add(name)
@@ -456,10 +465,6 @@ def _copy_all(error: DataLossError) -> ConfigError:
         "and start the mirror again: all tables are copied anew then"
     )
     return ConfigError([problem])
-
-
-def _makes_new_copy(name: TableName) -> str:
-    return f"`canal-server mirror copy {name}` makes a new copy"
 
 
 _TO_BRING_IN: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)

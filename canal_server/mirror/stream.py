@@ -11,6 +11,7 @@ import json
 import logging
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -24,13 +25,13 @@ from canal_server.mirror.follower import (
     committed_ms,
     is_about,
 )
-from canal_server.mirror.lake import OtherCopyError
+from canal_server.mirror.lake import OtherCopyError, UnusableTableError
 from canal_server.mirror.xa import PreparedXa, is_of_xa
 from canal_server.spark.offsets import offset_to_json, version_of
 from canal_server.spark.packed import PART, STATEMENT, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from canal_server.client.ranged import RangePosition
     from canal_server.mirror.feed import Feed
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 
 PLACE_NOTE: Final = "canal.place"  # of a commit: where it is in the binlog
 HELD_BYTES_MAX: Final = 64 << 20  # of runs of rows, compressed, before they are written
-
+UNUSABLE_TRIES: Final = 3  # of a batch, before the table that it fails for is left
 
 _LEAVING: Final = (
     CopyNeededError,
@@ -91,7 +92,8 @@ class ChangeStream:
 
         `on_statement` gets statements about tables that are not followed, `on_left`
         a table that is not followed any more, and why (TableFaultError for what nobody
-        expected); both while no batch ends. What they raise ends the batch, which comes
+        expected, UnusableTableError for what it met several times); both while no
+        batch ends. What they raise ends the batch, which comes
         again.
         """
         self._destination = destination
@@ -106,6 +108,7 @@ class ChangeStream:
         self.gap = ""  # why no batch is taken any more, if one did not follow on
         self._query = ""  # the checkpoint's identity: batches are numbered in it
         self._is_open = False
+        self._unusable: Counter[TableName] = Counter()  # times in a row
 
     # --------------------------------------------------------------------------------
     # Tables
@@ -275,22 +278,7 @@ class ChangeStream:
         names = list(self._followers) if end is not None else list(held)
 
         def write(name: TableName) -> CanalError | None:
-            follower = self._followers[name]
-            try:
-                for item in held.get(name, ()):
-                    follower.feed(item, note)
-                if upto is not None:
-                    follower.flush(upto, note, ends_batch=True)
-            except _LEAVING as error:
-                follower.drop_gathered()
-                return error
-            except BaseException as error:
-                follower.drop_gathered()
-                fault = fault_of(error)
-                if fault is None:
-                    raise
-                return fault
-            return None
+            return self._write_to(name, held.get(name, ()), note, upto)
 
         for name, problem in zip(names, pool.map(write, names), strict=True):
             follower = self._followers[name]
@@ -302,6 +290,40 @@ class ChangeStream:
                 # Noted first: else it would be followed on after what it missed.
                 self._on_left(name, problem)
                 del self._followers[name]
+
+    def _write_to(
+        self,
+        name: TableName,
+        items: Iterable[Packed],
+        note: dict[str, str],
+        upto: int | None,
+    ) -> CanalError | None:
+        """Have a follower take items; returns why its table leaves, if it does."""
+        follower = self._followers[name]
+        try:
+            for item in items:
+                follower.feed(item, note)
+            if upto is not None:
+                follower.flush(upto, note, ends_batch=True)
+        except _LEAVING as error:
+            follower.drop_gathered()
+            return error
+        except BaseException as error:
+            follower.drop_gathered()
+            fault = self._fault_of(name, error)
+            if fault is None:
+                raise
+            return fault
+        if upto is not None:
+            self._unusable.pop(name, None)
+        return None
+
+    def _fault_of(self, name: TableName, error: BaseException) -> CanalError | None:
+        """Return why a table leaves for an error; None where the batch fails for it."""
+        if not isinstance(error, UnusableTableError):
+            return fault_of(error)
+        self._unusable[name] += 1
+        return error if self._unusable[name] >= UNUSABLE_TRIES else None
 
 
 def note_of(place: RangePosition | None, destination: str) -> dict[str, str]:

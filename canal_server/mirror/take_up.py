@@ -15,7 +15,8 @@ from canal_server.errors import ConfigError
 from canal_server.mirror import tables
 from canal_server.mirror.beginning import identity_of
 from canal_server.mirror.follower import TableStoppedError
-from canal_server.mirror.lake import NOWHERE, open_table
+from canal_server.mirror.lake import NOWHERE, UnusableTableError, open_table
+from canal_server.mirror.requests import told_to_stop
 from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
 from canal_server.mirror.work import columns_at
@@ -144,7 +145,7 @@ class TakingUp:
     ) -> None:
         """`join` has a table that followed the stream follow it again.
 
-        It may raise TableStoppedError.
+        It may raise TableStoppedError and UnusableTableError.
         """
         self._settings = settings
         self._store = store
@@ -172,6 +173,8 @@ class TakingUp:
             return self._stopped(state, "; ".join(error.problems))
         except TableStoppedError as error:
             return self._stopped(state, str(error))
+        except UnusableTableError as error:
+            return self._stopped(state, told_to_stop(state.source, error))
 
     def _as_it_was(self, state: TableState) -> TableState:
         if state.phase is Phase.DROPPED:  # and is there again

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from fix_lake import (
     COPY,
     LakeRows,
@@ -32,11 +33,17 @@ from fix_lake import (
 from fix_random import longer
 
 from canal_server.errors import LakeError
-from canal_server.mirror.lake import NOWHERE, Applied, LakeTable, lake_schema
+from canal_server.mirror.lake import (
+    NOWHERE,
+    Applied,
+    LakeTable,
+    UnusableTableError,
+    lake_schema,
+)
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 COLUMNS = [("id", "int"), ("v", "varchar(20)")]
@@ -164,9 +171,12 @@ def test_full_disk(tmp_path: Path, rng: random.Random, form: str) -> None:
     changes = put(rows, "insert", 5, text)
     with (
         files_of_at_most(4_096),
-        pytest.raises(LakeError, match=r"cannot .* shop/orders .*(large|os error 27)"),
+        pytest.raises(
+            LakeError, match=r"cannot .* shop/orders .*(large|os error 27)"
+        ) as caught,
     ):
         lake.apply(COPY, changes, rows.seq + 1, {})
+    assert caught.type is LakeError  # of the store, so of all tables
     assert lake.applied(COPY) == 1_001
     assert [batch for batch in lake.scan() if batch.num_rows] == []
     assert lake.apply(COPY, changes, rows.seq + 1, {}) == Applied(5, 0)
@@ -197,3 +207,72 @@ def test_a_lake_that_went_away(tmp_path: Path, rng: random.Random, form: str) ->
     assert not folder.exists()
     assert lake.applied(COPY) == NOWHERE
     assert not lake.exists()
+
+
+def lose_files(folder: Path) -> None:
+    """Remove what holds rows; the log still tells of it."""
+    for file in folder.rglob("*.parquet"):
+        file.unlink()
+
+
+def spoil_log(folder: Path) -> None:
+    """Have the newest commit be no commit."""
+    newest = max(folder.rglob("_delta_log/*.json"))
+    newest.with_stem(f"{int(newest.stem) + 1:020}").write_text("{bad")
+
+
+def constrain(folder: Path) -> None:
+    """Have the table take no more rows, as somebody might who reads it."""
+    (log,) = folder.rglob("_delta_log")
+    DeltaTable(log.parent).alter.add_constraint({"few": "id < 500"})
+
+
+def append_only(folder: Path) -> None:
+    """Have the table take no change of what is there."""
+    (log,) = folder.rglob("_delta_log")
+    DeltaTable(log.parent).alter.set_table_properties({"delta.appendOnly": "true"})
+
+
+def spoil_state(folder: Path) -> None:
+    """Have the state of a log be no state."""
+    for file in folder.rglob("_log.json"):
+        file.write_text("{bad")
+
+
+@pytest.mark.parametrize(
+    ("form", "damage", "told"),
+    [
+        ("delta", lose_files, "not found"),
+        ("delta", spoil_log, "[Jj]son"),
+        ("delta", constrain, "Invalid data found: 1 rows failed validation check.$"),
+        ("delta", append_only, "append-only"),
+        ("json", spoil_state, "is damaged"),
+    ],
+)
+def test_a_table_that_is_damaged(
+    tmp_path: Path,
+    rng: random.Random,
+    form: str,
+    damage: Callable[[Path], None],
+    told: str,
+) -> None:
+    """It is told in one line that the table, and not the store, is the reason.
+
+    That holds for the same object, and for one that opens the table anew.
+    """
+    rows = LakeRows(replace(PLAIN, form=form), rng)
+    lake = copied(tmp_path, rows)
+    lake.apply(COPY, put(rows, "insert", 3, "x"), rows.seq + 1, {})
+    damage(tmp_path)
+    changes = [
+        rows.change("insert", {"id": 700, "v": "secret"}),
+        rows.change("insert", {"id": 1, "v": "y"}),
+    ]
+    for each in (lake, opened(tmp_path, rows.table)):
+        with pytest.raises(
+            UnusableTableError, match=rf"cannot .* shop/orders .*{told}"
+        ) as caught:
+            each.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})
+        text = str(caught.value)
+        assert "\n" not in text
+        assert "secret" not in text

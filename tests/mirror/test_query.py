@@ -59,7 +59,7 @@ def look_at(folder: Path, ending: str) -> None:
     """Look at a query whose traceback ended with a line."""
     settings = read(SETTINGS, str(folder / "mirror.yml"), {})
     states = States(open_folder(settings.lake, settings.folder))
-    stream: Any = SimpleNamespace(gap="")
+    stream: Any = SimpleNamespace(gap="", feed=None)
     query = Query(settings, None, stream, states, Stop())
     query._query = Failed(ending)
     query.look()
@@ -110,7 +110,7 @@ def test_how_it_is_is_told(tmp_path: Path) -> None:
     settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
     states = States(open_folder(settings.lake, settings.folder))
     stream: Any = SimpleNamespace(
-        gap="", joining=threading.Lock(), open=lambda _: None, take=None
+        gap="", feed=None, joining=threading.Lock(), open=lambda _: None, take=None
     )
     told: list[str] = []
     spark = Begun()
@@ -123,6 +123,27 @@ def test_how_it_is_is_told(tmp_path: Path) -> None:
     assert told == ["full", "no disk"]
     query.look()
     assert told == ["full", "no disk"]
+
+
+def test_pauses_grow_while_nothing_comes(tmp_path: Path) -> None:
+    """A stream that took a batch since it was begun is tried again at once."""
+    settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
+    states = States(open_folder(settings.lake, settings.folder))
+    stream: Any = SimpleNamespace(
+        gap="", feed=None, joining=threading.Lock(), open=lambda _: None, take=None
+    )
+    query = Query(settings, Begun(), stream, states, Stop())
+
+    def failures() -> int:
+        query._query = Failed("OSError: no disk")
+        query.look()
+        query._due = 0.0  # its pause is over
+        query.look()
+        return query._backoff.failures
+
+    assert [failures() for _ in range(3)] == [1, 2, 3]
+    stream.feed = object()
+    assert [failures() for _ in range(3)] == [1, 2, 3]
 
 
 def test_what_is_gone_is_raised(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from canal_server.errors import LakeError
 from canal_server.lifecycle import Stop
 from canal_server.mirror.follower import CopyNeededError
+from canal_server.mirror.lake import UnusableTableError
 from canal_server.mirror.model import TableName
 from canal_server.mirror.pauses import copied_again, is_due
 from canal_server.mirror.progress import Progress
@@ -111,6 +112,30 @@ def test_a_table_that_has_its_folder_gets_a_new_copy(mirror) -> None:
         Phase.STOPPED,
         "tables b.t and a.t both go to both: put {schema} and {table} into to",
     )
+
+
+def test_a_table_that_the_lake_does_not_take(mirror) -> None:
+    """It is tried three times, then stopped; for what a store says, for ever."""
+    error: Exception = UnusableTableError("cannot publish")
+
+    def bring_in() -> tuple[Phase, str]:
+        tried: Future[None] = Future()
+        tried.set_exception(error)
+        mirror._at_work[C] = tried
+        mirror._collect()
+        return mirror._states[C].phase, mirror._states[C].message
+
+    mirror._states[C] = TableState(C, "c", Phase.COPYING, "c1")
+    waits = (Phase.COPYING, "cannot publish")
+    assert [bring_in() for _ in range(2)] == [waits, waits]
+    phase, told = bring_in()
+    assert phase is Phase.STOPPED
+    assert told.startswith(f"cannot publish; `canal-server mirror copy {C}` makes a")
+    assert phases(mirror)[C] == (Phase.STOPPED, "cannot publish")
+    mirror._states[C] = TableState(C, "c", Phase.COPYING, "c1")
+    mirror._store.write(mirror._states[C])
+    error = LakeError("cannot publish")
+    assert [bring_in() for _ in range(4)] == [waits] * 4
 
 
 def test_a_table_that_leaves_again_and_again(mirror) -> None:

@@ -16,7 +16,7 @@ from canal_server.mirror.delta import DeltaLakeTable
 from canal_server.mirror.faults import TableFaultError
 from canal_server.mirror.feed import Feed
 from canal_server.mirror.follower import Columns, CopyNeededError, Follower, meta_of
-from canal_server.mirror.lake import OtherCopyError, lake_schema
+from canal_server.mirror.lake import OtherCopyError, UnusableTableError, lake_schema
 from canal_server.mirror.model import TableName
 from canal_server.mirror.settings import TableRule
 from canal_server.mirror.stream import BatchReport, ChangeStream, GapError
@@ -146,6 +146,12 @@ class Followed:
             raise self.failing
         self.left.append(why)
 
+    def texts(self) -> list[str]:
+        """Return what else is in the lake."""
+        return sorted(
+            text for b in self.lake.scan(["a"]) for text in b["a"].to_pylist()
+        )
+
     def ids(self) -> list[int]:
         """Return the keys in the lake."""
         return sorted(n for b in self.lake.scan(["id"]) for n in b["id"].to_pylist())
@@ -248,6 +254,40 @@ def test_what_concerns_all_tables(
     assert not followed.left
     followed.stream.take(batch, 0)
     assert followed.ids() == [1]
+
+
+def test_a_damaged_table(followed: Followed, tmp_path: Path) -> None:
+    """It leaves when it fails for the third time in a row; the others go on then.
+
+    Until then the batch comes again, for it may be mended, or was another writer.
+    """
+    name = TableName("shop", "other")
+    other = Followed(tmp_path / "other", name)
+    with followed.stream.joining:
+        followed.stream.join(other.follower)
+
+    def take(number: int, kind: str, text: str) -> None:
+        end = 120 + 10 * number
+        change = rows(seq(end - 5), (kind, 1, text))
+        followed.stream.take(Frame(end, change, replace(change, table=name)), number)
+
+    take(0, "insert", "a")
+    for number in (1, 2):
+        (file,) = (tmp_path / "t").glob("*.parquet")
+        hidden = file.rename(tmp_path / "hidden")
+        for _ in range(2):
+            with pytest.raises(UnusableTableError, match=r"apply .* not found"):
+                take(number, "update_postimage", f"b{number}")
+        assert not followed.left
+        if number == 1:
+            hidden.rename(file)
+        take(number, "update_postimage", f"b{number}")
+        file.unlink(missing_ok=True)  # of the version before
+    (why,) = followed.left
+    assert isinstance(why, UnusableTableError)
+    assert followed.stream.tables == [name]
+    take(3, "update_postimage", "c")
+    assert other.texts() == ["c"]
 
 
 def test_what_does_not_follow_on(followed: Followed) -> None:

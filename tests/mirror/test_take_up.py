@@ -146,6 +146,20 @@ def test_what_cannot_be_taken_up_stops_alone(tmp_path) -> None:
     assert found[w] == (Phase.FOLLOWING, "")
 
 
+def test_a_damaged_table_stops_alone(tmp_path) -> None:
+    """A table of the lake that cannot be read keeps the mirror from no other one."""
+    settings = settings_in(tmp_path, r"match: shop\..*")
+    states = [copied(settings, name, Phase.FOLLOWING) for name in (T, U)]
+    (log,) = tmp_path.rglob(f"{T.table}/_delta_log")
+    (log / f"{1:020}.json").write_text("{bad")
+    found = taken_up(settings, Wanted((T, U)), *states)
+    assert found[U] == (Phase.FOLLOWING, "")
+    phase, told = found[T]
+    assert phase is Phase.STOPPED
+    assert f"cannot read the lake's table shop/{T.table}" in told
+    assert f"`canal-server mirror copy {T}` makes a new copy, and should that" in told
+
+
 # --- asking the database --------------------------------------------------------------
 
 

@@ -185,6 +185,45 @@ def test_troubles_of_tables_and_of_the_disk(shop, tmp_path) -> None:
 
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
+def test_a_damaged_table(shop, tmp_path) -> None:
+    """Files of one table go, then its log is spoilt: it stops, the other goes on."""
+    mirror = shop()
+    mirror.sql(
+        "CREATE TABLE part (id INT PRIMARY KEY, a VARCHAR(100))",
+        "CREATE TABLE t LIKE part",
+        "INSERT INTO part VALUES (1, 'x')",
+        "INSERT INTO t VALUES (1, 'x')",
+    )
+    mirror.start()
+    mirror.agree(t=("id",), part=("id",))
+    folder = mirror.path / SCHEMA / "part"
+    for file in folder.glob("*.parquet"):
+        file.unlink()
+    mirror.sql("UPDATE part SET a = 'w'", "UPDATE t SET a = 'w'")
+    told = mirror.wait_for_told("part", "stopped", "not found")
+    assert "`canal-server mirror copy shop.part` makes a new copy" in told
+    mirror.agree(t=("id",))
+    assert mirror.command("copy", f"{SCHEMA}.part").returncode == 0
+    mirror.wait_for_told("part", "following", "")
+    mirror.agree(part=("id",))
+
+    newest = max(folder.glob("_delta_log/*.json"))
+    newest.with_stem(f"{int(newest.stem) + 1:020}").write_text("{bad")
+    mirror.sql("UPDATE part SET a = 'v'", "UPDATE t SET a = 'v'")
+    mirror.wait_for_told("part", "stopped", "cannot apply changes")
+    mirror.agree(t=("id",))
+    assert mirror.command("copy", f"{SCHEMA}.part").returncode == 0
+    told = mirror.wait_for_told("part", "stopped", "cannot read")
+    assert "should that meet the same, move the lake's table away first" in told
+    shutil.move(folder, tmp_path / "away")  # another file system
+    assert mirror.command("copy", f"{SCHEMA}.part").returncode == 0
+    mirror.wait_for_told("part", "following", "")
+    mirror.agree(part=("id",))
+    mirror.check_log()
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
 def test_what_happened_while_it_was_down(shop, flavour) -> None:
     """DDL of all kinds, with canal-server up and down; signals amid copy and batch."""

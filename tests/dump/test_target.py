@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from fix_pipeline import POLL_S
 from fix_source_access import access_of
 
 from canal_server.config.schema import InstanceConfig, SourceConfig
@@ -145,10 +147,18 @@ def test_ends_of_the_binlog(placed):
         assert (place.journal_name, place.position) == places[-1]
 
 
+def clock_s(server):
+    """Return the seconds of the server's clock."""
+    return int(server.execute("SELECT UNIX_TIMESTAMP()")[0][0])
+
+
 def test_times(placed):
     """A time means the end of the last transaction before it."""
     server, _ = placed
-    now_s = int(server.execute("SELECT UNIX_TIMESTAMP()")[0][0])
+    begun_s = now_s = clock_s(server)
+    while now_s == begun_s:  # a server that was just begun has nothing that is older
+        time.sleep(POLL_S)
+        now_s = clock_s(server)
     with finding(server) as find:
         place, _ = find(str(now_s * 1000))
         assert place.timestamp == now_s * 1000

@@ -163,8 +163,7 @@ class ChangeStream:
         with self.joining, ThreadPoolExecutor(self._at_once) as pool:
             if not self._is_open:
                 raise StreamClosedError("the mirror stops; the batch comes again")
-            for follower in self._followers.values():
-                follower.begin(f"{self._query}/{number}")
+            self._begin(f"{self._query}/{number}")
             held: dict[TableName, list[Packed]] = {}
             size = 0
             part: Packed | None = None
@@ -194,6 +193,22 @@ class ChangeStream:
         report.seconds = time.monotonic() - begun
         self._on_batch(report)
         self.feed = report.feed or self.feed
+
+    def _begin(self, batch: str) -> None:
+        """Have followers look whether they have a batch; some may leave for that."""
+        for name, follower in list(self._followers.items()):
+            try:
+                follower.begin(batch)
+            except BaseException as error:
+                fault = self._fault_of(name, error)
+                if fault is None:
+                    raise
+                self._leave(name, fault)
+
+    def _leave(self, name: TableName, why: CanalError) -> None:
+        # Noted first: else it would be followed on after what it missed.
+        self._on_left(name, why)
+        del self._followers[name]
 
     def _concerned(self, item: Packed, xa: PreparedXa) -> list[TableName]:
         """Return the tables that are to get an item; tells of statements for none."""
@@ -287,9 +302,7 @@ class ChangeStream:
                 report.written[name] = report.written.get(name, 0) + follower.rows
                 follower.rows = 0
             if problem is not None:
-                # Noted first: else it would be followed on after what it missed.
-                self._on_left(name, problem)
-                del self._followers[name]
+                self._leave(name, problem)
 
     def _write_to(
         self,

@@ -290,6 +290,24 @@ def test_a_damaged_table(followed: Followed, tmp_path: Path) -> None:
     assert other.texts() == ["c"]
 
 
+def test_a_damaged_log_of_a_table(followed: Followed, tmp_path: Path) -> None:
+    """Also a table that cannot be read leaves at the third time, by itself."""
+    name = TableName("shop", "other")
+    other = Followed(tmp_path / "other", name)
+    with followed.stream.joining:
+        followed.stream.join(other.follower)
+    (tmp_path / "t" / "_delta_log" / f"{1:020}.json").write_text("{bad")
+    batch = Frame(120, replace(rows(seq(110), ("insert", 1, "x")), table=name))
+    for _ in range(2):
+        with pytest.raises(UnusableTableError, match="cannot read"):
+            followed.stream.take(batch, 0)
+    followed.stream.take(batch, 0)
+    assert followed.stream.tables == [name]
+    assert other.ids() == [1]
+    (why,) = followed.left
+    assert isinstance(why, UnusableTableError)
+
+
 def test_what_does_not_follow_on(followed: Followed) -> None:
     """A batch that leaves something out is not taken, whatever Spark made of it.
 

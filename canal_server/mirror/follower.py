@@ -18,7 +18,7 @@ from canal_server.mirror import masks
 from canal_server.mirror.evolve import Copy, Empty, Gone, Steps, Stop, decide
 from canal_server.mirror.keys import NullKeyError, check_keys
 from canal_server.mirror.lake import UnlikeError
-from canal_server.mirror.statements import read_statement
+from canal_server.mirror.statements import is_moved_beside, read_statement
 from canal_server.mirror.xa import is_of_xa
 from canal_server.model.table import ColumnMeta
 from canal_server.model.versions import place_of
@@ -316,11 +316,28 @@ class Follower:
             raise CopyNeededError(f"{said.problem}, {told}")
 
     def _take_again(self, item: Packed) -> None:
-        """Take the columns behind a statement that was applied before a crash."""
+        """Take the columns behind a statement that was applied before a crash.
+
+        Raises CopyNeededError for one that moved rows behind the copy's beginning,
+        and that this table was not told of while it caught up.
+        """
         if item.columns:
             decision = self._decided(item)
             if isinstance(decision, Steps):
                 self._take(decision)
+            elif item.seq >= self.begun and self._is_moved_beside(item):
+                raise CopyNeededError(
+                    "rows came or went with a statement on another table, at "
+                    f"{item.journal}:{item.position}: {item.sql[:200]}"
+                )
+
+    def _is_moved_beside(self, item: Packed) -> bool:
+        return is_moved_beside(
+            item.sql,
+            self.table.source,
+            schema=item.table.schema,
+            mariadb=self._is_mariadb,
+        )
 
     def _decided(self, item: Packed) -> Decision:
         return decide(

@@ -49,6 +49,7 @@ from canal_server.mirror.upkeep import Upkeep
 from canal_server.mirror.work import TableWork
 from canal_server.mysql.backoff import Backoff
 from canal_server.spark.offsets import version_of
+from canal_server.tablemeta.moves import move_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -326,6 +327,10 @@ class Mirror:
                 self._states[item.table] = self._store.write(state)
             elif state.phase is Phase.DROPPED:
                 self._again(state, "it was made anew")
+            elif item.table in self._at_work and move_of(item.sql):
+                # By a statement on another table, perhaps: what reads this one alone
+                # is not told of that.
+                self._store.request_copy([item.table])
 
     def _left(self, name: TableName, why: CanalError) -> None:
         """Take note of a table that cannot follow the stream any more."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.sqltext import SqlTextError
 from canal_server.tablemeta.context import Context
+from canal_server.tablemeta.ddl import classify
 from canal_server.tablemeta.image import GENERATED
 from canal_server.tablemeta.moves import word_and_move
 from canal_server.tablemeta.operations import (
@@ -96,9 +97,24 @@ def read_statement(
                 and _is(table, operation.name)
             ):
                 said.problem = f"the statement {move}"
+        if move and is_moved_beside(sql, table, schema=schema, mariadb=mariadb):
+            said.problem = f"the statement {move}"
         if said.repeats:
             said.problem = "several of its items are about one column"
     return said
+
+
+def is_moved_beside(sql: str, table: TableName, *, schema: str, mariadb: bool) -> bool:
+    """Tell whether a statement on another table moves rows of this one.
+
+    Whoever reads changes of this table alone is not told of it.
+    """
+    found = classify(sql, schema, mariadb=mariadb)
+    return any(
+        _is(table, (each.beside[0] or "", each.beside[1]))
+        for each in found
+        if each.beside is not None
+    )
 
 
 def _take(operation: Operation, table: TableName, said: Said, *, exists: bool) -> None:

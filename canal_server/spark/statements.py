@@ -112,20 +112,19 @@ def dropped_schema(sql: str) -> str | None:
 def named_tables(
     sql: str, first: TableName, default_schema: str
 ) -> tuple[TableName, ...]:
-    """Return the tables that a DDL is about, old names included.
+    """Return the tables that a DDL is about, and those whose rows it moves.
 
+    Old names are included.
     `first` is the one that the server found, which knows the words of its source; it
     is one of them. Never raises.
     """
     from canal_server.tablemeta.ddl import classify  # noqa: PLC0415
 
     for mariadb in (False, True):
-        found = [
-            TableName(schema or "", table)
-            for schema, table in names_of(
-                classify(sql, default_schema, mariadb=mariadb)
-            )
-        ]
+        statements = classify(sql, default_schema, mariadb=mariadb)
+        names = dict.fromkeys(names_of(statements))
+        names |= dict.fromkeys(each.beside for each in statements if each.beside)
+        found = [TableName(schema or "", table) for schema, table in names]
         if first in found:
             return tuple(found)
     return (first,)

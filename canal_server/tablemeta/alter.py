@@ -20,7 +20,7 @@ _CHANGES: Final = frozenset(
     (
         *("MODIFY", "CHANGE", "ALTER", "ORDER", "CONVERT", "FORCE", "ALGORITHM"),
         *("LOCK", "ENABLE", "DISABLE", "DISCARD", "IMPORT", "COALESCE", "REORGANIZE"),
-        *("EXCHANGE", "TRUNCATE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR"),
+        *("TRUNCATE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR"),
         *("WITH", "WITHOUT"),
     )
 )
@@ -85,11 +85,24 @@ def _rename(words: Words, table: TableName, stale: Stale) -> list[Statement]:
 
 def _convert(words: Words, table: TableName, stale: Stale) -> list[Statement]:
     # MariaDB: CONVERT PARTITION p TO TABLE other, CONVERT TABLE other TO PARTITION p
-    other = words.peek() in ("PARTITION", "TABLE") and words.skip_to(("TABLE", ","))
-    if other == "TABLE":
-        words.next()
-        stale.tables.add(words.table())
-    return [Statement(EventType.ALTER, *table)]
+    if words.peek() not in ("PARTITION", "TABLE"):
+        return [Statement(EventType.ALTER, *table)]
+    beside = _table_beside(words)
+    if beside is not None:
+        stale.tables.add(beside)
+    return [Statement(EventType.ALTER, *table, beside=beside)]
+
+
+def _exchange(words: Words, table: TableName, _stale: Stale) -> list[Statement]:
+    # EXCHANGE PARTITION p WITH TABLE other: both keep their columns
+    return [Statement(EventType.ALTER, *table, beside=_table_beside(words))]
+
+
+def _table_beside(words: Words) -> TableName | None:
+    if words.skip_to(("TABLE", ",")) != "TABLE":
+        return None
+    words.next()
+    return words.table()
 
 
 def _change(_words: Words, table: TableName, _stale: Stale) -> list[Statement]:
@@ -110,6 +123,7 @@ _ITEMS: Final = {
     "DROP": _drop,
     "RENAME": _rename,
     "CONVERT": _convert,
+    "EXCHANGE": _exchange,
     "PARTITION": _nothing,
     "REMOVE": _nothing,
     "UPGRADE": _nothing,

@@ -18,7 +18,8 @@ class Statement:
     """One change that a text makes; a text with several tables makes several.
 
     `old_schema` and `old_table` are the names before a RENAME. A QUERY has no table,
-    and a schema only when it creates or drops that.
+    and a schema only when it creates or drops that. `beside` is another table whose
+    rows the statement takes, or gives rows; filters of clients do not see it.
     """
 
     event_type: EventType
@@ -27,6 +28,7 @@ class Statement:
     old_schema: str | None = None
     old_table: str | None = None
     is_dml: bool = False
+    beside: TableName | None = None
 
 
 @dataclass(slots=True)

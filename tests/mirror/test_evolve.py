@@ -211,6 +211,8 @@ def test_nothing_to_follow(sql: str):
         ("ALTER TABLE t TRUNCATE PARTITION ALL", "empties a partition"),
         ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", "exchanges"),
         ("ALTER TABLE t CONVERT TABLE u TO PARTITION p VALUES IN (1)", "makes a part"),
+        ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE s.t", "exchanges"),
+        ("ALTER TABLE u CONVERT PARTITION p TO TABLE T", "makes a table"),
         ("ALTER TABLE t IMPORT TABLESPACE", "imports"),
         ("ALTER IGNORE TABLE t ADD UNIQUE (a)", "takes away rows"),
         (

@@ -250,6 +250,28 @@ def test_what_is_known_to_change_no_table(follow) -> None:
     assert follower.applied == AT
 
 
+EXCHANGE = "ALTER TABLE p EXCHANGE PARTITION a WITH TABLE t"
+
+
+def test_a_partition_that_was_exchanged_while_the_table_caught_up(follow) -> None:
+    """Who reads the table alone is not told of it, but the stream tells: once more.
+
+    What was exchanged before the copy began is in it.
+    """
+    follower = follow()
+    follower.begun = AT
+    follower.applied = 200
+    with pytest.raises(
+        CopyNeededError, match=r"on another table, at .*: ALTER TABLE p"
+    ):
+        take(follower, [statement(120, EXCHANGE)], 200, "q/7")
+    follower.begun = 121
+    take(follower, [statement(120, EXCHANGE)], 200, "q/8")
+    # Its own statements it has met itself.
+    follower.begun = AT
+    take(follower, [statement(120, "ALTER TABLE t DROP PARTITION a")], 200, "q/9")
+
+
 def test_a_statement_that_changes_nothing_comes_again(follow) -> None:
     """A table that joins has it from its own reading, and once more from the stream."""
     secret = ("secret", "int", "", False)

@@ -6,6 +6,7 @@ import pytest
 
 from canal_server.model.entry import EventType
 from canal_server.tablemeta.ddl import classify
+from canal_server.tablemeta.statement import names_of
 
 A, C, D, R = "ALTER", "CINDEX", "DINDEX", "RENAME"
 
@@ -96,3 +97,22 @@ def test_items(items, expected):
             for each in found
             if each.event_type is not EventType.RENAME
         )
+
+
+@pytest.mark.parametrize(
+    ("items", "table"),
+    [
+        ("EXCHANGE PARTITION p WITH TABLE u", ("other", "u")),
+        ("EXCHANGE PARTITION p WITH TABLE `x`.`u v` WITHOUT VALIDATION", ("x", "u v")),
+        ("CONVERT PARTITION p TO TABLE x.u", ("x", "u")),
+        ("CONVERT TABLE u TO PARTITION p VALUES LESS THAN (9)", ("other", "u")),
+        ("CONVERT TO CHARACTER SET utf8mb4", None),
+        ("EXCHANGE PARTITION p", None),
+        ("DROP PARTITION p", None),
+    ],
+)
+def test_table_beside(items, table):
+    """A table whose rows come or go with a partition is told; filters do not see it."""
+    found = classify(f"ALTER TABLE db.t {items}", "other", mariadb=True)
+    assert [each.beside for each in found] == [table]
+    assert names_of(found) == (("db", "t"),)

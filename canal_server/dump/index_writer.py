@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Final
 from canal_server.dump.index import FIRST_EVENT, FileKey, Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from canal_server.core.blocks import Block
     from canal_server.dump.index import BoundaryIndex
+    from canal_server.dump.reader import Reader
+    from canal_server.dump.start import Place
     from canal_server.ports import Span
 
 MARK_BYTES: Final = 1 << 20  # of binlog between two marks, at least
@@ -200,3 +202,31 @@ def _add(sums: list[int], more: list[int] | tuple[int, int, int]) -> None:
 def _end_of(block: Block, index: int) -> int:
     record = block.record(index)
     return record["offset"] + record["event_length"]
+
+
+def session_writer(
+    index: BoundaryIndex | None,
+    server: str,
+    reader: Reader,
+    place: Place,
+    listed: Sequence[str],
+) -> IndexWriter | None:
+    """Return what tells the index, if there is one, of what a session reads.
+
+    The session is one of the destination's pump. Files of the server that are not
+    `listed` any more are forgotten; none: unknown.
+    """
+    if index is None:
+        return None
+    if listed:
+        index.expire(server, listed)
+    if not place.by_gtid:
+        reader.exact_from = 0
+    return IndexWriter(
+        index,
+        server,
+        reader.decoder.began_s.get,
+        exact_from=lambda: reader.exact_from,
+        uses=True,
+        boundary=place.boundary,
+    )

@@ -38,6 +38,10 @@ class Overlap:
         self._end_s = (until_ms + margin_ms) // 1000
         self._open_rows = 0  # of a transaction whose end comes yet
 
+    def counts(self) -> dict[str, int]:
+        """Return what came again so far, for `status`."""
+        return {"transactions": self.transactions, "rows": self.rows}
+
     def take(self, spans: Sequence[Span]) -> None:
         """Count what was delivered, until something came that is young enough."""
         if self.ended:

@@ -13,33 +13,31 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.dump.beginning import Beginning
-from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.delivered import Delivered
 from canal_server.dump.failures import Failures
-from canal_server.dump.history import HistoryImages
-from canal_server.dump.index_writer import IndexWriter
+from canal_server.dump.index_writer import session_writer
 from canal_server.dump.overlap import Overlap, overlap_of
 from canal_server.dump.purged import told_purged
 from canal_server.dump.reader import Reader
 from canal_server.dump.replicated import reachable
+from canal_server.dump.session_images import SessionImages
 from canal_server.dump.source_traits import source_of
 from canal_server.dump.sources import Source, sources_of
 from canal_server.dump.status import PumpState, PumpStatus
 from canal_server.dump.tracking import SetFollower, reachable_set
+from canal_server.dump.turns import Turns
 from canal_server.errors import (
     BinlogPurged,
     CanalError,
     ConnectionLost,
     TableMetaStoreError,
 )
-from canal_server.lifecycle import Deadline, Stop
 from canal_server.model.positions import (
     EntryPosition,
     LogIdentity,
     LogPosition,
     binlog_file_number,
 )
-from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.dump import DumpOptions, DumpStream
 from canal_server.mysql.failures import error_of_packet
@@ -51,7 +49,6 @@ from canal_server.mysql.flavour import (
 )
 from canal_server.mysql.replication import replica_id
 from canal_server.position.logposition import same_server
-from canal_server.tablemeta.storage_open import warn_of_java_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +60,10 @@ if TYPE_CHECKING:
     from canal_server.core.subjects import Subjects
     from canal_server.dump.gone import GonePlace
     from canal_server.dump.index import BoundaryIndex
+    from canal_server.dump.index_writer import IndexWriter
+    from canal_server.dump.session_images import ImagesOf
     from canal_server.dump.start import Place
+    from canal_server.lifecycle import Deadline, Stop
     from canal_server.mysql.settings import Access
     from canal_server.ports import Accepts, LogPositionManager, Span, TableImages
     from canal_server.position.executed import ExecutedSets
@@ -116,8 +116,7 @@ class Pump:
         ended: Callable[[], None] = lambda: None,
         executed: ExecutedSets | None = None,
         gone: Callable[[GonePlace], bool] = lambda _: False,
-        images: Callable[[ControlConnection, ServerInfo, Place], TableImages]
-        | None = None,
+        images: ImagesOf | None = None,
     ) -> None:
         self.status = PumpStatus()
         self.sources = sources_of(config.source, access, standby)
@@ -136,10 +135,7 @@ class Pump:
         self._torn = torn
         self._ended = ended
         self._gone = gone
-        self._images_of = images
-        self._history = history
-        self._history_open = False
-        self._images: TableImages | None = None
+        self._images = SessionImages(config, history, images)
         self._passed: EntryPosition | None = None  # in this session
         # The boundary up to which all was handed on, in this session. Threads that read
         # ranges look at it: what comes before it is in the history.
@@ -148,14 +144,8 @@ class Pump:
         self.began_at: EntryPosition | None = None
         self._begins_at: Place | None = None  # this session, once it may read
         self.has_delivered = False  # anything, ever
-        self._stop = Stop()
-        # Ends a session, and the wait between two: a stop, or another server.
-        self._turn = Stop()
-        self._turn_lock = threading.Lock()  # guards the turn and what comes next
-        self._next: Source | None = None
+        self._turns = Turns()
         self._reader: Reader | None = None
-        self._stream: DumpStream | None = None
-        self._control: ControlConnection | None = None
         self._replica = replica_id(config.destination, config.source.slave_id)
         self._delivered = Delivered()
         self._overlap: Overlap | None = None  # of what comes again in this session
@@ -187,8 +177,7 @@ class Pump:
 
     def request_stop(self) -> None:
         """Ask to stop, and cut the connections that the thread may wait on."""
-        self._stop.request()
-        self._end_turn()
+        self._turns.request_stop()
 
     def begin_with(self, stored: LogIdentity | None) -> None:
         """Read first the server that a stored position names; call before `start`."""
@@ -201,20 +190,7 @@ class Pump:
         The session ends as by a stop: what it has handed on stays, and the rest is
         forgotten and read of the other server.
         """
-        self._end_turn(source)
-
-    def _end_turn(self, source: Source | None = None) -> None:
-        """End the session, and cut the connections that it may wait on."""
-        with self._turn_lock:
-            self._next = source or self._next
-            self._turn.request()
-            # Those of the next session are none of ours.
-            connections = (self._stream, self._control)
-        for connection in connections:
-            if isinstance(connection, DumpStream):
-                connection.close()
-            elif connection is not None:
-                connection.abort()
+        self._turns.end(source)
 
     def join(self, deadline: Deadline) -> bool:
         """Wait for the thread's end."""
@@ -265,19 +241,21 @@ class Pump:
     @property
     def steady(self) -> Steady | None:
         """Return since where the history has changed nothing; None without one."""
-        return None if self._history is None else self._history.steady
+        return self._images.steady
 
     def repeated(self) -> dict[str, int] | None:
         """Return what came again since the last switch by time; None without one."""
         overlap = self._overlap
-        if overlap is None:
-            return None
-        return {"transactions": overlap.transactions, "rows": overlap.rows}
+        return None if overlap is None else overlap.counts()
 
     @property
     def stop(self) -> Stop:
         """Return the request to stop, for those that wait on the pump's thread."""
-        return self._stop
+        return self._turns.stop
+
+    @property
+    def _turn(self) -> Stop:
+        return self._turns.current
 
     def change_wants(self, wants: Accepts) -> None:
         """Read other tables from now on; from any thread."""
@@ -292,14 +270,13 @@ class Pump:
         try:
             self._run_sessions()
         finally:
-            if self._history is not None:
-                self._history.close()
+            self._images.close()
             if self.index is not None:
                 self.index.close()
         self.status.state = PumpState.STOPPED
 
     def _run_sessions(self) -> None:
-        while not self._stop.requested():
+        while not self.stop.requested():
             self._begin_turn()
             try:
                 delay_s = self._attempt()
@@ -323,19 +300,10 @@ class Pump:
         return None  # it ended by a wish: the loop, or this server's turn
 
     def _begin_turn(self) -> None:
-        """Turn to another server when that is wished.
-
-        A stop that comes meanwhile ends the old turn or the new one, whichever it
-        finds: both end the session.
-        """
-        with self._turn_lock:
-            chosen, self._next = self._next, None
-            if chosen is None or self._stop.requested():
-                return
-            # Whoever wishes from here on finds this turn, and a lock before it.
-            self._turn = Stop()
-            self.lacks_place = False
-            self.sources.switch_to(chosen)
+        """Turn to another server when that is wished."""
+        if not self._turns.begin(self.sources.switch_to):
+            return
+        self.lacks_place = False
         self._beginning.turn_to(self._access, self._turn)
         # What was read of the other server says nothing about this one's files.
         self._delivered.forget()
@@ -347,10 +315,9 @@ class Pump:
             # The session was good for something: its end is a first failure.
             self._failures.forget()
             self._advanced = False
-        if isinstance(error, TableMetaStoreError) and self._history is not None:
+        if isinstance(error, TableMetaStoreError):
             # Room may have been made, or a server come back: it is opened anew.
-            self._history.close()
-            self._history_open = False
+            self._images.close()
         begins_elsewhere = self._beginning.failed(
             error, passed=self._passed is not None
         )
@@ -374,12 +341,9 @@ class Pump:
         self.status.state = PumpState.CONNECTING
         if self.index is not None:
             self.index.open()
-        if self._history is not None and not self._history_open:
-            if not self._history.init(self._config.destination):
-                warn_of_java_history(self._config)
-            self._history_open = True
+        self._images.open()
         control = ControlConnection(self._access, self._turn)
-        self._control = control
+        self._turns.control = control
         try:
             with control:
                 info = read_server_info(control)
@@ -396,7 +360,7 @@ class Pump:
                 self._delivered.check(self._beginning.list_files(control))
                 self._read(control, info, self._find_place(control, info))
         finally:
-            self._control = None
+            self._turns.control = None
             self._ended()
 
     def skips(self, position: EntryPosition) -> bool:
@@ -454,8 +418,7 @@ class Pump:
 
     def _read_before(self) -> list[str]:
         """Return what tells the servers that were read before, the last one last."""
-        stretches = self._history.stretches() if self._history else ()
-        found = [each.source for each in stretches]
+        found = self._images.sources()
         if not found and self.index is not None:
             found = self.index.sources()
         server = self._delivered.server
@@ -469,16 +432,25 @@ class Pump:
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
         """Read from a place on until the session is to end. Raises CanalError."""
-        self._images, begin = self._images_at(place, control, info)
+        images, begin = self._images.begin(
+            place,
+            control,
+            info,
+            access=self._access,
+            stored=self._positions.latest(self._config.destination),
+            beginning=self._beginning,
+            turn=self._turn,
+        )
         self._read_as = self.identity
-        reader = self._reader_from(place, begin)
+        reader = self._reader_from(place, begin, images)
         self._sets.begin(reader, self._read_as, begin, info)
         goes_on = self._delivered.begin(place, self._server, torn=self._torn())
         self.reads_behind = None
         self.reads_behind_set = begin.gtids if place.by_gtid else None
         if place.file and not place.by_gtid:
             self.reads_behind = binlog_file_number(place.file), place.position - 1
-        self._marks = self._index_writer(reader, place)
+        listed = [each.name for each in self._beginning.files.files]
+        self._marks = session_writer(self.index, self._server, reader, place, listed)
         self._reset(goes_on)
         stored = self._positions.latest(self._config.destination)
         self._overlap = overlap_of(self._config.destination, place, stored)
@@ -486,7 +458,7 @@ class Pump:
         self._reader = reader
         # A wish that came while the reader was made.
         reader.change_wants(self._wants)
-        stream = self._stream = self._stream_from(begin)
+        stream = self._turns.stream = self._stream_from(begin)
         try:
             stream.open()
             reader.start(place.file, place.position)
@@ -497,7 +469,7 @@ class Pump:
             at_end = reader.run(stream, self._take, self._idled, self._turn)
         finally:
             self._reader = None
-            self._stream = None
+            self._turns.stream = None
             stream.close()
             if self._marks is not None:
                 self._marks.flush()
@@ -506,13 +478,12 @@ class Pump:
                 f"{self._access.address}: the server closed the connection"
             )
 
-    def _reader_from(self, place: Place, begin: Place) -> Reader:
-        assert self._images is not None
+    def _reader_from(self, place: Place, begin: Place, images: TableImages) -> Reader:
         address = str(self._access.address)
         reader = Reader(
             self._pool,
             self._subjects,
-            self._images,
+            images,
             wants=self._wants,
             columns=self._columns,
             filters=self._config.filter,
@@ -552,46 +523,6 @@ class Pump:
                 f"believed unseen: {self._beginning.unlisted}"
             )
 
-    def _index_writer(self, reader: Reader, place: Place) -> IndexWriter | None:
-        """Return what tells the index of boundaries of what this session reads."""
-        if self.index is None:
-            return None
-        listed = [each.name for each in self._beginning.files.files]
-        if listed:
-            self.index.expire(self._server, listed)
-        if not place.by_gtid:
-            reader.exact_from = 0
-        return IndexWriter(
-            self.index,
-            self._server,
-            reader.decoder.began_s.get,
-            exact_from=lambda: reader.exact_from,
-            uses=True,
-            boundary=place.boundary,
-        )
-
-    def _images_at(
-        self, place: Place, control: ControlConnection, info: ServerInfo
-    ) -> tuple[TableImages, Place]:
-        """Return the tables' columns as of the place, and where to read from for them.
-
-        Without history the columns are those of now.
-        """
-        if self._images_of is not None:
-            return self._images_of(control, info, place), place
-        if self._history is None:
-            return CachedColumns(control), place
-        images = HistoryImages(
-            self._history,
-            control,
-            info,
-            destination=self._config.destination,
-            scanner=DdlScanner(self._config, self._access, self._turn),
-        )
-        stored = self._positions.latest(self._config.destination)
-        files, scanner = self._beginning.files, self._beginning.scanner
-        return images, images.begin(place, stored, files, scanner)
-
     def _note_begin(self) -> None:
         """Keep the first session's place: what comes behind it must not be missed.
 
@@ -608,16 +539,7 @@ class Pump:
             self.began_at = replace(stored.position, source=stored.identity)
             self._begun(self.began_at)
             return
-        # In GTID mode the file may only be known to the server.
-        self.began_at = EntryPosition(
-            place.file or None,
-            place.position or None,
-            place.time_ms or None,
-            self._server_id,
-            gtid=str(place.gtids) if place.gtids else None,
-            included=True,
-            source=self._read_as,
-        )
+        self.began_at = place.as_position(self._server_id, self._read_as)
         position = LogPosition(self._read_as, self.began_at)
         self._positions.persist(self._config.destination, position)
         self._begun(self.began_at)
@@ -674,5 +596,5 @@ class Pump:
         )
 
     def _tell_images(self) -> None:
-        if self._images is not None and self._passed is not None:
+        if self._passed is not None:
             self._images.passed(self._sets.marked(self._passed))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.errors import BinlogPurged, PositionError, SourceError
+from canal_server.model.positions import EntryPosition
 from canal_server.mysql.binlogs import (
     binary_logs,
     current_end,
@@ -36,12 +37,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import HostConfig
     from canal_server.dump.places import SourceFiles
     from canal_server.dump.scan import SeenEvent
-    from canal_server.model.positions import (
-        EntryPosition,
-        Executed,
-        LogIdentity,
-        LogPosition,
-    )
+    from canal_server.model.positions import Executed, LogIdentity, LogPosition
     from canal_server.mysql.connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
 
@@ -84,6 +80,19 @@ class Place:
         if self.by_gtid and isinstance(self.gtids, MariaGtidSet):
             return MariaGtidStart(str(self.gtids))
         return FileStart(self.file, self.position)
+
+    def as_position(self, server_id: int, source: LogIdentity) -> EntryPosition:
+        """Return the place as a position whose own entry is still to come."""
+        # In GTID mode the file may only be known to the server.
+        return EntryPosition(
+            self.file or None,
+            self.position or None,
+            self.time_ms or None,
+            server_id,
+            gtid=str(self.gtids) if self.gtids else None,
+            included=True,
+            source=source,
+        )
 
     @property
     def boundary(self) -> tuple[str, int] | None:

@@ -101,13 +101,16 @@ class Scene:
         self.writer = TickingWriter(replicas.source, pipeline.schema, rng)
         self.follower = Follower(self.writer, begins=pipeline.has_begins, exact=exact)
 
-    def receive(self, client: CanalClient, *, some: int | None = None) -> None:
+    def receive(
+        self, client: CanalClient, *, some: int | None = None, batch_size: int = 100
+    ) -> None:
         """Receive and ack so many messages, or all that was written."""
         wanted = len(self.writer.transactions)
         if some is None and self.follower.checker.has(wanted):
             self.pipeline.settle(client)  # it all came with some of before
             return
-        for number, message in enumerate(self.pipeline.messages(client), 1):
+        messages = self.pipeline.messages(client, batch_size=batch_size)
+        for number, message in enumerate(messages, 1):
             self.follower.take(message.entries)
             client.ack(message.id)
             if number == some or (some is None and self.follower.checker.has(wanted)):

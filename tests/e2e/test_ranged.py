@@ -156,12 +156,7 @@ def test_memory_and_binlog_give_the_same(pipeline, ranged):
                 f"UPDATE {table} SET b = 'y' WHERE a = {n}",
                 "COMMIT",
             )
-        last = at
-        while True:
-            ends = ranged.head(DESTINATION, NAME, last, wait_ms=500)
-            if ends.end == last:
-                break
-            last = ends.end
+        last = until(ranged, at, 58)
         wait_for_memory(pipeline, last)
         memory, binlog = looks(pipeline)
         hot = read(ranged, at, last)

@@ -5,6 +5,7 @@ What reads is what a Spark query has in its driver and in its tasks, without Spa
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,13 @@ class Query:
         start = offset_from_json(self.log)
         end: dict[str, RangePosition] = self.driver.latest(start, rows_max)
         return None if end == start else offset_to_json(end)
+
+    def planned_at_last(self) -> dict[str, object]:
+        """Return the end of the next batch, which must come."""
+        give_up_at = time.monotonic() + 3 * UNIT_S
+        while (end := self.planned()) is None:
+            assert time.monotonic() < give_up_at, "there is no batch"
+        return end
 
     def finish(self, end: dict[str, object]) -> None:
         """Take a batch up to its end."""
@@ -136,8 +144,7 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
                 for _ in range(5):
                     query.batch()
             scene.writer.write(20)
-            end = query.planned()
-            assert end is not None
+            end = query.planned_at_last()
             planned = query.driver.plan(*map(offset_from_json, (query.log, end)))
             before = query.rows(planned)
             scene.die()

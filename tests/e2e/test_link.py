@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 from fix_pipeline import UNIT_S
+from purge import kill_dumps
 
 # A transaction of one row makes about so many bytes of events.
 ROW_BYTES = 600
@@ -177,11 +178,8 @@ def test_dump_killed(pipeline, rng):
     with pipeline.client() as client:
         writer.write(5)
         pipeline.receive(client, checker)
-        dumps = pipeline.source.execute(
-            "SELECT id FROM information_schema.processlist"
-            " WHERE command LIKE 'Binlog Dump%'"
-        )
-        pipeline.source.execute(*(f"KILL {number}" for (number,) in dumps))
+        kill_dumps(pipeline.source)
+        pipeline.process.wait_for_log("ERROR .* ConnectionLost")
         writer.write(5)
         pipeline.receive(client, checker)
     assert checker.repeated == 0

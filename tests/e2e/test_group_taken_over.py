@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from fix_cluster import SESSION_S
 from fix_group import GROUP_WIRING
 from fix_random import longer
 from load import receive_until_broken
@@ -61,7 +62,7 @@ def shared(
     settings = {
         "canal.zkServers": zookeeper_root,
         "canal.zookeeper.flush.period": 20,
-        "canal.zookeeper.session.timeout.ms": 2000,
+        "canal.zookeeper.session.timeout.ms": int(SESSION_S * 1000),
         "canal.zookeeper.takeover.delay.ms": 200,
     }
     group = make_group(database, [mysql_server, mariadb_server], settings)

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fix_cluster import SESSION_S
 from fix_failover import BY_SET, GTID_MODE, MODES, Scene
 from fix_pipeline import POLL_S, UNIT_S
 from ledger import Writer
@@ -359,7 +360,7 @@ def test_the_source_and_the_server_die(
     settings: dict[str, object] = {
         "canal.zkServers": zookeeper_root,
         "canal.zookeeper.flush.period": 20,
-        "canal.zookeeper.session.timeout.ms": 2000,
+        "canal.zookeeper.session.timeout.ms": int(SESSION_S * 1000),
         "canal.zookeeper.takeover.delay.ms": 200,
     }
     settings |= MODES[by]

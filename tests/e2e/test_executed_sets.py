@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from servers import Server
 
 OFTEN = {"canal.file.flush.period": 20}
-ROUNDS_MAX = 5
+PATIENCE_S = 9 * UNIT_S
 
 
 def executed(server: Server) -> str:
@@ -45,6 +45,10 @@ def is_beside(pipeline: Pipeline, gtids: str) -> bool:
     """
     give_up_at = time.monotonic() + UNIT_S / 5
     while time.monotonic() < give_up_at:
+        # It is not there before it is first written.
+        if not pipeline.meta_file.exists():
+            time.sleep(POLL_S)
+            continue
         (client,) = json.loads(pipeline.meta_file.read_text())["clientDatas"]
         cursor = client.get("cursor", {}).get("postion", {})
         assert cursor.pop("gtid", "") == ""
@@ -65,7 +69,8 @@ def receive(pipeline: Pipeline, writer: Writer, checker: Checker) -> None:
     A cursor that is written before the source has said that there is no more has the
     set of a little before.
     """
-    for _ in range(ROUNDS_MAX):
+    give_up_at = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up_at:
         writer.write(3)
         with pipeline.client() as client:
             pipeline.receive(client, checker)

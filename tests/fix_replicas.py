@@ -30,6 +30,9 @@ OPTIONS_OF = {
     ),
 }
 
+# Of itself a replica that could not connect waits as long as the tests have patience.
+RETRY_S = 1
+
 _numbers = itertools.count(1)
 
 
@@ -55,12 +58,14 @@ class Replicas:
                 f" SOURCE_HOST = '{source.host}', SOURCE_PORT = {source.port}"
                 f", SOURCE_USER = '{CANAL[0]}', SOURCE_PASSWORD = '{CANAL[1]}'"
                 ", SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1"
+                f", SOURCE_CONNECT_RETRY = {RETRY_S}"
             )
         else:
             where = (
                 f"CHANGE MASTER TO MASTER_HOST = '{source.host}'"
                 f", MASTER_PORT = {source.port}, MASTER_USER = '{CANAL[0]}'"
                 f", MASTER_PASSWORD = '{CANAL[1]}', MASTER_USE_GTID = slave_pos"
+                f", MASTER_CONNECT_RETRY = {RETRY_S}"
             )
             if forget:
                 # It may have been the source, whose transactions are its own.

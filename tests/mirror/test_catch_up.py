@@ -11,6 +11,7 @@ pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 
 from fix_mirror_process import MirrorProcess
 from fix_pipeline import DESTINATION, Pipeline
+from purge import purge
 
 from canal_server.lifecycle import Stop
 from canal_server.mirror.catch_up import CatchUp
@@ -55,7 +56,7 @@ def test_changes_that_are_gone(pipeline: Pipeline, tmp_path: Path) -> None:
     )  # fmt: skip
     file, _ = pipeline.source.binlog_position()
     pipeline.wait_for_status(lambda status: file in str(status))
-    pipeline.source.execute(f"PURGE BINARY LOGS TO '{file}'")
+    purge(pipeline.source, file)
     follower: Any = SimpleNamespace(
         table=SimpleNamespace(source=NAME),
         begin=lambda _: None,

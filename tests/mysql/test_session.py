@@ -7,7 +7,7 @@ import threading
 from contextlib import closing, contextmanager
 
 import pytest
-from fix_source_access import access_of
+from fix_source_access import PATIENCE_S, access_of
 
 from canal_server.errors import ConnectionLost, SourceError, SourceRefused
 from canal_server.mysql.link import Breaker
@@ -209,7 +209,7 @@ def test_a_killed_connection_is_lost(source_server):
 
 def test_a_slow_answer_is_lost(source_server):
     """A statement that takes longer than the I/O time-out ends as lost."""
-    access = access_of(source_server, io_timeout_s=0.2)
+    access = access_of(source_server, io_timeout_s=2.0)  # the log-in has it, too
     with (
         closing(session(access)) as opened,
         pytest.raises(ConnectionLost, match="timed out"),
@@ -234,7 +234,7 @@ def test_another_protocol_is_an_error_of_the_source(answer):
         access = Access(
             address=Address("127.0.0.1", port),
             credentials=Credentials("canal", "s3cret"),
-            io_timeout_s=0.5,
+            io_timeout_s=PATIENCE_S if answer else 0.5,
         )
         with pytest.raises(SourceError, match=f"127.0.0.1:{port}") as failed:
             session(access)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from fix_pipeline import DESTINATION, UNIT_S
+from purge import purge
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
@@ -59,7 +60,7 @@ def test_a_time_before_a_purged_binlog(own_server, make_pipeline, caplog) -> Non
     assert begin("first").position == 4
     source.execute("FLUSH BINARY LOGS", "INSERT INTO shop.t VALUES (1)")
     file, _ = source.binlog_position()
-    source.execute(f"PURGE BINARY LOGS TO '{file}'")
+    purge(source, file)
     with pytest.raises(PositionError, match=told) as caught:
         begin("second")
     later = re.search(r"time:(\d+) or later", str(caught.value))

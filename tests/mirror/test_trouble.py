@@ -172,7 +172,9 @@ def test_troubles_of_tables_and_of_the_disk(shop, tmp_path) -> None:
                 "ALTER TABLE part DROP PRIMARY KEY, ADD PRIMARY KEY (b)",
             )
             assert mirror.process
-            mirror.process.wait_for_log("the stream failed.*No space left on device")
+            mirror.process.wait_for_log(
+                "the stream failed.*No space left on device", PATIENCE_S
+            )
             assert (mirror.lake("t", "id"), changes(mirror, "cols")) == before
         mirror.sql("INSERT INTO t VALUES (4, 'z', 4)", "TRUNCATE TABLE cols")
         mirror.agree(t=("id",), part=("b",))
@@ -396,7 +398,7 @@ def test_changes_that_are_gone_and_no_server(shop, flavour) -> None:
     # canal-server is gone for a while, and for good.
     mirror.pipeline.stop()
     mirror.sql("INSERT INTO t VALUES (7, 't')")
-    mirror.process.wait_for_log("Connection refused")
+    mirror.process.wait_for_log("Connection refused", PATIENCE_S)
     mirror.pipeline.start()
     mirror.agree(t=("id",))
     mirror.pipeline.stop()
@@ -462,7 +464,7 @@ def test_what_told_where_the_stream_was_is_gone(shop, lost) -> None:
     mirror.start()
     mirror.agree(t=("id",))
     assert mirror.process
-    print(mirror.process.wait_for_log("would be missing: clearing"))
+    print(mirror.process.wait_for_log("would be missing: clearing", PATIENCE_S))
     assert mirror.state("t")["copies"] == 1
     mirror.check_log()
     mirror.stop()

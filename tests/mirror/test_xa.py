@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 
 import pyarrow as pa
-from fix_mirror_process import MirrorProcess
+from fix_mirror_process import PATIENCE_S, MirrorProcess
 from fix_pipeline import DESTINATION
 from fix_random import longer
 
@@ -267,7 +267,9 @@ def test_in_the_lake(mirror: MirrorProcess) -> None:
     )  # fmt: skip
     if source.flavour == "mysql":
         assert mirror.process
-        mirror.process.wait_for_log("WARNING.*account cannot see which are prepared")
+        mirror.process.wait_for_log(
+            "WARNING.*account cannot see which are prepared", PATIENCE_S
+        )
         mirror.wait_for(
             lambda: "GRANT XA_RECOVER_ADMIN" in mirror.told("t")[1], "the remedy"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from contextlib import closing
 from dataclasses import replace
 
@@ -107,7 +108,9 @@ def test_an_idle_stream_with_an_offset_of_before_sets(
             mysql_pipeline.source.execute("FLUSH BINARY LOGS")
     writer = mysql_pipeline.writer(rng)
     writer.write(1)
-    end = reader.latestOffset(old, ReadAllAvailable())
+    give_up_at = time.monotonic() + 3 * UNIT_S
+    while (end := reader.latestOffset(old, ReadAllAvailable())) == old:
+        assert time.monotonic() < give_up_at, "no change came"
     assert end["d"][DESTINATION]["g"]
     assert reader.partitions(old, end)
     reader.stop()

@@ -24,6 +24,7 @@ from canal_server.spark.statements import dropped_schema
 pytestmark = pytest.mark.slow
 NAME = "lake"
 MEMORY = "canal.instance.ranged.memory.bytes"
+COMMIT_BYTES_MAX = 31  # of its event, with a checksum
 
 
 def options_of(pipeline, **more):
@@ -84,6 +85,18 @@ def rows_of(entries):
     return found
 
 
+def wait_until_read(pipeline):
+    """Wait until the server has all in memory: a batch ends where that does."""
+    file, offset = pipeline.source.binlog_position()
+
+    def has_all(status):
+        name, _, reached = status["position"].partition(":")
+        # It is the place of the last event, not the one behind it.
+        return name == file and int(reached) >= offset - COMMIT_BYTES_MAX
+
+    pipeline.wait_for_status(has_all)
+
+
 def cursor_of(pipeline):
     """Return the cursor that the server keeps."""
     with RangedClient("127.0.0.1", pipeline.server_port) as client:
@@ -117,6 +130,7 @@ def test_limits_end_a_batch_at_a_transaction(mysql_pipeline, make_driver, rng) -
     at = driver.initial()
     writer = mysql_pipeline.writer(rng)
     writer.write(6, rows=4)
+    wait_until_read(mysql_pipeline)
     sizes: list[int] = []
     while sum(sizes) < 24:
         end = driver.latest(at, rows_max=9)
@@ -313,6 +327,7 @@ def test_a_reading_goes_on_in_the_other_form(
     driver = StreamDriver(options_of(pipeline))
     at = driver.initial()
     pipeline.writer(rng).write(60, rows=100)
+    wait_until_read(pipeline)
     end = driver.latest(at)
     driver.close()
     part = whole_of(at, end)

@@ -6,6 +6,7 @@ Without Spark's JVM: what its driver and tasks do is done here.
 from __future__ import annotations
 
 import contextlib
+import time
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
 from canal_server.client.ranged import RangedClient  # noqa: E402
+from canal_server.spark.offsets import version_of  # noqa: E402
 from canal_server.spark.options import read_options  # noqa: E402
 from canal_server.spark.packed import unpack  # noqa: E402
 from canal_server.spark.ranges import Range, cut  # noqa: E402
@@ -51,12 +53,16 @@ class Reads:
 
     def ends_behind(self, start: Any) -> Any:
         """Return where all lies in front of that is behind a place."""
-        while True:
+        latest = self.channel.call(lambda c: c.locate(DESTINATION, "latest"))
+        give_up_at = time.monotonic() + 3 * UNIT_S
+        while version_of(start) < version_of(latest):
+            assert time.monotonic() < give_up_at, f"{latest} is not behind {start}"
             at = start
-            found = self.channel.call(lambda c: c.head(DESTINATION, NAME, at))  # noqa: B023
-            if found.end == start:
-                return start
-            start = found.end
+            # Nothing may have been read yet of what is there.
+            start = self.channel.call(
+                lambda c: c.head(DESTINATION, NAME, at, wait_ms=1000)  # noqa: B023
+            ).end
+        return start
 
     def plan(self, start: Any, end: Any) -> list[Range]:
         """Return the parts of a range as they are now."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, WriterProperties, write_deltalake
-from deltalake.exceptions import DeltaError
 from pyarrow.fs import PyFileSystem
 
 from canal_server.errors import LakeError
@@ -67,8 +66,12 @@ def rewrite(
                 writer_properties=WRITER,
                 commit_properties=commit,
             )
-        except DeltaError as error:
-            raise (errors or [error])[0] from None
+        except Exception:
+            # Of an error in a batch delta-rs makes one of its own, or one of no kind,
+            # by which of its threads meets it.
+            if errors:
+                raise errors[0] from None
+            raise
 
 
 def files(

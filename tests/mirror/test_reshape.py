@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from fix_lake import COPY, LakeRows, filled, in_order, lake_rows, lake_table, published
 
 from canal_server.errors import LakeError
+from canal_server.mirror import delta_rows
 from canal_server.mirror.lake import lake_schema
 from canal_server.mirror.reshape import Reshape
 from canal_server.mirror.steps import AddColumn, DropColumn, RenameColumn, WidenColumn
@@ -172,3 +173,23 @@ def test_values_that_do_not_fit(tmp_path: Path, rng: random.Random) -> None:
         lake.evolve(COPY, [WidenColumn("n", "smallint", "")], rows.seq + 2, {})
     assert in_order(lake_rows(lake)) == before
     assert lake.applied(COPY) == rows.seq + 1
+
+
+def test_an_error_of_no_kind(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with values is told, whatever the lake's library makes of it."""
+    rows = filled(TABLE, rng)
+    lake = published(tmp_path, rows)
+    told = [rows.change("insert", {"id": 5, "n": 70_000, "d": None, "s": "x"})]
+    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+
+    def write(_: object, data: pa.RecordBatchReader, **__: object) -> None:
+        try:
+            data.read_all()
+        except Exception as error:
+            raise Exception("C Data interface error") from error  # noqa: TRY002
+
+    monkeypatch.setattr(delta_rows, "write_deltalake", write)
+    with pytest.raises(LakeError, match="column n has values that are none of type"):
+        lake.evolve(COPY, [WidenColumn("n", "smallint", "")], rows.seq + 2, {})

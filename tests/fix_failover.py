@@ -181,7 +181,8 @@ def make_scene(
                 "canal.instance.detecting.enable": "true",
                 "canal.instance.detecting.sql": "select 1",
                 "canal.instance.detecting.interval.time": 1,
-                "canal.instance.detecting.retry.threshold": 0,
+                # A machine that stands still for some seconds is borne.
+                "canal.instance.detecting.retry.threshold": 1,
                 "canal.instance.detecting.heartbeatHaEnable": "true",
                 **settings,
             },

@@ -422,7 +422,7 @@ def test_in_a_group(
             **MODES[by],
             "canal.instance.detecting.enable": "true",
             "canal.instance.detecting.interval.time": 1,
-            "canal.instance.detecting.retry.threshold": 0,
+            "canal.instance.detecting.retry.threshold": 1,
             "canal.instance.detecting.heartbeatHaEnable": "true",
             "canal.file.flush.period": 20,
         },

@@ -77,6 +77,24 @@ def test_bad_option(own_server: Start, flavour: str) -> None:
     assert server.folder is None
 
 
+@both
+def test_a_port_that_another_took(
+    own_server: Start, flavour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server that answers there is not taken for the one that is started."""
+    first = own_server(flavour, [])
+    ports, free_port = [first.port], servers._free_port
+    monkeypatch.setattr(
+        servers,
+        "_free_port",
+        lambda wanted=0: ports.pop() if ports else free_port(wanted),
+    )
+    second = own_server(flavour, [])
+    assert second.port != first.port
+    first.kill()
+    second.execute("SELECT 1")
+
+
 def test_identities(own_server: Start) -> None:
     """Two servers from one template have different ids and uuids."""
     query = "SELECT @@server_id, @@server_uuid"

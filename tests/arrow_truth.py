@@ -307,7 +307,10 @@ def value_of(  # noqa: C901, PLR0911  # a table of kinds, one line each
             return moment
         return moment.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
     if kind == "binary":
-        return text.encode("latin-1")
+        base, _, size = column.mysql_type.lower().rstrip(")").partition("(")
+        # Entries leave out zeros at the end, as the server does in its binlog.
+        width = int(size or 1) if base in ("binary", "char") else 0
+        return text.encode("latin-1").ljust(width, b"\0")
     return _labels(column, text)
 
 

@@ -13,6 +13,10 @@ from canal_server.decoder.arrow_convert import READINGS
 from canal_server.decoder.arrow_put import KINDS
 
 _BASE: Final = re.compile(r"\s*([a-z]+)", re.IGNORECASE)
+_FIXED: Final = re.compile(
+    r"\s*(?:binary|char)\b\s*(?:\(\s*(\d+)\s*\))?", re.IGNORECASE
+)
+_FIXED_BYTES_MAX: Final = 255  # of MySQL's
 
 # What the text of a value is, by the first word of the type that the column had.
 # Integers, and all that entries carry as such, need no word: any kind reads them.
@@ -71,3 +75,12 @@ def reading_of(mysql_type: str, kind: int) -> int:
     found = _BASE.match(mysql_type)
     text = _TEXTS.get(found[1].lower(), "") if found else ""
     return _READINGS.get((text, kind), READINGS["plain"])
+
+
+def filled_bytes(mysql_type: str) -> int:
+    """Return how many bytes each value of a binary type has; 0: as many as are told.
+
+    The server leaves out zeros at the end of a BINARY, and of a CHAR of bytes.
+    """
+    found = _FIXED.match(mysql_type)
+    return 0 if found is None else min(int(found[1] or 1), _FIXED_BYTES_MAX)

@@ -2,6 +2,7 @@
 """From the text of a value to the bytes of its kind, at the end of a column."""
 
 from libc.stdint cimport INT8_MAX, INT8_MIN, INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN
+from libc.string cimport memset
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from canal_server.decoder.arrow_buffers cimport (
@@ -132,14 +133,19 @@ cdef inline int put_string(ArrowColumn* column, const ColumnText* text, Slice va
 
 cdef int put_binary(ArrowColumn* column, const ColumnText* text,
                     Slice value) noexcept nogil:
+    cdef uint8_t* to
     cdef int64_t n
     if text.sql_type != SQL_BLOB:
         return BAD_VALUE
-    if reserve(&column.values, value.n) != OK:
+    if reserve(&column.values, value.n + text.filled) != OK:
         return NO_ROOM
-    n = put_latin1(column.values.data + column.values.used, value.p, value.n)
+    to = column.values.data + column.values.used
+    n = put_latin1(to, value.p, value.n)
     if n < 0:
         return BAD_VALUE
+    if n < text.filled:
+        memset(to + n, 0, text.filled - n)
+        n = text.filled
     column.values.used += n
     return end_value(column)
 

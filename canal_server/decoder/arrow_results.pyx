@@ -50,14 +50,12 @@ cdef enum Form:
     FORM_JSON = 2
     FORM_MEMBERS = 3  # the number of an ENUM, the bits of a SET
     FORM_BYTES = 4
-    FORM_PADDED = 5   # bytes; zeros at the end are none of the value's
-    FORM_BITS = 6     # BIT: its bytes, highest first
-    FORM_FLOATING = 7 # with `e` before the exponent
+    FORM_BITS = 5     # BIT: its bytes, highest first
+    FORM_FLOATING = 6 # with `e` before the exponent
 
 FORMS = {
     "plain": FORM_PLAIN, "text": FORM_TEXT, "json": FORM_JSON, "members": FORM_MEMBERS,
-    "bytes": FORM_BYTES, "padded": FORM_PADDED, "bits": FORM_BITS,
-    "floating": FORM_FLOATING,
+    "bytes": FORM_BYTES, "bits": FORM_BITS, "floating": FORM_FLOATING,
 }
 
 cdef enum Stage:
@@ -365,9 +363,6 @@ cdef class ResultColumns:
             return self.put_floating(target, column, value)
         if form == FORM_JSON:
             return self.put_json(column, value, end)
-        if form == FORM_PADDED:
-            while value.n and value.p[value.n - 1] == 0:
-                value.n -= 1
         return put_text(column, value.p, value.n)
 
     cdef inline int put_string(self, Target* target, ArrowColumn* column, Slice value,

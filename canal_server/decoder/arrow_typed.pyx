@@ -22,7 +22,7 @@ from canal_server.decoder.arrow_convert cimport READ_ENUM, READ_SET
 from canal_server.decoder.arrow_keys cimport RowKeys, read_keys
 from canal_server.decoder.arrow_members cimport Members
 from canal_server.decoder.arrow_put cimport (
-    KIND_TEXT, Field, Zone, layout_of_kind, put_value, width_of_kind,
+    KIND_BINARY, KIND_TEXT, Field, Zone, layout_of_kind, put_value, width_of_kind,
 )
 from canal_server.decoder.arrow_shapes cimport (
     IGNORED, UNRESOLVED, ColumnText, Shape, free_shape, name_shape, read_column,
@@ -32,7 +32,7 @@ from canal_server.decoder.arrow_wire cimport (
     take_slice, take_varint,
 )
 
-from canal_server.decoder.arrow_pairs import reading_of
+from canal_server.decoder.arrow_pairs import filled_bytes, reading_of
 from canal_server.decoder.arrow_problems import (
     not_logged, unreadable, without_members,
 )
@@ -446,6 +446,9 @@ cdef class TypedColumns(EntryColumns):
             mysql_type = text.mysql_type.p[:text.mysql_type.n].decode()
             text.reading = reading_of(mysql_type, self.fields[<int>number].kind)
             text.members = NULL
+            text.filled = 0
+            if self.fields[<int>number].kind == KIND_BINARY:
+                text.filled = filled_bytes(mysql_type)
             if self.fields[<int>number].kind == KIND_TEXT:
                 base = mysql_type[:5].partition("(")[0].strip().lower()
                 if base in ("enum", "set"):

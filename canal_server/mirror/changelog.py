@@ -235,7 +235,10 @@ class ChangeLog:
         try:
             state = _State.from_bytes(data)
         except (ValueError, KeyError, pa.ArrowException) as error:
-            raise UnusableTableError(f"{STATE} is damaged ({error})") from error
+            raise UnusableTableError(
+                f"{STATE} is damaged ({error}): move the folder away, and copy the "
+                "table again"
+            ) from error
         self._settle(state)
         return state
 

@@ -48,7 +48,6 @@ UNLIMITED: Final = {  # by whether it is a MariaDB
 }
 
 _BASE: Final = re.compile(r"\s*([a-z0-9_]+)", re.IGNORECASE)
-_PADDED: Final = ("binary", "char")
 
 
 def read_chunk(  # what is read, and how fast
@@ -187,7 +186,7 @@ def _form(column: MirrorColumn) -> str:
     if kind in by_kind:
         return by_kind[kind]
     if kind == "binary":
-        return "padded" if base in _PADDED else "bytes"
+        return "bytes"
     if kind != "text":
         return "plain"
     if base == "json":

@@ -262,5 +262,5 @@ def test_damaged(tmp_path: Path, rng: random.Random) -> None:
     """A state that cannot be read is told with what to do."""
     log = started(tmp_path, LakeRows(plain("json"), rng))
     (tmp_path / STATE).write_text("{")
-    with pytest.raises(LakeError, match=r"_log.json is damaged .*copy the table again"):
+    with pytest.raises(LakeError, match=r"_log.json is damaged .*move the folder away"):
         log.place()

@@ -206,9 +206,7 @@ def typed(  # noqa: PLR0911  # a table of kinds, one line each
             return None
         return value.replace(tzinfo=UTC) if kind == "timestamp" else value
     if kind == "binary":
-        # The zeros at the end of BINARY are not logged.
-        data = bytes.fromhex(value)
-        return data.rstrip(b"\0") if definition.startswith("binary") else data
+        return bytes.fromhex(value)
     if kind.startswith("int"):
         return int(value)
     if kind == "text":

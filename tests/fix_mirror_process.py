@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NAME = "copy"
 PATIENCE_S = 12 * UNIT_S
 POLL_S = 0.1
-PYTHONS = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
+PYTHONS = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONSAFEPATH"}
 # To import what a mirror needs takes longer than a mirror that cannot begin.
 FORKER = Forker(
     "canal_server.cli.mirror", "canal_server.mirror.progress", "canal_server.mirror.run"
@@ -77,8 +77,10 @@ class MirrorProcess:
         }
         self.process: Process | None = None
         # How the command is begun, with its log on standard error.
-        self.launcher = [sys.executable, "-m", "canal_server", "mirror"]
+        self.launcher = [sys.executable, "-P", "-m", "canal_server", "mirror"]
         self.environ = mirror_environ()
+        # Where it is started; as in a checkout, what is there is not what is installed.
+        self.here = folder / "checkout"
 
     def write_conf(self) -> None:
         """Write the settings to the file of the command."""
@@ -87,8 +89,12 @@ class MirrorProcess:
     def start(self, *, wait: bool = True) -> None:
         """Start the mirror; waits until it has begun its stream."""
         self.write_conf()
+        decoy = self.here / "canal_server" / "__init__.py"
+        decoy.parent.mkdir(parents=True, exist_ok=True)
+        decoy.write_text("raise ImportError('this is not what is installed')\n")
         popen = subprocess.Popen(
             [*self.launcher, "--conf", str(self.conf)],
+            cwd=self.here,
             env=self.environ,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -133,7 +139,7 @@ class MirrorProcess:
         """Run `canal-server mirror …` to its end."""
         return subprocess.run(
             [
-                sys.executable, "-m", "canal_server", "mirror",
+                sys.executable, "-P", "-m", "canal_server", "mirror",
                 *arguments, "--conf", str(self.conf),
             ],
             env=self.environ,
@@ -203,9 +209,10 @@ class MirrorProcess:
 
 
 def mirror_environ() -> dict[str, str]:
-    """Return an environment in which Java is found, and the Python that runs this.
+    """Return an environment in which Java is found, and the package that we test.
 
-    The mirror has to tell Spark of the latter itself.
+    Which Python runs it, and that what lies where it is started is none of it, the
+    mirror has to tell Spark itself.
     """
     environ = os.environ | spark_environ()
     return {name: environ[name] for name in environ.keys() - PYTHONS}

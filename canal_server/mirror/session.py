@@ -32,6 +32,7 @@ DEFAULTS: Final = {
     # For what a process says first, on a machine that is busy copying; the ten seconds
     # in which it has to connect are Spark's own, and cannot be set.
     "spark.python.authenticate.socketTimeout": "120s",
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
 }
 # What messages of others say, in the words of the mirror's settings: options of Spark's
 # source, and what canal-server itself would need of a database.
@@ -53,6 +54,10 @@ OF_THE_JVM: Final = {
 }
 SCHEDULER: Final = "org.apache.spark.scheduler.TaskSchedulerImpl"
 PYTHON: Final = "PYSPARK_PYTHON"
+# Spark begins its Python processes as modules. Those look first into the folder where
+# the mirror was started, which may have a `canal_server` that is not installed: that
+# of a checkout has no compiled parts.
+SAFE_PATH: Final = "PYTHONSAFEPATH"
 _ENDED: Final = "a stopped SparkContext"
 CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")  # in the environment
 
@@ -75,6 +80,7 @@ def open_session(settings: MirrorSettings) -> Any:
         if "spark.pyspark.python" in wanted:
             os.environ[PYTHON] = wanted["spark.pyspark.python"]
         os.environ.setdefault(PYTHON, sys.executable)
+        os.environ.setdefault(SAFE_PATH, "1")
     builder = SparkSession.builder.appName(f"canal-server mirror {settings.name}")
     for name, value in wanted.items():
         builder = builder.config(name, value)

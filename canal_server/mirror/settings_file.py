@@ -52,6 +52,7 @@ FORMS: Final = ("delta", "parquet", "json")
 _TLS_MODES: Final = tuple(mode.value.lower() for mode in TlsMode)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}(/.*)?", re.DOTALL)
+_ENCODED: Final = re.compile("%[0-9A-Fa-f]{2}")
 
 
 def load(path: str | os.PathLike[str], environ: Mapping[str, str]) -> MirrorSettings:
@@ -172,7 +173,7 @@ def _access(section: Section, main: Access | None) -> Access:
 def _lake(section: Section, folder: Path) -> tuple[LakeSettings, str, str]:
     path = section.read(
         "path",
-        lambda text: _folder(text, folder),
+        lambda text: _lake_folder(text, folder),
         "",
         required="a folder, or s3://bucket/folder",
     )
@@ -337,6 +338,16 @@ def _folder(text: str, base: Path) -> str:
     return f"s3://{rest}"
 
 
+def _lake_folder(text: str, base: Path) -> str:
+    found = _folder(text, base)
+    if encoded := _ENCODED.search(found):
+        raise ValueError(
+            f"readers of Delta tables take {encoded[0]} for another character: write "
+            "a folder without it"
+        )
+    return found
+
+
 def _template(text: str) -> str:
     """Check what a table is called in the lake."""
     try:
@@ -345,6 +356,8 @@ def _template(text: str) -> str:
         raise ValueError("write {schema}/{table} or the like") from None
     if not fields <= {"schema", "table"}:
         raise ValueError("only {schema} and {table} can be put in")
+    if "%" in text:
+        raise ValueError("write it without %, which readers of Delta tables decode")
     for part in text.split("/"):
         if part in ("", ".", "..") or part.startswith(("_", ".")):
             raise ValueError(

@@ -24,6 +24,10 @@ _STACK: Final = re.compile(
 )
 # What to do about some of them.
 _HINTS: Final = {
+    "No module named 'canal_server.": (
+        "they found a canal_server without its compiled parts, as a checkout's: start "
+        "in another folder, or with PYTHONSAFEPATH=1"
+    ),
     "No module named": (
         "canal-server[mirror] has to be installed where executors run, for the Python "
         "that they run: see spark.pyspark.python"
@@ -38,8 +42,8 @@ def reason(error: object) -> str:
     text = str(error).partition(_QUERY)[0].strip()
     told = _raised(text) or _thrown(text) or repr(error)
     told = " ".join(told.split()).removesuffix(".")[:TOLD_MAX]
-    hints = (hint for said, hint in _HINTS.items() if said in told)
-    return "; ".join((told, *hints))
+    hints = [hint for said, hint in _HINTS.items() if said in told]
+    return "; ".join((told, *hints[:1]))  # the first one is the nearest
 
 
 def _raised(text: str) -> str:

@@ -170,7 +170,11 @@ def table_by_rule(
 
 
 def target_of(name: TableName, rule: TableRule) -> str:
-    """Return the folder of a table; what a path cannot have is %-encoded."""
+    """Return the folder of a table.
+
+    What a path had better not have is told as `!20`, in hexadecimal. Not as `%20`: it
+    is decoded by delta-rs, which then looks for files in another folder.
+    """
     return rule.to.format(schema=_as_folder(name.schema), table=_as_folder(name.table))
 
 
@@ -198,9 +202,10 @@ def _of(values: Mapping[str, Mask], column: str) -> Mask | None:
 
 def _as_folder(name: str) -> str:
     text = "".join(
-        char if char.isalnum() else quote(char, safe="_-.$") for char in name
+        char if char.isalnum() else quote(char, safe="_-.$").replace("%", "!")
+        for char in name
     )
-    return f"%{ord(text[0]):02X}{text[1:]}" if text[:1] in "._" else text
+    return f"!{ord(text[0]):02X}{text[1:]}" if text[:1] in "._" else text
 
 
 class _Builder:

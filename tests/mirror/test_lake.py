@@ -10,10 +10,14 @@ import pytest
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
 
+from deltalake import DeltaTable
 from fix_lake import copied_rows, filled, opened, random_table, write_copy
 
 from canal_server.mirror.lake import lake_schema, other_format
+from canal_server.mirror.model import TableName
+from canal_server.mirror.settings import TableRule
 from canal_server.mirror.settings_file import read
+from canal_server.mirror.tables import target_of
 
 if TYPE_CHECKING:
     import random
@@ -52,3 +56,35 @@ def test_what_a_folder_has(
     lake.publish("c1", lake_schema(rows.table), files, rows.seq + 1, {"from": "copy"})
     problem = other_format(settings, target)
     assert problem.startswith(f"{folder} {there}") if there else problem == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("orders_2024-x.y$", "orders_2024-x.y$"),
+        ("Odd name-ü 2024.x", "Odd!20name-ü!202024.x"),
+        ("a%20b", "a!2520b"),
+        ("a!20b", "a!2120b"),
+        ("../up", "!2E.!2Fup"),
+        ("_hidden", "!5Fhidden"),
+        ("日本—x", "日本!E2!80!94x"),
+        ("it's \"#?*<>|\\", "it!27s!20!22!23!3F!2A!3C!3E!7C!5C"),
+    ],
+)
+def test_a_table_of_any_name(
+    rng: random.Random, tmp_path: Path, name: str, folder: str
+) -> None:
+    """Its copy and its changes are in a folder where every reader finds them."""
+    target = target_of(TableName("shop", name), TableRule(match=".*"))
+    assert target == f"shop/{folder}"
+    rows = filled(replace(random_table(rng), form="delta", target=target), rng)
+    path = tmp_path / target
+    lake = opened(path, rows.table)
+    files = write_copy(path, copied_rows(rows))
+    lake.publish("c1", lake_schema(rows.table), files, rows.seq + 1, {})
+    changes = rows.as_changes(rows.random_changes(20))
+    lake.apply("c1", changes, rows.seq + 1, {})
+    assert DeltaTable(str(path)).version() == 1
+    found = sum(batch.num_rows for batch in lake.scan())
+    assert found == len(DeltaTable(str(path)).to_pyarrow_table())
+    assert [each.name for each in path.parent.iterdir()] == [folder]

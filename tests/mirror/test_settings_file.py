@@ -191,6 +191,19 @@ copy: [1]
     assert "16:7: copy: write keys with values" in found
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("/lake", "/data/my%20lake", "take %20 for another character"),
+        ("match: ", "to: 'a%2Fb/{table}'\n    match: ", "write it without %"),
+    ],
+)
+def test_folders_that_readers_of_delta_tables_do_not_find(old, new, told):
+    """They decode what looks encoded, and then look for files in another folder."""
+    (found,) = problems_of(SMALL.replace(old, new))
+    assert told in found
+
+
 def test_secrets_stay_out_of_problems():
     """A problem with a secret does not show it, nor what the environment lacks."""
     text = SMALL.replace("user: canal", "user: canal, password: '${NOT_THERE}'")

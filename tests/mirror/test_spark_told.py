@@ -20,6 +20,11 @@ NO_PACKAGE = (
     "No module named 'canal_server'; canal-server[mirror] has to be installed where "
     "executors run, for the Python that they run: see spark.pyspark.python"
 )
+INCOMPLETE = (
+    "No module named 'canal_server.decoder.arrow_typed'; they found a canal_server "
+    "without its compiled parts, as a checkout's: start in another folder, or with "
+    "PYTHONSAFEPATH=1"
+)
 SOURCE = (
     "[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: "
     f"{LOADS}\n SQLSTATE: 38000"
@@ -66,6 +71,10 @@ KEY_ERROR = "Traceback (most recent call last):\n  File x\nKeyError: 'a'"
     [
         (f"An exception was thrown from the Python worker:\n{LOADS}", NO_PACKAGE),
         (SOURCE, NO_PACKAGE),
+        (
+            SOURCE.replace("'canal_server'", "'canal_server.decoder.arrow_typed'"),
+            INCOMPLETE,
+        ),
         (f"{AWAITED_PYTHON}{DRIVER}", NO_PACKAGE),
         (f"{NOT_RUN}{DRIVER}", f"{LOST}{NO_PYTHON}; see spark.pyspark.python"),
         (

@@ -75,7 +75,7 @@ def test_tables_of_a_server(source_server, control, database):
 
     assert logs.is_keyless
     assert logs.deletes == "soft"
-    assert odd.target == f"{database}/odd%2Fnäme"
+    assert odd.target == f"{database}/odd!2Fnäme"
     assert orders.target == f"{database}/orders"
     assert orders.key == ("a", "b")
     assert [each.name for each in orders.columns] == ["a", "b", "g", "mail"]

@@ -28,6 +28,7 @@ DEFAULT: Final = "mirror.yml"
 STOP_TIMEOUT_S: Final = 120.0  # for a batch, and for Spark; then it ends without them
 EXTRA: Final = ("deltalake", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "yaml")
 SPARKS: Final = ("py4j", "pyspark")
+_OF_THE_LAKE: Final = ("status", "plot")  # actions that ask nobody else
 NOT_CONNECTED: Final = "Py4JNetworkError"
 
 
@@ -95,7 +96,9 @@ def run(args: argparse.Namespace) -> int:
         "plot": mirror_look.plot,
     }[args.action]
     try:
-        settings = _load("settings_file").load(args.conf, os.environ)
+        settings = _load("settings_file").load(
+            args.conf, os.environ, has_secrets=args.action not in _OF_THE_LAKE
+        )
         if args.action is None and args.dry_run:
             return _dry_run(settings)
         return act(args, settings)

@@ -30,15 +30,27 @@ _ENVIRONMENT: Final = re.compile(r"\$\{([^${}]*)\}")
 _DURATION: Final = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d)", re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _WHOLE: Final = re.compile(r"\d[\d_]{0,24}", re.ASCII)
+UNREAD: Final = "a secret that was not read"
 
 
 class Document:
     """One file, and what was found wrong with it."""
 
-    def __init__(self, name: str, text: str, environ: Mapping[str, str]) -> None:
-        """Read the text. Raises ConfigError when it is no YAML at all."""
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        environ: Mapping[str, str],
+        *,
+        has_secrets: bool = True,
+    ) -> None:
+        """Read the text. Raises ConfigError when it is no YAML at all.
+
+        Without secrets, none is read, and each is `UNREAD`.
+        """
         self.name = name
         self.environ = environ
+        self.has_secrets = has_secrets
         self._found: list[tuple[int, int, str]] = []  # line, column, text
         if len(text.encode(errors="replace")) > SIZE_MAX:
             raise ConfigError([f"{name}: larger than {SIZE_MAX} bytes"])
@@ -164,6 +176,9 @@ class Section:
 
     def secret(self, key: str) -> str:
         """Return a text that is never shown; `${NAME}` takes it from outside."""
+        if not self._document.has_secrets:
+            self._asked.add(key)
+            return UNREAD
         return self.read(key, str, "", hidden=True)
 
     def truth(self, key: str, default: bool) -> bool:

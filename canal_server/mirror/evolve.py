@@ -232,7 +232,8 @@ class _Decision:
             if mask is not None and new[name].mask is None:
                 return (
                     f"column {origin}, which is masked, is {name} now, which is not: "
-                    f"put {name} under masks ({SHOW}: its values may be seen)"
+                    f"put {name} under masks ({SHOW}: its values may be seen), in the "
+                    f"place of {origin} where no other table has that"
                 )
         return ""
 

@@ -350,7 +350,8 @@ class Mirror:
             self._states[name] = self._store.write(state.moved(phase, told))
             # Once it is noted: else the same comes again, as often as that fails.
             fault = why.__cause__ if isinstance(why, TableFaultError) else None
-            log.error("%s: %s: %s", name, phase.value, told, exc_info=fault)
+            level = logging.ERROR if phase is Phase.STOPPED else logging.WARNING
+            log.log(level, "%s: %s: %s", name, phase.value, told, exc_info=fault)
 
     def _newest(self, name: TableName) -> TableState | None:
         """Return the state of a table that follows, which may have joined just now.

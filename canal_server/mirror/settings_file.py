@@ -55,20 +55,30 @@ _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}(/.*)?", re.DOTAL
 _ENCODED: Final = re.compile("%[0-9A-Fa-f]{2}")
 
 
-def load(path: str | os.PathLike[str], environ: Mapping[str, str]) -> MirrorSettings:
-    """Read a file. Raises ConfigError with a sentence for each problem."""
+def load(
+    path: str | os.PathLike[str],
+    environ: Mapping[str, str],
+    *,
+    has_secrets: bool = True,
+) -> MirrorSettings:
+    """Read a file. Raises ConfigError with a sentence for each problem.
+
+    Without secrets, the database and canal-server cannot be asked for anything.
+    """
     try:
         text = Path(path).read_bytes().decode()
     except OSError as error:
         raise ConfigError([f"{path} cannot be read: {error.strerror}"]) from None
     except UnicodeDecodeError:
         raise ConfigError([f"{path}: this is no UTF-8"]) from None
-    return read(text, os.fspath(path), environ)
+    return read(text, os.fspath(path), environ, has_secrets=has_secrets)
 
 
-def read(text: str, name: str, environ: Mapping[str, str]) -> MirrorSettings:
+def read(
+    text: str, name: str, environ: Mapping[str, str], *, has_secrets: bool = True
+) -> MirrorSettings:
     """Read the text of a file of this name; else as `load`."""
-    document = Document(name, text, environ)
+    document = Document(name, text, environ, has_secrets=has_secrets)
     root = document.root
     folder = Path(name).absolute().parent
     mirror = root.read("name", _name, "", required="give this mirror a name of its own")

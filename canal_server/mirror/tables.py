@@ -311,7 +311,8 @@ def _unused(
         if id(rule) not in columns:
             text = (
                 f"{rule.place}: match = {quoted(rule.match)}: no table matches, or the "
-                "account may not see it"
+                "account may not see it; what matches is schema.table as a whole, as "
+                r"in shop\..*"
             )
             yield Problem(rule, None, text)
             continue
@@ -323,7 +324,10 @@ def _unused(
         ):
             for column in named:
                 if column.lower() not in columns[id(rule)]:
-                    text = f"{rule.place}: {key}: no table has a column {column}"
+                    text = (
+                        f"{rule.place}: {key}: no table has a column {column}: take "
+                        "it out, or write what it is called now"
+                    )
                     yield Problem(rule, None, text)
 
 

@@ -448,7 +448,8 @@ class TableWork:
             channel.close()
 
     def _note(self, state: TableState, phase: Phase, message: str) -> None:
-        log.error("%s: %s: %s", state.source, phase.value, message)
+        level = logging.ERROR if phase is Phase.STOPPED else logging.WARNING
+        log.log(level, "%s: %s: %s", state.source, phase.value, message)
         state = self._store.read(state.source) or state
         self._store.write(state.moved(phase, message))
 

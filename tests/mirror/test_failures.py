@@ -94,7 +94,7 @@ def test_no_rights(failing, tmp_path) -> None:
     """An account that sees no table is told by the rule that has none."""
     told = failing(UNUSABLE, source={"user": "nobody", "password": SECRET})
     assert told.startswith(f"{tmp_path}/mirror.yml:")
-    assert told.endswith("no table matches, or the account may not see it")
+    assert "no table matches, or the account may not see it; what matches" in told
     assert left(tmp_path / "lake") == LOCK
 
 
@@ -137,7 +137,7 @@ def test_settings_that_no_table_has(failing, tmp_path) -> None:
     rules = [{"match": rf"{SCHEMA}\..*", "masks": {"mial": "drop"}}]
     told = failing(UNUSABLE, tables=rules)
     assert told.startswith(f"{tmp_path}/mirror.yml:")
-    assert told.endswith("masks: no table has a column mial")
+    assert "masks: no table has a column mial: take it out, or" in told
     assert left(tmp_path / "lake") == LOCK
 
 

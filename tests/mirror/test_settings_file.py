@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from canal_server.errors import ConfigError
+from canal_server.mirror.document import UNREAD
 from canal_server.mirror.model import Mask, TableName
 from canal_server.mirror.settings_file import load, read
 
@@ -202,6 +203,19 @@ def test_folders_that_readers_of_delta_tables_do_not_find(old, new, told):
     """They decode what looks encoded, and then look for files in another folder."""
     (found,) = problems_of(SMALL.replace(old, new))
     assert told in found
+
+
+def test_what_asks_the_lake_alone_needs_no_secrets():
+    """Secrets that the environment lacks are no problem to who looks at the lake."""
+    text = SMALL.replace("user: canal", "user: canal, password: '${NOT_THERE}'")
+    text = text.replace("{path: /lake}", "{path: /lake, storage_options: {a: '${B}'}}")
+    text += "mask_salt: ${NEITHER}\n"
+    text = text.replace(r"match: shop\..*", r"{match: shop\..*, masks: {mail: hash}}")
+    settings = read(text, "m.yml", {"B": "b"}, has_secrets=False)
+    assert settings.source.access.credentials.password == UNREAD
+    assert settings.lake.storage_options == {"a": "b"}
+    with pytest.raises(ConfigError, match="the environment has no B"):
+        read(text, "m.yml", {}, has_secrets=False)
 
 
 def test_secrets_stay_out_of_problems():

@@ -251,7 +251,8 @@ def test_rows_that_move_with_partitions(shop, flavour) -> None:
         mirror.wait_for_told("u", "following", "")
         mirror.agree(u=("id",), p=("id",))
         mirror.sql(
-            "ALTER TABLE p CONVERT TABLE t TO PARTITION three VALUES LESS THAN (30)"
+            "UPDATE t SET id = id + 20",
+            "ALTER TABLE p CONVERT TABLE t TO PARTITION three VALUES LESS THAN (30)",
         )
         mirror.wait_for_told("t", "dropped", "")
         mirror.agree(u=("id",), p=("id",))

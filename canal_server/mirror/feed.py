@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.errors import LakeError, PositionError
-from canal_server.mirror.xa import PreparedXa
+from canal_server.mirror.xa import PreparedXa, Seqs, listed, seqs_of
 from canal_server.spark.offsets import offset_from_json, offset_to_json, version_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ class Feed:
     """Where a stream is: every table that follows it has all before `place`.
 
     `query` and `batch` are Spark's names for what came last, `source` is the database
-    that was asked then. `xa` are the transactions that may be rolled back yet.
+    that was asked then. `xa` are the transactions that may be rolled back yet, `moved`
+    the tables whose rows came or went with a statement on another one, and where the
+    last of these is: a copy that began before has to be made again.
     """
 
     destination: str
@@ -40,6 +42,7 @@ class Feed:
     query: str = ""
     batch: int = -1
     xa: PreparedXa = field(default_factory=PreparedXa)
+    moved: Seqs = field(default_factory=dict)
 
     def follows_on(self, query: str, batch: int, start: RangePosition) -> bool:
         """Tell whether a batch that begins at a place leaves nothing out.
@@ -76,6 +79,7 @@ class Feed:
             "query": self.query,
             "batch": self.batch,
             "xa": self.xa.to_json(),
+            "moved": listed(self.moved),
         }
         return json.dumps(told, indent=1)
 
@@ -96,6 +100,7 @@ class Feed:
             str(found["query"]),
             int(found["batch"]),
             PreparedXa.from_json(found["xa"]) if "xa" in found else PreparedXa(),
+            seqs_of(found.get("moved", ())),
         )
 
 

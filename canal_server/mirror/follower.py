@@ -321,23 +321,17 @@ class Follower:
         Raises CopyNeededError for one that moved rows behind the copy's beginning,
         and that this table was not told of while it caught up.
         """
+        if item.seq >= self.begun and is_moved_beside(
+            item.sql, self.table.source, item.table.schema
+        ):
+            raise CopyNeededError(
+                "rows came or went with a statement on another table, at "
+                f"{item.journal}:{item.position}: {item.sql[:200]}"
+            )
         if item.columns:
             decision = self._decided(item)
             if isinstance(decision, Steps):
                 self._take(decision)
-            elif item.seq >= self.begun and self._is_moved_beside(item):
-                raise CopyNeededError(
-                    "rows came or went with a statement on another table, at "
-                    f"{item.journal}:{item.position}: {item.sql[:200]}"
-                )
-
-    def _is_moved_beside(self, item: Packed) -> bool:
-        return is_moved_beside(
-            item.sql,
-            self.table.source,
-            schema=item.table.schema,
-            mariadb=self._is_mariadb,
-        )
 
     def _decided(self, item: Packed) -> Decision:
         return decide(

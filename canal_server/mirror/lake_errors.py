@@ -17,12 +17,17 @@ from deltalake.exceptions import DeltaError
 from canal_server.errors import LakeError
 from canal_server.mirror.lake_table import UnusableTableError
 
-# A file that the log names, when the log itself could be read.
-_MISSING: Final = re.compile(r"Object at location \S+ not found")
+# A file that the log names is missing, or is shorter than the log tells.
+_LOST: Final = re.compile(
+    r"Object at location \S+ not found(?!.*NoSuchBucket)|Requested range was invalid",
+    re.DOTALL,
+)
 # Told by the store or the machine: `Generic S3 error`, `(os error 28)`.
-_OF_STORE: Final = re.compile(
-    r"Generic (?!DeltaTable\b)\w+ error|\(os error \d+\)|Resources exhausted"
-    r"|panicked|[Tt]imed? ?out"
+_OF_STORE: Final = re.compile(r"Generic (?!DeltaTable\b)\w+ error|\(os error \d+\)")
+_BROKEN: Final = re.compile(
+    r"failed validation check|append-only|Schema error|Cast error|Unsupported"
+    r"|[Jj]son error|No table metadata|Parquet argument error|Invalid Parquet|Corrupt"
+    r"|invalid utf-8|EOF: "
 )
 _OF_MACHINE: Final = (OSError, pa.lib.ArrowCancelled, pa.lib.ArrowMemoryError)
 # Where causes end: frames of a stack, and rows, which are nobody's business in a log.
@@ -49,8 +54,12 @@ def _is_of_table(error: Exception) -> bool:
         return False
     if not isinstance(error, (DeltaError, pa.ArrowException)):
         return False
+    if isinstance(error, pa.ArrowException):
+        return True  # of our own reading and casting
     text = str(error)
-    return _MISSING.search(text) is not None or _OF_STORE.search(text) is None
+    if _LOST.search(text):
+        return True
+    return _OF_STORE.search(text) is None and _BROKEN.search(text) is not None
 
 
 def _told(error: Exception) -> str:

@@ -18,7 +18,7 @@ from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
 from canal_server.mirror import pauses, tables
@@ -49,7 +49,6 @@ from canal_server.mirror.upkeep import Upkeep
 from canal_server.mirror.work import TableWork
 from canal_server.mysql.backoff import Backoff
 from canal_server.spark.offsets import version_of
-from canal_server.tablemeta.moves import move_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,6 +94,7 @@ class Mirror:
         self._gone = GoneTables(settings, stop)
         self._knows_of_xa = False
         self._later: dict[TableName, tuple[float, Backoff]] = {}
+        self._unusable: Counter[TableName] = Counter()  # times in a row
         self._stream = ChangeStream(
             settings.canal.destination,
             settings.stream.tables_at_once,
@@ -280,23 +280,32 @@ class Mirror:
                 self._states[name] = state
                 if error is None:
                     self._later.pop(name, None)
+                    self._unusable.pop(name, None)
                     if self._states[name].phase is Phase.DROPPED:
                         self._gone.add(name)
                     continue
                 if fault := fault_of(error):
                     self._left(name, fault)
-                elif isinstance(error, UnusableTableError) and self._has_tried(name):
-                    self._later.pop(name)
+                elif self._is_unusable(error, name):
                     self._left(name, error)
                 elif isinstance(error, (CanalError, OSError)):
                     self._postpone(name, error)
                 else:
                     raise error
 
-    def _has_tried(self, name: TableName) -> bool:
-        """Tell whether this is the last try to bring a table in that is unusable."""
-        later = self._later.get(name)
-        return later is not None and later[1].failures + 1 >= UNUSABLE_TRIES
+    def _is_unusable(
+        self, error: BaseException, name: TableName
+    ) -> TypeGuard[UnusableTableError]:
+        """Tell whether the lake's table was in the way each time of several."""
+        if not isinstance(error, UnusableTableError):
+            self._unusable.pop(name, None)
+            return False
+        self._unusable[name] += 1
+        if self._unusable[name] < UNUSABLE_TRIES:
+            return False
+        del self._unusable[name]
+        self._later.pop(name, None)
+        return True
 
     def _postpone(self, name: TableName, error: BaseException) -> None:
         backoff = self._later.get(name, (0.0, Backoff(RETRY_FIRST_S, RETRY_MAX_S)))[1]
@@ -327,10 +336,6 @@ class Mirror:
                 self._states[item.table] = self._store.write(state)
             elif state.phase is Phase.DROPPED:
                 self._again(state, "it was made anew")
-            elif item.table in self._at_work and move_of(item.sql):
-                # By a statement on another table, perhaps: what reads this one alone
-                # is not told of that.
-                self._store.request_copy([item.table])
 
     def _left(self, name: TableName, why: CanalError) -> None:
         """Take note of a table that cannot follow the stream any more."""

@@ -12,7 +12,7 @@ from canal_server.sqltext import SqlTextError
 from canal_server.tablemeta.context import Context
 from canal_server.tablemeta.ddl import classify
 from canal_server.tablemeta.image import GENERATED
-from canal_server.tablemeta.moves import word_and_move
+from canal_server.tablemeta.moves import move_of, word_and_move
 from canal_server.tablemeta.operations import (
     AddColumn,
     AlterTable,
@@ -97,22 +97,25 @@ def read_statement(
                 and _is(table, operation.name)
             ):
                 said.problem = f"the statement {move}"
-        if move and is_moved_beside(sql, table, schema=schema, mariadb=mariadb):
+        if move and is_moved_beside(sql, table, schema):
             said.problem = f"the statement {move}"
         if said.repeats:
             said.problem = "several of its items are about one column"
     return said
 
 
-def is_moved_beside(sql: str, table: TableName, *, schema: str, mariadb: bool) -> bool:
+def is_moved_beside(sql: str, table: TableName, schema: str) -> bool:
     """Tell whether a statement on another table moves rows of this one.
 
     Whoever reads changes of this table alone is not told of it.
     """
-    found = classify(sql, schema, mariadb=mariadb)
+    if not move_of(sql):
+        return False
+    # What only one of the two servers knows, the other one's words do not hide.
     return any(
         _is(table, (each.beside[0] or "", each.beside[1]))
-        for each in found
+        for mariadb in (True, False)
+        for each in classify(sql, schema, mariadb=mariadb)
         if each.beside is not None
     )
 

@@ -26,6 +26,7 @@ from canal_server.mirror.follower import (
     is_about,
 )
 from canal_server.mirror.lake import OtherCopyError, UnusableTableError
+from canal_server.mirror.statements import is_moved_beside
 from canal_server.mirror.xa import PreparedXa, is_of_xa
 from canal_server.spark.offsets import offset_to_json, version_of
 from canal_server.spark.packed import PART, STATEMENT, unpack
@@ -117,6 +118,7 @@ class ChangeStream:
     def join(self, follower: Follower) -> None:
         """Have a table's changes go to its follower; `joining` is held."""
         self._followers[follower.table.source] = follower
+        self._unusable.pop(follower.table.source, None)
 
     def leave(self, name: TableName) -> Follower | None:
         """Follow a table no more; `joining` is held."""
@@ -169,10 +171,13 @@ class ChangeStream:
             part: Packed | None = None
             told: dict[TableName, Packed] = {}  # the parts that followers know of
             xa = PreparedXa() if self.feed is None else self.feed.xa.copy()
+            moved = {} if self.feed is None else dict(self.feed.moved)
             for item in self._items(frame, report):
                 if item.kind == PART:
                     part = item
                     continue
+                if is_moved(item):
+                    moved[item.table] = max(item.seq, moved.get(item.table, 0))
                 for name in self._concerned(item, xa):
                     items = held.setdefault(name, [])
                     if part is not None and told.get(name) is not part:
@@ -188,7 +193,12 @@ class ChangeStream:
             if self.feed is not None and report.end is not None:
                 place, query = report.end, self._query
                 report.feed = replace(
-                    self.feed, place=place, query=query, batch=number, xa=xa
+                    self.feed,
+                    place=place,
+                    query=query,
+                    batch=number,
+                    xa=xa,
+                    moved=moved,
                 )
         report.seconds = time.monotonic() - begun
         self._on_batch(report)
@@ -209,6 +219,7 @@ class ChangeStream:
         # Noted first: else it would be followed on after what it missed.
         self._on_left(name, why)
         del self._followers[name]
+        self._unusable.pop(name, None)
 
     def _concerned(self, item: Packed, xa: PreparedXa) -> list[TableName]:
         """Return the tables that are to get an item; tells of statements for none."""
@@ -337,6 +348,15 @@ class ChangeStream:
             return fault_of(error)
         self._unusable[name] += 1
         return error if self._unusable[name] >= UNUSABLE_TRIES else None
+
+
+def is_moved(item: Packed) -> bool:
+    """Tell whether a statement on another table moves rows of the item's."""
+    return (
+        item.kind == STATEMENT
+        and item.is_ddl
+        and is_moved_beside(item.sql, item.table, item.table.schema)
+    )
 
 
 def note_of(place: RangePosition | None, destination: str) -> dict[str, str]:

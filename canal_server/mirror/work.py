@@ -249,6 +249,11 @@ class TableWork:
         )
         if not place.gtids:
             self._check_since(state.source, place)
+        if self._is_moved_since(state.source, version_of(place)):
+            raise SourceError(
+                f"without GTIDs a copy begins {OLD_S} s ago, and since then rows came "
+                "or went with a statement on another table"
+            )
         columns = columns_at(channel, state.source, place)
         if not columns:
             self._raise_missing(state.source)
@@ -360,11 +365,24 @@ class TableWork:
                 catching.read(follower, at, end)
                 if self._stop.requested():
                     return
+                if self._is_moved_since(state.source, state.begun):
+                    raise CopyNeededError(
+                        "rows came or went with a statement on another table, while "
+                        "it was copied"
+                    )
                 state = replace(state, phase=Phase.FOLLOWING, place=end)
                 self._keep(state, follower)
                 self._stream.join(follower)
             log.info("%s: follows the stream", state.source)
             return
+
+    def _is_moved_since(self, name: TableName, begun: int) -> bool:
+        """Tell whether a statement on another table has moved rows behind a place.
+
+        The stream alone is told of it.
+        """
+        feed = self._stream.feed
+        return feed is not None and feed.moved.get(name, -1) >= begun
 
     def _keep(self, state: TableState, follower: Follower) -> TableState:
         columns, kept = follower.columns

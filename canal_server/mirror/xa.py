@@ -91,21 +91,23 @@ class PreparedXa:
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` reads."""
         return {
-            "tables": {xid: _listed(names) for xid, names in self.tables.items()},
-            "forgotten": _listed(self.forgotten),
+            "tables": {xid: listed(names) for xid, names in self.tables.items()},
+            "forgotten": listed(self.forgotten),
             "is_used": self.is_used,
         }
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> PreparedXa:
         """Read what `to_json` gave. Raises KeyError, TypeError, ValueError else."""
-        tables = {str(xid): _names(names) for xid, names in told["tables"].items()}
-        return cls(tables, _names(told["forgotten"]), bool(told["is_used"]))
+        tables = {str(xid): seqs_of(names) for xid, names in told["tables"].items()}
+        return cls(tables, seqs_of(told["forgotten"]), bool(told["is_used"]))
 
 
-def _listed(names: Seqs) -> list[list[str | int]]:
+def listed(names: Seqs) -> list[list[str | int]]:
+    """Return what `seqs_of` reads, for JSON."""
     return [[name.schema, name.table, seq] for name, seq in names.items()]
 
 
-def _names(listed: Iterable[tuple[str, str, int]]) -> Seqs:
-    return {TableName(schema, table): int(seq) for schema, table, seq in listed}
+def seqs_of(told: Iterable[tuple[str, str, int]]) -> Seqs:
+    """Read what `listed` gave. Raises TypeError, ValueError else."""
+    return {TableName(schema, table): int(seq) for schema, table, seq in told}

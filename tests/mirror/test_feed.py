@@ -7,6 +7,7 @@ import pytest
 from canal_server.client.ranged import RangePosition
 from canal_server.errors import LakeError
 from canal_server.mirror.feed import FILE, Feed, read_feed, write_feed
+from canal_server.mirror.model import TableName
 from canal_server.mirror.requests import copy_all
 from canal_server.mirror.settings import LakeSettings
 from canal_server.mirror.settings_file import read
@@ -14,8 +15,9 @@ from canal_server.mirror.storage import open_folder
 
 ONE, TWO = (f"{n}0000000-0000-0000-0000-000000000000" for n in (1, 2))
 FED = Feed(
-    "d", RangePosition(1, "b.000007", 500, gtids=f"{ONE}:1-9"), 3, "a-uuid", "q", 4
-)
+    "d", RangePosition(1, "b.000007", 500, gtids=f"{ONE}:1-9"), 3, "a-uuid", "q", 4,
+    moved={TableName("shop", "t"): 7},
+)  # fmt: skip
 
 
 def test_kept_and_read_again(tmp_path) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from fix_lake import (
     COPY,
     LakeRows,
@@ -40,6 +41,7 @@ from canal_server.mirror.lake import (
     UnusableTableError,
     lake_schema,
 )
+from canal_server.mirror.lake_errors import lake_error
 
 if TYPE_CHECKING:
     import random
@@ -215,6 +217,28 @@ def lose_files(folder: Path) -> None:
         file.unlink()
 
 
+def shorten_files(folder: Path) -> None:
+    """Leave nothing in files, as a machine may that lost its power."""
+    for file in folder.rglob("*.parquet"):
+        file.write_bytes(b"")
+
+
+def spoil_files(folder: Path) -> None:
+    """Have files be no Parquet."""
+    for file in folder.rglob("*.parquet"):
+        file.write_bytes(file.read_bytes()[:-4] + b"XXXX")
+
+
+def want_more(folder: Path) -> None:
+    """Have the table need a feature that there is not yet."""
+    newest = max(folder.rglob("_delta_log/*.json"))
+    text = (
+        '{"protocol":{"minReaderVersion":3,"minWriterVersion":7,'
+        '"readerFeatures":["fancy"],"writerFeatures":["fancy"]}}'
+    )
+    newest.with_stem(f"{int(newest.stem) + 1:020}").write_text(text)
+
+
 def spoil_log(folder: Path) -> None:
     """Have the newest commit be no commit."""
     newest = max(folder.rglob("_delta_log/*.json"))
@@ -243,6 +267,9 @@ def spoil_state(folder: Path) -> None:
     ("form", "damage", "told"),
     [
         ("delta", lose_files, "not found"),
+        ("delta", shorten_files, "range was invalid"),
+        ("delta", spoil_files, "Corrupt footer"),
+        ("delta", want_more, "Unsupported"),
         ("delta", spoil_log, "[Jj]son"),
         ("delta", constrain, "Invalid data found: 1 rows failed validation check.$"),
         ("delta", append_only, "append-only"),
@@ -276,3 +303,32 @@ def test_a_table_that_is_damaged(
         text = str(caught.value)
         assert "\n" not in text
         assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "Parquet error: Object Store error: Generic S3 error: Error performing GET "
+            "http://a/b: 503 Service Unavailable"
+        ),
+        (
+            "Object Store error: The operation lacked the necessary privileges to complete "
+            "for path shop/t/a.parquet: 403 Forbidden"
+        ),
+        (
+            "Object Store error: The operation did not use valid authentication "
+            "credentials: 401 Unauthorized"
+        ),
+        "Object at location shop/t not found: <Code>NoSuchBucket</Code>",
+        (
+            "Failed to parse parquet: External: Generic LocalFileSystem error: Unable to "
+            "copy data to file: No space left on device (os error 28)"
+        ),
+        "Failed to commit transaction: 15",
+        "Generic DeltaTable error: Resources exhausted: no memory",
+    ],
+)
+def test_what_a_store_says(text: str) -> None:
+    """It is no reason to give one table up, and so is whatever is not known."""
+    assert type(lake_error("cannot read", DeltaError(text))) is LakeError

@@ -114,19 +114,6 @@ def test_a_table_that_has_its_folder_gets_a_new_copy(mirror) -> None:
     )
 
 
-def test_rows_that_are_moved_while_a_table_is_copied(mirror) -> None:
-    """A table from which a partition is exchanged meanwhile is copied once more."""
-    mirror._states[C] = TableState(C, "c", Phase.COPYING, "c1")
-    moves = replace(created(C), sql="ALTER TABLE p EXCHANGE PARTITION a WITH TABLE c")
-    mirror._other_statement(moves)
-    assert mirror._store.requested() == []  # it is not begun: it will have them
-    mirror._at_work[C] = Future()
-    mirror._other_statement(replace(moves, sql="ALTER TABLE c ADD COLUMN b INT"))
-    assert mirror._store.requested() == []
-    mirror._other_statement(moves)
-    assert mirror._store.requested() == [C]
-
-
 def test_a_table_that_the_lake_does_not_take(mirror) -> None:
     """It is tried three times, then stopped; for what a store says, for ever."""
     error: Exception = UnusableTableError("cannot publish")
@@ -147,6 +134,9 @@ def test_a_table_that_the_lake_does_not_take(mirror) -> None:
     assert phases(mirror)[C] == (Phase.STOPPED, "cannot publish")
     mirror._states[C] = TableState(C, "c", Phase.COPYING, "c1")
     mirror._store.write(mirror._states[C])
+    for kind in (UnusableTableError, LakeError, UnusableTableError):
+        error = kind("cannot publish")
+        assert [bring_in() for _ in range(2)] == [waits] * 2  # not in a row
     error = LakeError("cannot publish")
     assert [bring_in() for _ in range(4)] == [waits] * 4
 

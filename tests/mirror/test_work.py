@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from canal_server.client.ranged import RangePosition
-from canal_server.errors import DecodeError
+from canal_server.errors import DecodeError, SourceError
 from canal_server.lifecycle import Stop
 from canal_server.mirror.copying import Copied, CopyJob
+from canal_server.mirror.feed import Feed
 from canal_server.mirror.follower import CopyNeededError
+from canal_server.mirror.lake import lake_schema, open_table
 from canal_server.mirror.model import MirrorTable, TableName
 from canal_server.mirror.progress import Progress
 from canal_server.mirror.settings_file import read
@@ -22,6 +24,7 @@ from canal_server.mirror.storage import open_folder
 from canal_server.mirror.stream import ChangeStream
 from canal_server.mirror.work import COPIES_MAX, TableWork
 from canal_server.model.table import ColumnMeta
+from canal_server.spark.offsets import version_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +55,13 @@ class Changed(TableWork):
 
     def _columns_now(self, name: TableName) -> tuple[ColumnMeta, ...]:
         return (ColumnMeta("a", "int"),)
+
+
+class Unchanged(TableWork):
+    """Has tables that no statement of their own has changed."""
+
+    def _check_since(self, name: TableName, place: RangePosition) -> None:
+        """Find nothing."""
 
 
 class Unreadable(CopyJob):
@@ -120,3 +130,67 @@ def test_copies_in_a_row_are_counted(tmp_path) -> None:
     assert state.phase is Phase.STOPPED
     assert "it was copied 5 times and changed in the meantime" in state.message
     assert state.copies == 3 + COPIES_MAX
+
+
+class Read:
+    """Stands for what reads one table's changes: there are none."""
+
+    def __init__(self) -> None:
+        self.end = RangePosition(1, "binlog.000007", 900)
+
+    def latest(self) -> RangePosition:
+        """Return where the server has come to."""
+        return self.end
+
+    def read(self, *_: object) -> int:
+        """Read nothing."""
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("moved_at", "joins"), [(500, False), (400, False), (399, True)]
+)
+def test_rows_that_were_moved_while_the_table_was_copied(
+    tmp_path: Path, moved_at: int, joins: bool
+) -> None:
+    """Who reads the table alone is not told of it; the stream was, and it is copied.
+
+    So also when that was met while the copy waited for another try.
+    """
+    work, store = work_in(tmp_path, TableWork)
+    begun, moved = (
+        version_of(RangePosition(1, "binlog.000007", offset))
+        for offset in (400, moved_at)
+    )
+    place = RangePosition(1, "binlog.000007", 900)
+    work._stream.feed = Feed("example", place, moved={T: moved})
+    state = TableState(
+        T, "shop/t", Phase.CATCHING_UP, "c1", place=place, begun=begun,
+        columns=(ColumnMeta("a", "int", is_key=True),),
+    )  # fmt: skip
+    table = work._plan(T, state.columns)
+    open_table(work._settings, table).publish("c1", lake_schema(table), [], begun, {})
+    follower = work.follower_of(store.write(state))
+    if joins:
+        work._caught_up(follower, state, Read())
+        assert work._stream.tables == [T]
+        return
+    with pytest.raises(CopyNeededError, match="a statement on another table"):
+        work._caught_up(follower, state, Read())
+    assert work._stream.tables == []
+
+
+@pytest.mark.parametrize("moved_at", [4, 500])
+def test_a_copy_that_would_begin_before_rows_were_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved_at: int
+) -> None:
+    """Without GTIDs it begins a while ago, and waits until that is behind the move."""
+    work, store = work_in(tmp_path, Unchanged)
+    place = RangePosition(1, "binlog.000007", 4)
+    monkeypatch.setattr(
+        "canal_server.mirror.work.starting_place", lambda *_, **__: place
+    )
+    moved = version_of(RangePosition(1, "binlog.000007", moved_at))
+    work._stream.feed = Feed("example", place, moved={T: moved})
+    with pytest.raises(SourceError, match="since then rows came or went"):
+        work._begun(store.write(TableState(T, "shop/t")), None)

@@ -313,8 +313,8 @@ def test_a_table_that_is_damaged(
             "http://a/b: 503 Service Unavailable"
         ),
         (
-            "Object Store error: The operation lacked the necessary privileges to complete "
-            "for path shop/t/a.parquet: 403 Forbidden"
+            "Object Store error: The operation lacked the necessary privileges to "
+            "complete for path shop/t/a.parquet: 403 Forbidden"
         ),
         (
             "Object Store error: The operation did not use valid authentication "
@@ -322,8 +322,8 @@ def test_a_table_that_is_damaged(
         ),
         "Object at location shop/t not found: <Code>NoSuchBucket</Code>",
         (
-            "Failed to parse parquet: External: Generic LocalFileSystem error: Unable to "
-            "copy data to file: No space left on device (os error 28)"
+            "Failed to parse parquet: External: Generic LocalFileSystem error: Unable "
+            "to copy data to file: No space left on device (os error 28)"
         ),
         "Failed to commit transaction: 15",
         "Generic DeltaTable error: Resources exhausted: no memory",

@@ -399,13 +399,17 @@ def test_rows_that_a_statement_on_another_table_moves(
     followed.stream.feed = Feed("d", at(100))
     other = replace(statement(seq(105), EXCHANGE), table=TableName("shop", "p"))
     followed.stream.take(Frame(108, other), 0)
-    assert followed.reports[-1].feed.moved == {}  # its own statement it can read
+    feed = followed.reports[-1].feed
+    assert feed is not None
+    assert feed.moved == {}  # its own statement it can read
     followed.stream.leave(NAME)
     ours = statement(seq(110), EXCHANGE, columns)
     plain = statement(seq(115), "ALTER TABLE t DROP PARTITION a")
     followed.stream.take(Frame(120, ours, plain, start=108), 1)
     followed.stream.take(Frame(140, start=120), 2)
-    assert followed.stream.feed.moved == {NAME: seq(110)}
+    feed = followed.reports[-1].feed
+    assert feed is not None
+    assert feed.moved == {NAME: seq(110)}
 
 
 def test_what_was_rolled_back_before_a_copy(followed: Followed) -> None:

@@ -32,7 +32,6 @@ DEFAULTS: Final = {
     # For what a process says first, on a machine that is busy copying; the ten seconds
     # in which it has to connect are Spark's own, and cannot be set.
     "spark.python.authenticate.socketTimeout": "120s",
-    "spark.executorEnv.PYTHONSAFEPATH": "1",
 }
 # What messages of others say, in the words of the mirror's settings: options of Spark's
 # source, and what canal-server itself would need of a database.
@@ -56,7 +55,8 @@ SCHEDULER: Final = "org.apache.spark.scheduler.TaskSchedulerImpl"
 PYTHON: Final = "PYSPARK_PYTHON"
 # Spark begins its Python processes as modules. Those look first into the folder where
 # the mirror was started, which may have a `canal_server` that is not installed: that
-# of a checkout has no compiled parts.
+# of a checkout has no compiled parts. Not told by `spark.executorEnv`, as processes
+# with another environment than those of the source would share nothing with them.
 SAFE_PATH: Final = "PYTHONSAFEPATH"
 _ENDED: Final = "a stopped SparkContext"
 CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")  # in the environment

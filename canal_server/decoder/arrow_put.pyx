@@ -2,8 +2,8 @@
 """From the text of a value to the bytes of its kind, at the end of a column."""
 
 from libc.stdint cimport INT8_MAX, INT8_MIN, INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN
-from libc.string cimport memset
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
 
 from canal_server.decoder.arrow_buffers cimport (
     BAD_VALUE, LAYOUT_FIXED, LAYOUT_TEXT, NO_ROOM, OK, ArrowColumn, Layout, end_value,

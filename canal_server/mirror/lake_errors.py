@@ -52,10 +52,8 @@ def lake_error(what: str, error: Exception) -> LakeError:
 def _is_of_table(error: Exception) -> bool:
     if isinstance(error, _OF_MACHINE):
         return False
-    if not isinstance(error, (DeltaError, pa.ArrowException)):
-        return False
-    if isinstance(error, pa.ArrowException):
-        return True  # of our own reading and casting
+    if not isinstance(error, DeltaError):
+        return isinstance(error, pa.ArrowException)  # of our own reading and casting
     text = str(error)
     if _LOST.search(text):
         return True

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.feed import Feed
     from canal_server.mirror.follower import Columns, Follower
     from canal_server.mirror.model import TableName
+    from canal_server.mirror.xa import Seqs
     from canal_server.spark.packed import Packed
 
 log = logging.getLogger(__name__)
@@ -110,6 +111,7 @@ class ChangeStream:
         self._query = ""  # the checkpoint's identity: batches are numbered in it
         self._is_open = False
         self._unusable: Counter[TableName] = Counter()  # times in a row
+        self._moved: Seqs = {}  # as in the feed, with the batch that is not noted yet
 
     # --------------------------------------------------------------------------------
     # Tables
@@ -127,6 +129,14 @@ class ChangeStream:
     def follower(self, name: TableName) -> Follower | None:
         """Return who follows for a table; `joining` is held while it is used."""
         return self._followers.get(name)
+
+    def is_moved_since(self, name: TableName, begun: int) -> bool:
+        """Tell whether a statement on another table moved rows of this one.
+
+        That is behind the number of a place. Who reads the table alone is not told.
+        """
+        noted = {} if self.feed is None else self.feed.moved
+        return max(self._moved.get(name, -1), noted.get(name, -1)) >= begun
 
     def columns(self) -> dict[TableName, Columns]:
         """Return the columns that followed tables have where the stream is."""
@@ -171,7 +181,7 @@ class ChangeStream:
             part: Packed | None = None
             told: dict[TableName, Packed] = {}  # the parts that followers know of
             xa = PreparedXa() if self.feed is None else self.feed.xa.copy()
-            moved = {} if self.feed is None else dict(self.feed.moved)
+            moved = dict(self._moved if self.feed is None else self.feed.moved)
             for item in self._items(frame, report):
                 if item.kind == PART:
                     part = item
@@ -200,6 +210,8 @@ class ChangeStream:
                     xa=xa,
                     moved=moved,
                 )
+            # Before another table may join, which is later than any batch can be noted.
+            self._moved = moved
         report.seconds = time.monotonic() - begun
         self._on_batch(report)
         self.feed = report.feed or self.feed

@@ -249,7 +249,7 @@ class TableWork:
         )
         if not place.gtids:
             self._check_since(state.source, place)
-        if self._is_moved_since(state.source, version_of(place)):
+        if self._stream.is_moved_since(state.source, version_of(place)):
             raise SourceError(
                 f"without GTIDs a copy begins {OLD_S} s ago, and since then rows came "
                 "or went with a statement on another table"
@@ -365,7 +365,7 @@ class TableWork:
                 catching.read(follower, at, end)
                 if self._stop.requested():
                     return
-                if self._is_moved_since(state.source, state.begun):
+                if self._stream.is_moved_since(state.source, state.begun):
                     raise CopyNeededError(
                         "rows came or went with a statement on another table, while "
                         "it was copied"
@@ -375,14 +375,6 @@ class TableWork:
                 self._stream.join(follower)
             log.info("%s: follows the stream", state.source)
             return
-
-    def _is_moved_since(self, name: TableName, begun: int) -> bool:
-        """Tell whether a statement on another table has moved rows behind a place.
-
-        The stream alone is told of it.
-        """
-        feed = self._stream.feed
-        return feed is not None and feed.moved.get(name, -1) >= begun
 
     def _keep(self, state: TableState, follower: Follower) -> TableState:
         columns, kept = follower.columns

@@ -410,6 +410,15 @@ def test_rows_that_a_statement_on_another_table_moves(
     feed = followed.reports[-1].feed
     assert feed is not None
     assert feed.moved == {NAME: seq(110)}
+    # A table may join before a batch is noted: it has to see that one's, too.
+    later = statement(seq(150), EXCHANGE, columns)
+    seen: list[bool] = []
+    followed.stream._on_batch = lambda _: seen.append(
+        followed.stream.is_moved_since(NAME, seq(150))
+    )
+    followed.stream.take(Frame(160, later, start=140), 3)
+    assert seen == [True]
+    assert not followed.stream.is_moved_since(NAME, seq(151))
 
 
 def test_what_was_rolled_back_before_a_copy(followed: Followed) -> None:

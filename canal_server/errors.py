@@ -60,7 +60,24 @@ class SourceError(CanalError):
 
 
 class ConnectionLost(SourceError):  # noqa: N818  # the field's own term
-    """The connection to the source broke, or nothing came for too long."""
+    """The connection to the source broke, or nothing came for too long.
+
+    `heard_s` is for how long the source had been heard before it fell silent; None
+    where silence was not the reason. `unreachable` says that nobody answered at the
+    address yet, so that trying again costs little.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        errno: int | None = None,
+        heard_s: float | None = None,
+        unreachable: bool = False,
+    ) -> None:
+        super().__init__(message, errno=errno)
+        self.heard_s = heard_s
+        self.unreachable = unreachable
 
 
 class BinlogPurged(SourceError):  # noqa: N818

@@ -15,6 +15,13 @@ import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.files import (
+    make_private_folder,
+    open_private,
+    refuse_link,
+    want_of_descriptors,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
@@ -26,8 +33,6 @@ Row = tuple[Any, ...]
 BUSY_TIMEOUT_S: Final = 5.0  # for another program that looks into the file
 WAL_BYTES_MAX: Final = 4 * 1024 * 1024  # what is kept of it after a large write
 SMALLEST_BYTES: Final = 512  # a page, the least that a file can be
-OWNER_ONLY: Final = 0o600
-FOLDER_OWNER_ONLY: Final = 0o700
 LOCK_SUFFIX: Final = ".lock"
 WAL_SUFFIXES: Final = ("-wal", "-shm")
 FRESH_SUFFIX: Final = ".new"
@@ -40,6 +45,7 @@ _RIGHTS: Final = frozenset(
 )
 _NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _NO_RIGHTS: Final = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+_NO_DESCRIPTORS: Final = frozenset((errno.EMFILE, errno.ENFILE))
 _IN_THE_WAY: Final = frozenset((errno.EEXIST, errno.ENOTDIR, errno.EISDIR))
 
 
@@ -101,9 +107,7 @@ class Database:
         try:
             with self._told("open"):
                 if not self._read_only:
-                    self.path.parent.mkdir(
-                        mode=FOLDER_OWNER_ONLY, parents=True, exist_ok=True
-                    )
+                    make_private_folder(self.path.parent)
                     self._lock_fd = self._locked()
                 self._open_file()
         except BaseException:
@@ -193,6 +197,8 @@ class Database:
                 connection.close()
 
     def _open_to_write(self) -> None:
+        for suffix in ("", *WAL_SUFFIXES):
+            refuse_link(self.path.with_name(self.path.name + suffix))
         if not self.path.exists():
             self._create()
         self._check_rights()
@@ -227,7 +233,7 @@ class Database:
         go of SQLite's locks on it.
         """
         path = self.path.with_name(self.path.name + LOCK_SUFFIX)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
+        descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)
@@ -249,7 +255,7 @@ class Database:
         fresh = self.path.with_name(self.path.name + FRESH_SUFFIX)
         for suffix in ("", "-journal", *WAL_SUFFIXES):  # what a crash left
             fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
-        os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, OWNER_ONLY))
+        os.close(open_private(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         connection = self._connected(fresh, "rw")
         try:
             connection.execute("PRAGMA synchronous = FULL")
@@ -430,12 +436,16 @@ class Database:
                 " that one"
             )
         if kind in _RIGHTS:
-            return self._remedy_of_rights
+            return want_of_descriptors() or self._remedy_of_rights
         return f"see whether the disk of {self.path.parent} is in order and has room"
 
     def _remedy_of_system(self, number: int | None) -> str:
         if number in _NO_ROOM:
             return self._remedy_of_room
+        if number == errno.ELOOP:
+            return "symbolic links are not followed there: remove it"
+        if number in _NO_DESCRIPTORS:
+            return want_of_descriptors() or "it has some again"
         if number in _NO_RIGHTS:
             return self._remedy_of_rights
         if number in _IN_THE_WAY:

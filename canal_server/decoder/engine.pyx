@@ -7,33 +7,27 @@ until it is answered (`install_table`, `emit`, `skip`, …); then decode() goes 
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcpy
 
 from canal_server.core.blocks cimport BlockPool
-from canal_server.core.blocks cimport KIND_BEGIN, KIND_END, KIND_OTHER, KIND_ROWS
-from canal_server.core.wire cimport Input, ensure, need, take_le
+from canal_server.core.blocks cimport KIND_BEGIN, KIND_END, KIND_OTHER
+from canal_server.core.wire cimport Input, need, take_le
 from canal_server.decoder.charsets cimport valid_utf8
 from canal_server.decoder.events cimport *
 from canal_server.decoder.followed cimport FollowedSet
-from canal_server.decoder.gtid_headers cimport GtidHeaders
-from canal_server.decoder.image cimport Image, ShapeC, TableImage
+from canal_server.decoder.image cimport TableImage
 from canal_server.decoder.markers cimport (
     MARKER_BYTES_MAX, XA_STATEMENT_BYTES_MAX, put_begin_value, put_end_value,
     put_xa_value,
 )
-from canal_server.decoder.relayed_rows cimport SHAPES_MAX, put_relayed, relayed_size
-from canal_server.decoder.row_events cimport (
-    CHANGE_FRONT_MAX, EVENT_MEMORY, EVENT_OK, RowEvent, count_rows, event_type_of,
-    put_change_front, put_rows, read_bitmaps, read_front,
-)
-from canal_server.decoder.rows cimport RowContext, free_context, init_context
+from canal_server.decoder.row_entries cimport RowEntries
 from canal_server.decoder.statements cimport (
-    ST_BEGIN, ST_COMMIT, ST_NOTHING, ST_OTHER, ST_XA_COMMIT, ST_XA_END,
-    ST_XA_START, statement_kind,
+    ST_BEGIN, ST_COMMIT, ST_NOTHING, ST_OTHER, ST_ROLLBACK, ST_XA_COMMIT, ST_XA_END,
+    ST_XA_START, begins_rows, statement_kind,
 )
-from canal_server.decoder.stream cimport EventStream
-from canal_server.decoder.tables cimport TABLES_MAX, TableCache, TableSlot
-from canal_server.decoder.writer cimport Envelope, RecordWriter
+from canal_server.decoder.stream cimport BETWEEN, INSIDE
+from canal_server.decoder.tables cimport TABLES_BYTES_MAX, TABLES_MAX, TableSlot
+from canal_server.decoder.writer cimport Envelope
 
 from canal_server.decoder.gtid_headers import gtid_text, is_unfinished_alter
 from canal_server.errors import DecodeError
@@ -49,16 +43,16 @@ HALT_SOURCE_ERROR = SOURCE_ERROR
 HALT_SOURCE_END = SOURCE_END
 HALT_NO_TABLE_MAP = NO_TABLE_MAP
 HALT_LIMIT = LIMIT
+HALT_LOST_ROWS = LOST_ROWS
 
 cdef enum:
     IGNORABLE_FLAG = 0x80
-    ENTRY_BYTES_MAX = 0x7FFFFFFF - 64
     PAUSE_BYTES = 512 * 1024  # written between two returns to Python
     GTID_BYTES_KEPT = 256     # what is read of a GTID's event ends before
     FILES_KEPT = 16           # of those whose beginning was seen
 
 
-cdef class Decoder(EventStream):
+cdef class Decoder(RowEntries):
     """Decodes one stream of events.
 
     `pool`: where records go. `packets`: framing. `checksum`: whether events before
@@ -70,14 +64,7 @@ cdef class Decoder(EventStream):
     transaction began before the stream did.
     """
 
-    cdef RecordWriter writer
-    cdef RowContext rows
-    cdef TableCache tables
-    cdef GtidHeaders gtids
     cdef readonly FollowedSet followed        # outside of GTID mode
-    cdef bint in_group                        # behind a begin, before its end
-    cdef bint grouped                         # a transaction has begun since the start
-    cdef public bint refuses_inside           # rows of one that began before it
     cdef readonly uint64_t gtid_offset        # where its event begins, 0: in no such file
     cdef readonly dict began_s                # by file: when it was begun, newest last
     cdef uint8_t gtid_type                    # event of the transaction's GTID, 0: none
@@ -88,36 +75,24 @@ cdef class Decoder(EventStream):
     cdef readonly uint64_t server_starts      # files that a server began at its start
     cdef readonly uint64_t heartbeats
     cdef readonly uint64_t unknown_events     # that were left out
-    cdef bint skip_inserts, skip_updates, skip_deletes, skip_rows, skip_unknown
-    cdef public bint counts                   # rows, and writes none of them
-    cdef bint relays                          # row events, as they are
-    cdef uint64_t relay_file, relay_offset    # from where on the reader is given them
-    cdef uint32_t shapes_told, shape_generation
-    cdef TableSlot* slot                      # of the row event that failed
-    cdef uint32_t row                         # and which of its rows, from 1
+    cdef bint skip_unknown
 
     def __init__(self, BlockPool pool, *, bint packets=True, bint checksum=True,
                  gtids=None, bint skip_inserts=False, bint skip_updates=False,
                  bint skip_deletes=False, bint skip_rows=False,
-                 bint skip_unknown=False, source=None):
-        EventStream.__init__(self, packets=packets, checksum=checksum)
-        init_context(&self.rows)
-        self.tables = TableCache()
-        self.gtids = GtidHeaders()
+                 bint skip_unknown=False, source=None,
+                 uint64_t event_bytes_max=1 << 30):
+        RowEntries.__init__(self, pool, source=source, packets=packets,
+                            checksum=checksum, event_bytes_max=event_bytes_max)
         self.gtids.set_gtids(gtids)
         self.followed = FollowedSet()
-        self.writer = RecordWriter(pool, source)
         self.skip_inserts = skip_inserts
         self.skip_updates = skip_updates
         self.skip_deletes = skip_deletes
         self.skip_rows = skip_rows
         self.skip_unknown = skip_unknown
-        self.shape_generation = 1
         self.server_version = ""
         self.began_s = {}
-
-    def __dealloc__(self):
-        free_context(&self.rows)
 
     # --- the caller's side ------------------------------------------------------------
 
@@ -141,24 +116,13 @@ cdef class Decoder(EventStream):
         if halt == NO_MEMORY:
             raise MemoryError(f"no memory for the event at {self.where()}")
         if halt == BROKEN:
-            reason = self.reason.decode() if self.reason != NULL else "broken event"
-            if "%d" in reason:
-                reason = reason % self.reason_value
+            reason = self.reason_text()
             if self.slot != NULL:
                 table = self.tables.meta_of(self.slot)
                 reason = f"row {self.row} of table {table}: {reason}"
             raise DecodeError(f"event type {self.event.type}: {reason}",
                               file=self.file, position=self.event.offset)
         return halt
-
-    def relay(self, uint64_t file_number, uint64_t offset):
-        """Write rows of tables that have a shape as they are; call before decoding.
-
-        The shapes are told in front of the first event that uses them, of those that
-        begin in this file at this offset, or behind.
-        """
-        self.relays = True
-        self.relay_file, self.relay_offset = file_number, offset
 
     def set_gtids(self, gtids):
         """Go on with this executed set (GtidSet, MariaGtidSet; None: no GTID mode)."""
@@ -205,6 +169,7 @@ cdef class Decoder(EventStream):
         cdef Envelope e
         if begins:
             self.in_group = True
+            self.standing = INSIDE
         self.envelope(&e)
         e.kind = KIND_OTHER
         e.entry_type = 2
@@ -213,6 +178,11 @@ cdef class Decoder(EventStream):
         e.names.p = names
         e.names.n = <uint32_t>len(names)
         if self.writer.put_entry(&e, store_value, len(store_value)) != 0:
+            if self.writer.too_large:
+                raise DecodeError(
+                    f"an entry of {self.writer.too_large} bytes, above the limit of "
+                    f"{self.writer.entry_bytes_max}",
+                    file=self.file, position=self.event.offset)
             raise MemoryError(f"no memory for the entry of the event at {self.where()}")
         self.answered = True
 
@@ -223,7 +193,61 @@ cdef class Decoder(EventStream):
         if self.tables.is_full():
             raise DecodeError(f"more than {TABLES_MAX} tables in one statement",
                               file=self.file, position=self.event.offset)
+        if self.tables.bytes + self.event.body_n > TABLES_BYTES_MAX:
+            raise DecodeError(
+                f"table maps of {self.tables.bytes + self.event.body_n} bytes in one "
+                f"statement, above the limit of {TABLES_BYTES_MAX}",
+                file=self.file, position=self.event.offset)
         self.tables.install(self.event.body, self.event.body_n, image)
+        self.answered = True
+
+    @property
+    def failed_table(self):
+        """Return the TableMeta of rows that could not be read, None: it is not known."""
+        cdef TableSlot* slot = self.slot
+        if slot == NULL and is_row_event(self.event.type) and self.event.body_n >= 6:
+            # Damaged somewhere: in front of the rows, or in their table id.
+            slot = self.tables.slot_of(read48(self.event.body))
+            if not slot.used or slot.image == NULL:
+                return None
+        return self.tables.meta_of(slot) if slot != NULL else None
+
+    def pass_over(self):
+        """Answer: the current event cannot be read and is left out.
+
+        What follows keeps its meaning: rows of a table map that is left out are, too
+        (HALT_LOST_ROWS), and a transaction begins and ends where it does.
+        """
+        cdef int halt = RUNNING
+        cdef uint8_t kind = self.event.type
+        cdef uint64_t thread_id = 0
+        cdef const uint8_t* sql
+        cdef size_t sql_n
+        self.in_rows = False
+        self.slot = NULL
+        if kind == EV_TABLE_MAP:
+            self.enter_statement()
+            self.tables.lose(self.event.body, self.event.body_n)
+        elif kind == EV_XID or (kind == EV_TRANSACTION_PAYLOAD and self.in_group):
+            halt = self.put_end(0)
+        elif (EV_GTID <= kind <= EV_ANONYMOUS_GTID or kind == EV_GTID_TAGGED
+                or kind == EV_MARIA_GTID):
+            self.gtids.clear()
+            self.keep_gtid()
+            self.gtid_n = 0
+            self.in_group = kind == EV_MARIA_GTID
+            self.grouped = True
+            self.standing = INSIDE
+        elif kind == EV_QUERY:
+            # A wrong checksum says nothing of which byte is wrong.
+            if self.find_statement(&thread_id, &sql, &sql_n):
+                if statement_kind(sql, sql_n) == ST_BEGIN:
+                    halt = self.put_begin(thread_id)
+                elif statement_kind(sql, sql_n) == ST_COMMIT:
+                    halt = self.put_end(0)
+            self.begin_lost = not self.in_group
+        if halt != RUNNING:
+            raise MemoryError(f"no memory for the event at {self.where()}")
         self.answered = True
 
     def forget_tables(self):
@@ -238,12 +262,16 @@ cdef class Decoder(EventStream):
         while True:
             if self.writer.pending_bytes >= PAUSE_BYTES:
                 return PAUSE
-            halt = self.next()
-            if halt == RUNNING:
-                halt = self.dispatch()
+            if self.in_rows:
+                halt = self.next_piece()
+            else:
+                halt = self.next()
+                if halt == RUNNING:
+                    halt = self.dispatch()
             if halt != RUNNING:
                 return halt
-            self.answered = True
+            if not self.in_rows:
+                self.answered = True
 
     cdef int dispatch(self) noexcept nogil:
         """Decode the current event; RUNNING when it is done with."""
@@ -269,6 +297,7 @@ cdef class Decoder(EventStream):
             halt = self.maria_gtid()
         elif kind == EV_HEARTBEAT or kind == EV_HEARTBEAT_V2:
             self.heartbeats += 1
+            self.note_heartbeat()
             return RUNNING
         elif kind == EV_ROTATE:
             return ROTATE
@@ -276,11 +305,17 @@ cdef class Decoder(EventStream):
             return PAYLOAD
         elif kind == EV_FORMAT_DESCRIPTION:
             self.note_version()
+            if self.placed:  # that of a file that begins: no transaction is in two
+                self.standing = BETWEEN
+        elif kind == EV_XA_PREPARE:
+            self.standing = BETWEEN
         elif kind == EV_MARIA_GTID_LIST or kind == EV_PREVIOUS_GTIDS:
             halt = EVENT
         elif (kind == EV_INTVAR or kind == EV_RAND or kind == EV_USER_VAR
                 or kind == EV_ROWS_QUERY or kind == EV_ANNOTATE_ROWS
                 or kind == EV_INCIDENT or kind == EV_EXECUTE_LOAD_QUERY):
+            if kind != EV_INCIDENT:
+                self.enter_statement()
             halt = EVENT
         elif EV_QUERY_COMPRESSED <= kind <= EV_ROWS_COMPRESSED_LAST:
             halt = EVENT
@@ -306,67 +341,63 @@ cdef class Decoder(EventStream):
         if len(self.began_s) > FILES_KEPT:
             del self.began_s[next(iter(self.began_s))]
 
-    cdef void envelope(self, Envelope* e) noexcept nogil:
-        """Fill what all entries of the current event share."""
-        e.offset = self.event.offset
-        e.event_length = self.event.length
-        e.server_id = self.event.server_id
-        e.time = self.event.time
-        e.rows = 0
-        e.subject = 0
-        e.event_type = 0
-        e.store_tag = 0x1A
-        e.names.n = 0
-        e.names.p = NULL
-        # Events count, not entries: which of them become entries is a matter of
-        # filters, and a place has to mean the same under any.
-        e.ordinal = self.ordinal if self.in_payload else 0
-        e.gtid_props = self.gtids.props
-        e.gtid = self.gtids.field
-        e.open = self.in_group
-
     cdef int query(self) noexcept nogil:
         """QUERY: 4 thread id, 4 seconds, 1 length of schema, 2 error code, 2 length
         of status variables, those, schema, 0, statement."""
-        cdef Input source
-        cdef uint64_t thread_id, schema_n, status_n
+        cdef uint64_t thread_id
         cdef const uint8_t* sql
         cdef size_t sql_n
         cdef int kind
-        source.p = self.event.body
-        source.end = source.p + self.event.body_n
-        source.short = False
-        thread_id = take_le(&source, 4)
-        need(&source, 4)
-        schema_n = take_le(&source, 1)
-        need(&source, 2)
-        status_n = take_le(&source, 2)
-        need(&source, status_n + schema_n + 1)
-        if source.short:
+        if not self.find_statement(&thread_id, &sql, &sql_n):
             return self.fail("a statement of %d bytes ends early", self.event.body_n)
-        sql = source.p
-        sql_n = source.end - source.p
         kind = statement_kind(sql, sql_n)
         if kind == ST_BEGIN:
             return self.put_begin(thread_id)
         if kind == ST_COMMIT:
             return self.put_end(0)
+        if kind == ST_ROLLBACK:
+            self.standing = BETWEEN
+            return RUNNING
         if kind == ST_NOTHING:
             return RUNNING
         if kind == ST_OTHER:
+            if (self.standing == INSIDE and not self.in_group
+                    and not begins_rows(sql, sql_n)):
+                self.standing = BETWEEN  # it stands alone
             return QUERY
         return self.xa(kind, sql, sql_n, thread_id)
 
+    cdef inline bint find_statement(self, uint64_t* thread_id, const uint8_t** sql,
+                                    size_t* n) noexcept nogil:
+        """Find the text of a QUERY; false when it ends early."""
+        cdef Input source
+        cdef uint64_t schema_n, status_n
+        source.p = self.event.body
+        source.end = source.p + self.event.body_n
+        source.short = False
+        thread_id[0] = take_le(&source, 4)
+        need(&source, 4)
+        schema_n = take_le(&source, 1)
+        need(&source, 2)
+        status_n = take_le(&source, 2)
+        need(&source, status_n + schema_n + 1)
+        sql[0] = source.p
+        n[0] = source.end - source.p
+        return not source.short
+
     cdef int put_begin(self, uint64_t thread_id) noexcept nogil:
         cdef uint8_t[16] store
+        self.begin_lost = False
         self.in_group = True
         self.grouped = True
+        self.standing = INSIDE
         return self.put_marker(KIND_BEGIN, 1, 0, store, put_begin_value(store, thread_id))
 
     cdef int put_end(self, uint64_t xid) noexcept nogil:
         cdef uint8_t[32] store
         self.tables.end_rows()
         self.in_group = False
+        self.standing = BETWEEN
         return self.put_marker(KIND_END, 3, 0, store, put_end_value(store, xid))
 
     cdef int xid(self) noexcept nogil:
@@ -385,6 +416,9 @@ cdef class Decoder(EventStream):
         end = put_xa_value(store, kind, sql, n, thread_id)
         self.in_group = kind == ST_XA_START
         self.grouped |= self.in_group
+        # Behind its end it is prepared, or committed in one phase.
+        self.standing = (INSIDE if kind == ST_XA_START or kind == ST_XA_END
+                         else BETWEEN)
         if kind == ST_XA_START:
             return self.put_marker(KIND_BEGIN, 1, 0, store, end)
         if kind == ST_XA_END:
@@ -412,8 +446,10 @@ cdef class Decoder(EventStream):
         cdef int status = 0
         self.gtids.clear()
         self.keep_gtid()
+        self.begin_lost = False
         self.in_group = False
         self.grouped = True
+        self.standing = INSIDE
         if self.followed.active:
             status = self.followed.enter(&self.event)
         elif self.event.type == EV_GTID:
@@ -434,6 +470,7 @@ cdef class Decoder(EventStream):
         # It stands for BEGIN, too, unless a single statement follows.
         self.in_group = self.event.body[12] & 1 == 0
         self.grouped = True
+        self.standing = INSIDE
         if self.followed.active:
             return (RUNNING if self.followed.enter_maria(&self.event) == 0
                     else NO_MEMORY)
@@ -446,159 +483,3 @@ cdef class Decoder(EventStream):
         self.gtid_offset = self.event.offset
         self.gtid_n = <uint32_t>min(self.event.body_n, <size_t>GTID_BYTES_KEPT)
         memcpy(self.gtid_body, self.event.body, self.gtid_n)
-
-    # --- rows -------------------------------------------------------------------------
-
-    cdef int table_map(self) noexcept nogil:
-        """TABLE_MAP: 6 table id, …"""
-        if self.event.body_n < 8:
-            return self.fail("a body of %d bytes", self.event.body_n)
-        if self.refuses_inside and not self.grouped:
-            return NO_TABLE_MAP
-        self.tables.expect_rows()
-        if self.skip_rows or self.tables.knows(self.event.body, self.event.body_n):
-            return RUNNING
-        return TABLE
-
-    cdef int row_event(self) noexcept nogil:
-        """Write the entry of a row event, if its rows are wanted."""
-        cdef RowEvent rows
-        cdef TableSlot* slot
-        if self.skip_rows:
-            return RUNNING
-        if read_front(&rows, self.event.type, self.event.body,
-                      self.event.body_n) != EVENT_OK:
-            return self.fail(rows.reason, rows.value)
-        if rows.ends_statement:
-            self.tables.end_rows()
-        slot = self.tables.slot_of(rows.table_id)
-        if not slot.used:
-            # The last event of a statement whose tables were all let go of.
-            return RUNNING if rows.table_id == 0xFFFFFF else NO_TABLE_MAP
-        if slot.image == NULL or self.is_skipped(rows.kind):
-            return RUNNING
-        if read_bitmaps(&rows, slot.image.width) != EVENT_OK:
-            return self.fail(rows.reason, rows.value)
-        if self.counts:
-            return self.count_rows(&rows, slot)
-        if self.relays and slot.image.shape != NULL:
-            return self.relay_rows(&rows, slot)
-        return self.put_rows(&rows, slot)
-
-    cdef bint is_skipped(self, uint8_t kind) noexcept nogil:
-        if kind == EV_WRITE_ROWS:
-            return self.skip_inserts
-        if kind == EV_DELETE_ROWS:
-            return self.skip_deletes
-        return self.skip_updates
-
-    cdef void row_envelope(self, Envelope* e, const RowEvent* rows,
-                           const Image* image) noexcept nogil:
-        self.envelope(e)
-        e.kind = KIND_ROWS
-        e.entry_type = 2
-        e.event_type = event_type_of(rows.kind)
-        e.names = image.names
-        e.subject = image.subject
-
-    cdef int put_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil:
-        """Write the entry of a row event: the rows first, the front by a guess."""
-        cdef Image* image = slot.image
-        cdef Envelope e
-        cdef uint8_t[CHANGE_FRONT_MAX] change
-        cdef uint64_t change_n = put_change_front(change, rows) - change
-        cdef uint64_t front, guess, rows_n
-        cdef int status
-        self.row_envelope(&e, rows, image)
-        e.rows = image.last_rows
-        guess = self.writer.front_size(&e, change_n + image.last_bytes) + change_n
-        if (self.writer.begin() != 0
-                or ensure(&self.writer.out, guess + 64) != 0):
-            return NO_MEMORY
-        self.writer.out.p += guess
-        status = put_rows(rows, &self.rows, image, &self.writer.out, &e.rows)
-        if status != EVENT_OK:
-            return self.fail_rows(status, rows, slot)
-
-        rows_n = self.writer.out.p - self.writer.out.start - guess
-        front = self.writer.front_size(&e, change_n + rows_n)
-        if front + change_n + rows_n > ENTRY_BYTES_MAX:
-            return self.fail_large(front + change_n + rows_n, e.rows, slot)
-        if front + change_n != guess:
-            if ensure(&self.writer.out, front + change_n) != 0:
-                return NO_MEMORY
-            memmove(self.writer.out.start + front + change_n,
-                    self.writer.out.start + guess, rows_n)
-            self.writer.out.p = self.writer.out.start + front + change_n + rows_n
-        self.writer.put_front(&e, change_n + rows_n, self.writer.out.start)
-        memcpy(self.writer.out.start + front, change, change_n)
-        image.last_rows = e.rows
-        image.last_bytes = rows_n
-        self.writer.finish(&e)
-        return RUNNING
-
-    cdef int count_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil:
-        """Write an entry without its rows, for who wants their number alone."""
-        cdef uint8_t[1] nothing
-        cdef Envelope e
-        cdef int status
-        self.row_envelope(&e, rows, slot.image)
-        status = count_rows(rows, slot.image, &e.rows)
-        if status != EVENT_OK:
-            return self.fail_rows(status, rows, slot)
-        return RUNNING if self.writer.put_entry(&e, nothing, 0) == 0 else NO_MEMORY
-
-    cdef int relay_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil:
-        """Write the entry of a row event as it is, in front of it what is not told."""
-        cdef Image* image = slot.image
-        cdef Envelope e
-        cdef ShapeC* told = NULL
-        cdef uint64_t front, n
-        cdef uint8_t* p
-        cdef int status
-        self.row_envelope(&e, rows, image)
-        e.store_tag = 0x22
-        status = count_rows(rows, image, &e.rows)
-        if status != EVENT_OK:
-            return self.fail_rows(status, rows, slot)
-        if self.is_told_from() and image.shape.generation != self.shape_generation:
-            told = image.shape
-            self.number_shape(told)
-        n = relayed_size(self.event.type, image.shape, told, self.event.body_n)
-        front = self.writer.front_size(&e, n)
-        if front + n > ENTRY_BYTES_MAX:
-            return self.fail_large(front + n, e.rows, slot)
-        if (self.writer.begin() != 0
-                or ensure(&self.writer.out, front + n) != 0):
-            return NO_MEMORY
-        p = self.writer.out.start
-        self.writer.put_front(&e, n, p)
-        self.writer.out.p = put_relayed(p + front, self.event.type, image.shape, told,
-                                        self.event.body, self.event.body_n)
-        self.writer.finish(&e)
-        return RUNNING
-
-    cdef bint is_told_from(self) noexcept nogil:
-        """Tell whether the current event is one that the reader is given."""
-        return self.writer.file_number > self.relay_file or (
-            self.writer.file_number == self.relay_file
-            and self.event.offset >= self.relay_offset)
-
-    cdef void number_shape(self, ShapeC* shape) noexcept nogil:
-        """Give a shape the next number; behind the last one they begin anew."""
-        if self.shapes_told == SHAPES_MAX:
-            self.shapes_told = 0
-            self.shape_generation += 1
-        self.shapes_told += 1
-        shape.number, shape.generation = self.shapes_told, self.shape_generation
-
-    cdef int fail_rows(self, int status, const RowEvent* rows,
-                       TableSlot* slot) noexcept nogil:
-        if status == EVENT_MEMORY:
-            return NO_MEMORY
-        self.slot, self.row = slot, rows.row
-        return self.fail(rows.reason, rows.value)
-
-    cdef int fail_large(self, uint64_t n, uint32_t row, TableSlot* slot) noexcept nogil:
-        self.slot, self.row = slot, row
-        return self.fail("an entry of %d bytes is larger than a frame can be", n)

@@ -64,6 +64,7 @@ cdef enum Halt:
     BROKEN = 11        # an event that cannot be decoded
     NO_MEMORY = 12
     LIMIT = 13         # the place to end at is reached
+    LOST_ROWS = 14     # a row event whose table map could not be read
 
 cdef struct Event:
     uint32_t time

@@ -6,8 +6,9 @@ entries write as Java does, and in how control characters are escaped (`json_tex
 
 SELECT writes a DOUBLE and a DECIMAL within a document in the same way, entries do not:
 1.00000005E7 and 10000000.5. A number is taken for a DECIMAL here only if no DOUBLE is
-written so: with more than 17 digits, or with zeros at its end. DECIMALs come into
-documents by SQL functions alone; JSON's own text makes DOUBLEs of them.
+written so: with more than 17 digits, with zeros at its end, or with so many digits
+before the point, or zeros behind it, that a DOUBLE would have an exponent. DECIMALs come
+into documents by SQL functions alone; JSON's own text makes DOUBLEs of them.
 """
 
 from libc.stdint cimport uint8_t, uint32_t
@@ -21,6 +22,8 @@ from canal_server.decoder.number_text cimport FLOAT_TEXT_MAX, put_double
 
 cdef enum:
     DOUBLE_DIGITS_MAX = 17  # that the server writes of one
+    DOUBLE_WHOLE_MAX = 16   # digits before the point of one without an exponent,
+    DOUBLE_ZEROS_MAX = 14   # and zeros behind it
     NUMBER_BYTES_MAX = 400
     GROUP = 9               # digits that the binary form of a DECIMAL packs together
     STEP_ROOM = 16          # bytes that one step within a string writes at most
@@ -165,6 +168,7 @@ cdef int put_number(Output* out, const uint8_t* p, size_t n) noexcept nogil:
     cdef double value
     cdef size_t point = n
     cdef size_t digits = 0
+    cdef size_t zeros = 0  # behind the point, in front of the digits
     cdef size_t length = 0  # of the text without `+`
     cdef size_t i
     cdef bint has_exponent = False
@@ -181,6 +185,8 @@ cdef int put_number(Output* out, const uint8_t* p, size_t n) noexcept nogil:
             has_exponent = True
         elif digits or 49 <= p[i] <= 57:
             digits += 1
+        elif point < n:
+            zeros += 1
         length += 1
     if ensure(out, n + FLOAT_TEXT_MAX) != 0:
         return -1
@@ -188,6 +194,8 @@ cdef int put_number(Output* out, const uint8_t* p, size_t n) noexcept nogil:
         out.p = put_bytes(out.p, p, n)
         return 0
     if not has_exponent and (digits > DOUBLE_DIGITS_MAX + (p[n - 1] == 48)
+                             or point - (p[0] == 45) > DOUBLE_WHOLE_MAX
+                             or zeros > DOUBLE_ZEROS_MAX
                              or (p[n - 1] == 48 and point < n - 2)):
         put_decimal(out, p, n, point)
         return 0

@@ -17,7 +17,11 @@ from libc.string cimport memcpy
 from canal_server.core.digits cimport put_fixed, put_i64, put_pair, put_u32, put_u64
 from canal_server.core.wire cimport Output, ensure, put_bytes
 from canal_server.decoder.charsets cimport grow_heap, utf8_sequence
-from canal_server.decoder.number_text cimport decimal_size, put_decimal, put_double
+from canal_server.decoder.number_text cimport (
+    put_decimal,
+    put_double,
+    stored_decimal_size,
+)
 
 cdef enum:
     SMALL_OBJECT = 0
@@ -46,6 +50,7 @@ cdef enum:
     # Bytes looked at per byte that there is; a value of MySQL's own needs 1.
     VISITS_MAX = 8
     SCALAR_TEXT_MAX = 96
+    BASE64_LINE_BYTES = 57  # give the 76 characters after which MySQL breaks the line
 
 cdef struct Walk:
     Output* out
@@ -252,18 +257,23 @@ cdef int put_temporal(Output* out, int kind, const uint8_t* p) noexcept nogil:
 
 
 cdef int put_base64(Output* out, int kind, const uint8_t* p, size_t n) noexcept nogil:
-    """Write bytes of a type that JSON does not have as MySQL shows them."""
+    """Write bytes of a type that JSON does not have as MySQL shows them: in lines."""
     cdef const char* digits = (
         b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     )
     cdef uint32_t three
+    cdef size_t i = 0
     cdef uint8_t* q
-    if ensure(out, n // 3 * 4 + 32) != 0:
+    if ensure(out, n // 3 * 4 + n // BASE64_LINE_BYTES * 2 + 32) != 0:
         return -1
     q = put_u32(put_bytes(out.p, b'"base64:type', 12), kind)
     q[0] = 58
     q += 1
     while n:
+        if i == BASE64_LINE_BYTES:
+            i = 0
+            q = put_bytes(q, b"\\n", 2)
+        i += 3
         three = <uint32_t>p[0] << 16
         if n > 1:
             three |= <uint32_t>p[1] << 8
@@ -285,7 +295,7 @@ cdef int put_opaque(Output* out, int kind, const uint8_t* p, size_t n) noexcept 
     """Write a value of a type that JSON does not have."""
     cdef int size
     if kind == NEWDECIMAL:
-        size = decimal_size(p[0], p[1]) if n >= 2 else -1
+        size = stored_decimal_size(p[0], p[1]) if n >= 2 else -1
         if size < 0 or <size_t>size != n - 2:
             return JSON_MALFORMED
         if ensure(out, SCALAR_TEXT_MAX) != 0:

@@ -12,11 +12,13 @@ from canal_server.core.digits cimport put_fixed, put_i64, put_pair, put_u32, put
 cdef enum:
     FLOAT_TEXT_MAX = 32
     DECIMAL_TEXT_MAX = 96
-    DECIMAL_PRECISION_MAX = 65
+    DECIMAL_PRECISION_MAX = 65  # of a column
+    DECIMAL_WORDS_MAX = 9       # of nine digits, in which the server calculates
 
 
 cdef int put_double(uint8_t* p, double v) noexcept nogil
 cdef int put_float(uint8_t* p, float v) noexcept nogil
 cdef int decimal_size(int precision, int scale) noexcept nogil
+cdef int stored_decimal_size(int precision, int scale) noexcept nogil
 cdef int put_decimal(uint8_t* p, const uint8_t* packed, int precision,
                      int scale) noexcept nogil

@@ -215,6 +215,19 @@ cdef int decimal_size(int precision, int scale) noexcept nogil:
     return side_size(precision - scale) + side_size(scale)
 
 
+cdef int stored_decimal_size(int precision, int scale) noexcept nogil:
+    """Bytes of a packed decimal as JSON has it; -1 when the server cannot make it.
+
+    That is no column's type but a value as the server calculated it, in up to nine
+    words of nine digits: 65 digits may be called 72.
+    """
+    if not (0 < precision and 0 <= scale <= precision):
+        return -1
+    if (precision - scale + 8) // 9 + (scale + 8) // 9 > DECIMAL_WORDS_MAX:
+        return -1
+    return side_size(precision - scale) + side_size(scale)
+
+
 cdef uint32_t take_group(const uint8_t* p, int digits, int mask) noexcept nogil:
     """Read a packed group; a value with too many digits is cut to its last ones."""
     cdef uint32_t value = 0
@@ -248,13 +261,13 @@ cdef uint8_t* put_whole(uint8_t* p, const uint8_t* packed, int digits,
 
 cdef int put_decimal(uint8_t* p, const uint8_t* packed, int precision,
                      int scale) noexcept nogil:
-    """Write the `decimal_size(precision, scale)` bytes at packed; returns the length.
+    """Write the `stored_decimal_size` bytes at packed; returns the length.
 
     The fraction's last group of less than nine digits is left out when it is zero,
     and one 0 stands for a fraction without any digit. Zero has no sign.
     """
-    cdef uint8_t[36] bytes
-    cdef int size = decimal_size(precision, scale)
+    cdef uint8_t[4 * DECIMAL_WORDS_MAX] bytes
+    cdef int size = stored_decimal_size(precision, scale)
     if size < 0:
         return 0
     memcpy(bytes, packed, size)
@@ -317,9 +330,12 @@ def signed_text(int64_t value):
 
 
 def decimal_text(bytes packed, int precision, int scale):
-    """Return the text of a packed decimal; ValueError if the size is another."""
+    """Return the text of a packed decimal; ValueError if the size is another.
+
+    Precision and scale may be those of a value in JSON.
+    """
     cdef uint8_t[DECIMAL_TEXT_MAX] text
     cdef const uint8_t* source = packed
-    if len(packed) != decimal_size(precision, scale):
+    if len(packed) != stored_decimal_size(precision, scale):
         raise ValueError(f"{len(packed)} bytes for a decimal({precision},{scale})")
     return text[:put_decimal(text, source, precision, scale)].decode("ascii")

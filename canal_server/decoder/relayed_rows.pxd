@@ -28,9 +28,10 @@ cdef inline uint64_t relayed_size(uint8_t code, const ShapeC* shape,
 
 
 cdef inline uint8_t* put_relayed(uint8_t* p, uint8_t code, const ShapeC* shape,
-                                 const ShapeC* told, const uint8_t* body,
-                                 size_t body_n) noexcept nogil:
-    """Write relayedRows."""
+                                 const ShapeC* told, const uint8_t* head,
+                                 size_t head_n, const uint8_t* rows,
+                                 size_t rows_n) noexcept nogil:
+    """Write relayedRows; the body is what is in front of the rows, and the rows."""
     p[0] = 0x08
     p = put_varint(p + 1, code)
     p[0] = 0x10
@@ -39,4 +40,5 @@ cdef inline uint8_t* put_relayed(uint8_t* p, uint8_t code, const ShapeC* shape,
         p[0] = 0x1A
         p = put_bytes(put_varint(p + 1, told.n), told.p, told.n)
     p[0] = 0x22
-    return put_bytes(put_varint(p + 1, body_n), body, body_n)
+    p = put_bytes(put_varint(p + 1, head_n + rows_n), head, head_n)
+    return put_bytes(p, rows, rows_n)

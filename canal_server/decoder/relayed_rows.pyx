@@ -92,7 +92,7 @@ cdef class Renderer:
     def __init__(self, image_of):
         self.image_of = image_of
         self.images = {}
-        init_context(&self.context)
+        init_context(&self.context, ENTRY_BYTES_MAX)
         self.out.grow = grow_rows
 
     def __dealloc__(self):

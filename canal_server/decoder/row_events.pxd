@@ -14,6 +14,8 @@ cdef enum EventError:
 
 cdef enum:
     CHANGE_FRONT_MAX = 24  # bytes of RowChange in front of its rows
+    PIECE_CELLS_MAX = 1 << 19        # columns of rows in one entry
+    PIECE_BYTES_MAX = 8 * 1024 * 1024  # of an event that become one entry
 
 cdef struct RowEvent:
     uint8_t kind            # EV_WRITE_ROWS, … as of the second version
@@ -22,6 +24,11 @@ cdef struct RowEvent:
     Input source            # what has not been read yet
     const uint8_t* present  # a bit per column of an insert's, delete's or before image
     const uint8_t* present_after
+    const uint8_t* rows_at  # where the rows begin
+
+    # Where the piece that is read next ends: behind the row that reaches either.
+    uint32_t rows_max
+    const uint8_t* piece_end
 
     # Why it cannot be read.
     const char* reason
@@ -32,6 +39,9 @@ cdef struct RowEvent:
 cdef int read_front(RowEvent* event, uint8_t code, const uint8_t* body,
                     size_t n) noexcept nogil
 cdef int read_bitmaps(RowEvent* event, uint32_t width) noexcept nogil
+# Ends the next piece after so many rows and bytes as one entry takes; without it all
+# rows are read at once.
+cdef void limit_piece(RowEvent* event, uint32_t width) noexcept nogil
 # One of the two; both tell how many rows there are.
 cdef int put_rows(RowEvent* event, RowContext* context, const Image* image,
                   Output* out, uint32_t* rows) noexcept nogil

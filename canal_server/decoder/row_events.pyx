@@ -75,7 +75,17 @@ cdef int read_bitmaps(RowEvent* event, uint32_t width) noexcept nogil:
         event.present_after = need(&event.source, (width + 7) // 8)
     if event.source.short:
         return fail(event, "a list of columns of %d bytes ends early", n)
+    event.rows_at = event.source.p
+    event.rows_max, event.piece_end = 0xFFFFFFFF, event.source.end
     return EVENT_OK
+
+
+cdef void limit_piece(RowEvent* event, uint32_t width) noexcept nogil:
+    cdef uint32_t cells = width * (2 if is_update(event.kind) else 1)
+    event.rows_max = PIECE_CELLS_MAX // max(cells, <uint32_t>1) + 1
+    event.piece_end = event.source.end
+    if event.source.end - event.source.p > PIECE_BYTES_MAX:
+        event.piece_end = event.source.p + PIECE_BYTES_MAX
 
 
 # --- rows ---------------------------------------------------------------------------
@@ -86,7 +96,7 @@ cdef int put_rows(RowEvent* event, RowContext* context, const Image* image,
     cdef const uint8_t* row
     cdef int status = ROW_OK
     rows[0] = 0
-    while event.source.p < event.source.end:
+    while event.source.p < event.piece_end and rows[0] < event.rows_max:
         row = event.source.p
         status = put_row(event, context, image, out)
         if status != ROW_OK or event.source.p == row:
@@ -175,7 +185,7 @@ cdef int count_rows(RowEvent* event, const Image* image, uint32_t* rows) noexcep
     cdef uint32_t column = 0
     cdef int status
     rows[0] = 0
-    while event.source.p < event.source.end:
+    while event.source.p < event.piece_end and rows[0] < event.rows_max:
         row = event.source.p
         status = skip_image(&event.source, image, event.present, &column)
         if (status == ROW_OK and is_update(event.kind)

@@ -35,9 +35,13 @@ cdef struct RowContext:
     uint32_t before_n
     Output scratch
     uint32_t column       # where an error happened
+    uint64_t text_bytes_max   # of one value's text
+    uint64_t inflated_max     # of one compressed value
+    uint64_t too_large        # bytes of the text that was refused, 0: none was
+    uint64_t inflates_to      # bytes of the compressed value that was, 0: none was
 
 cdef int grow_rows(Output* out, size_t room) noexcept nogil
-cdef int init_context(RowContext* context) except -1
+cdef int init_context(RowContext* context, uint64_t value_bytes_max) except -1
 cdef void free_context(RowContext* context) noexcept nogil
 cdef int encode_image(RowContext* context, Input* source, const Image* image,
                       const uint8_t* present, uint32_t width, Output* out, Role role,

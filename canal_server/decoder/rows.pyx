@@ -57,14 +57,27 @@ cdef int grow_rows(Output* out, size_t room) noexcept nogil:
     return 0
 
 
-cdef int init_context(RowContext* context) except -1:
+cdef int grow_scratch(Output* out, size_t room) noexcept nogil:
+    """As grow_rows, up to what one value's text may take."""
+    cdef RowContext* context = <RowContext*>out.owner
+    cdef uint64_t wanted = out.p - out.start + room
+    if wanted > context.text_bytes_max + SLACK:
+        context.too_large = wanted
+        return -1
+    return grow_rows(out, room)
+
+
+cdef int init_context(RowContext* context, uint64_t value_bytes_max) except -1:
+    """Begin with little memory; a compressed value has so many bytes at most."""
     memset(context, 0, sizeof(RowContext))
+    context.inflated_max = context.text_bytes_max = value_bytes_max
     context.scratch.start = <uint8_t*>malloc(4096 + SLACK)
     if context.scratch.start == NULL:
         raise MemoryError("no memory for a decoder")
     context.scratch.p = context.scratch.start
     context.scratch.end = context.scratch.start + 4096
-    context.scratch.grow = grow_rows
+    context.scratch.grow = grow_scratch
+    context.scratch.owner = context
     return 0
 
 
@@ -124,7 +137,7 @@ cdef int put_null(Output* out, uint8_t tag, const Piece* whole) noexcept nogil:
     return ROW_OK
 
 
-cdef bytes inflated(const uint8_t* p, size_t n):
+cdef bytes inflated(const uint8_t* p, size_t n, uint64_t bytes_max):
     """Return a value without MariaDB's column compression.
 
     One byte: algorithm (8: zlib) in the high half; low half: bit 3 says that there
@@ -137,6 +150,8 @@ cdef bytes inflated(const uint8_t* p, size_t n):
     if p[0] >> 4 != 8 or n < 1 + (p[0] & 7):
         raise ValueError("no compressed value")
     size = int.from_bytes(p[1:1 + (p[0] & 7)], "big")
+    if size > bytes_max:
+        raise TooLargeError(size)
     inflater = zlib.decompressobj(-15 if p[0] & 8 else 15)
     data = inflater.decompress(p[1 + (p[0] & 7):n], size + 1)
     if len(data) != size or not inflater.eof:
@@ -144,11 +159,19 @@ cdef bytes inflated(const uint8_t* p, size_t n):
     return data
 
 
-cdef int inflate(const uint8_t* p, size_t n, Output* scratch) noexcept with gil:
+class TooLargeError(Exception):
+    """A compressed value of more bytes than a value may have; it tells how many."""
+
+
+cdef int inflate(RowContext* context, const uint8_t* p, size_t n) noexcept with gil:
     """Undo MariaDB's column compression into the scratch memory."""
+    cdef Output* scratch = &context.scratch
     cdef bytes data
     try:
-        data = inflated(p, n)
+        data = inflated(p, n, context.inflated_max)
+    except TooLargeError as error:
+        context.inflates_to = min(error.args[0], 1 << 62)
+        return ROW_MEMORY
     except MemoryError:
         return ROW_MEMORY
     except (ValueError, OverflowError, zlib.error):
@@ -217,7 +240,7 @@ cdef int put_bytes_column(RowContext* context, const ColumnPlan* column,
         if status != 0:
             return ROW_VALUE if status > 0 else ROW_MEMORY
     elif column.op == OP_COMPRESSED:
-        status = inflate(raw, n, scratch)
+        status = inflate(context, raw, n)
         if status != ROW_OK:
             return status
         inflated = scratch.p - scratch.start

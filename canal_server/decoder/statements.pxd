@@ -11,6 +11,11 @@ cdef enum Statement:
     ST_XA_END = 4
     ST_XA_COMMIT = 5
     ST_XA_ROLLBACK = 6
-    ST_NOTHING = 7      # SAVEPOINT, ROLLBACK, RELEASE: nothing is delivered
+    ST_NOTHING = 7      # SAVEPOINT, ROLLBACK TO, RELEASE: nothing is delivered
+    ST_ROLLBACK = 8     # nor here, but it ends a transaction
 
 cdef int statement_kind(const uint8_t* sql, size_t n) noexcept nogil
+
+# Tell whether a statement begins a transaction, whose rows follow: MySQL's
+# CREATE TABLE … SELECT is written so.
+cdef bint begins_rows(const uint8_t* sql, size_t n) noexcept nogil

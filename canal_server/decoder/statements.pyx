@@ -62,8 +62,10 @@ cdef int statement_kind(const uint8_t* sql, size_t n) noexcept nogil:
     at = skip_word(sql, n, first, "commit")
     if at != first:
         return ST_COMMIT if skip_blank(sql, n, at) >= n else ST_OTHER
+    at = skip_word(sql, n, first, "rollback")
+    if at != first:
+        return ST_ROLLBACK if skip_blank(sql, n, at) >= n else ST_NOTHING
     if (skip_word(sql, n, first, "savepoint") != first
-            or skip_word(sql, n, first, "rollback") != first
             or skip_word(sql, n, first, "release") != first):
         return ST_NOTHING
     at = skip_word(sql, n, first, "xa")
@@ -80,6 +82,20 @@ cdef int statement_kind(const uint8_t* sql, size_t n) noexcept nogil:
     if skip_word(sql, n, first, "rollback") != first:
         return ST_XA_ROLLBACK
     return ST_OTHER
+
+
+cdef bint begins_rows(const uint8_t* sql, size_t n) noexcept nogil:
+    cdef const char* words = "start transaction"
+    cdef size_t count = 17
+    cdef size_t i
+    while n and is_blank(sql[n - 1]):
+        n -= 1
+    if n < count:
+        return False
+    for i in range(count):
+        if lower(sql[n - count + i]) != <uint8_t>words[i]:
+            return False
+    return True
 
 
 def kind_of_statement(bytes sql):

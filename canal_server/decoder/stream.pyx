@@ -13,9 +13,10 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
 from canal_server.core.crc32 cimport crc32
+from canal_server.core.wire cimport Input, need, take_le, take_packed
 from canal_server.decoder.events cimport (
-    BROKEN, EV_FORMAT_DESCRIPTION, EV_ROTATE, Event, LIMIT, NEED_INPUT, RUNNING,
-    SOURCE_END, SOURCE_ERROR, read32,
+    BROKEN, EV_FORMAT_DESCRIPTION, EV_HEARTBEAT_V2, EV_ROTATE, Event, LIMIT,
+    NEED_INPUT, RUNNING, SOURCE_END, SOURCE_ERROR, read32,
 )
 from canal_server.decoder.feed cimport Feed
 
@@ -26,6 +27,7 @@ cdef enum:
     CHECKSUM_BYTES = 4
     PACKET_MAX = 0xFFFFFF
     IN_USE_FLAG = 1
+    ARTIFICIAL_FLAG = 0x20
 
 cdef uint32_t VERSION_AT = 2 + 50 + 4  # of the format description's post-header list
 
@@ -37,11 +39,13 @@ cdef class EventStream:
     business.
     """
 
-    def __init__(self, *, bint packets=True, bint checksum=True):
+    def __init__(self, *, bint packets=True, bint checksum=True,
+                 uint64_t event_bytes_max=1 << 30):
         self.feed = Feed()
         self.inner = Feed()
         self.packets = packets
         self.checksum = checksum
+        self.event_bytes_max = event_bytes_max
         self.limit = <uint64_t>-1
         self.file = ""
 
@@ -61,17 +65,30 @@ cdef class EventStream:
         left = self.inner.waiting
         self.inner.clear()
         self.in_payload = False
-        self.event = self.outer
-        self.event_bytes = self.outer_bytes
+        self.return_to_outer()
         self.answered = True
         if left:
             raise DecodeError(f"{left} bytes left behind the last inner event",
                               file=self.file, position=self.event.offset)
 
+    def abandon_payload(self):
+        """Make the payload the current event again, wherever its inner events end."""
+        if self.in_payload:
+            self.inner.clear()
+            self.in_payload = False
+            self.return_to_outer()
+        self.answered = False
+
+    cdef void return_to_outer(self):
+        self.event = self.outer
+        self.event_bytes = self.outer_bytes
+        self.raw_n = self.outer_raw_n
+
     def begin_payload(self):
         """Say that inner events of the current event will be fed to `inner`."""
         self.outer = self.event
         self.outer_bytes = self.event_bytes
+        self.outer_raw_n = self.raw_n
         self.event_bytes = 0
         self.in_payload = True
         self.ordinal = 0
@@ -84,6 +101,17 @@ cdef class EventStream:
                                          self.event.body_n)
 
     @property
+    def raw(self):
+        """Return the current event as it was sent: header, body and checksum."""
+        return PyBytes_FromStringAndSize(
+            <const char*>self.event.body - HEADER_BYTES, self.raw_n)
+
+    @property
+    def is_framed(self):
+        """Whether it is known where the current event ends."""
+        return self.event_bytes > 0
+
+    @property
     def event_type(self):
         """Return the current event's type code."""
         return self.event.type
@@ -92,6 +120,11 @@ cdef class EventStream:
     def event_time(self):
         """Return the current event's time, s."""
         return self.event.time
+
+    @property
+    def event_is_artificial(self):
+        """Whether the server made the current event for this dump: in no file it is."""
+        return not self.placed or self.event.flags & ARTIFICIAL_FLAG != 0
 
     @property
     def event_server_id(self):
@@ -118,6 +151,18 @@ cdef class EventStream:
                 return HEADER_BYTES
             wanted = p[9] | p[10] << 8 | p[11] << 16 | <size_t>p[12] << 24
         return max(wanted - waiting, 0) if wanted > waiting else PACKET_MAX
+
+    @property
+    def is_settled(self):
+        """Whether `position` is known to lie between two transactions.
+
+        Reading can begin there, and what comes behind it has not been read.
+        """
+        return self.standing == BETWEEN and not self.in_payload
+
+    def settle(self):
+        """Say that the place to start from lies between two transactions."""
+        self.standing = BETWEEN
 
     def where(self):
         """Return file:offset of the current event, for messages."""
@@ -152,33 +197,88 @@ cdef class EventStream:
             self.last_event_time = self.event.time
         self.event_bytes = 0
 
+    cdef void note_heartbeat(self) noexcept nogil:
+        """Step behind what the server left out: the second kind tells it in its body.
+
+        Fields of 1 kind, 1 length, value: 1 is the file's name, 2 the offset in it, as
+        a number of variable length. The first kind has it in its header.
+        """
+        cdef Input source
+        cdef uint64_t field, n, offset
+        if self.event.type != EV_HEARTBEAT_V2 or self.placed:
+            return
+        source.p = self.event.body
+        source.end = source.p + self.event.body_n
+        source.short = False
+        while source.p < source.end:
+            field = take_le(&source, 1)
+            if field == 0 or source.short:
+                return
+            n = take_packed(&source)
+            if source.short or n > <uint64_t>(source.end - source.p):
+                return
+            if field == 2:
+                offset = take_packed(&source)
+                if not source.short and offset > self.position:
+                    self.position = offset
+                return
+            need(&source, n)
+
+    cdef void enter_statement(self) noexcept nogil:
+        """Take note that more of the statement follows, or its rows do."""
+        if self.standing == BETWEEN:
+            self.standing = INSIDE
+
     cdef int next_packet(self) noexcept nogil:
         """Find the event in the packets at the feed's head."""
         cdef uint8_t* p = self.feed.data + self.feed.begin
         cdef size_t waiting = self.feed.end - self.feed.begin
-        cdef size_t n, total, following
+        cdef size_t n, total, following, payload
         if waiting < 4:
             return NEED_INPUT
         n = p[0] | p[1] << 8 | p[2] << 16
         if waiting < 4 + n:
-            return NEED_INPUT
+            return self.await_packet(p, waiting, n)
         if n == PACKET_MAX:
             # The event goes on in further packets. When all are there, the headers
             # between them are squeezed out, and the gap is left behind the event.
             total = 4 + n
-            following = n
+            following = payload = n
             while following == PACKET_MAX:
                 if waiting < total + 4:
-                    return NEED_INPUT
+                    return self.await_packet(p, waiting, payload)
                 following = p[total] | p[total + 1] << 8 | p[total + 2] << 16
                 total += 4 + following
+                payload += following
                 if waiting < total:
-                    return NEED_INPUT
+                    return self.await_packet(p, waiting, payload)
             n = self.join_packets(p, total)
             return self.packet_event(p + 4, n, total)
         if n == 0:
             return self.fail("an empty packet", 0)
         return self.packet_event(p + 4, n, 4 + n)
+
+    cdef int await_packet(self, const uint8_t* p, size_t waiting,
+                          uint64_t payload) noexcept nogil:
+        """Ask for more, unless what is announced is more than an event may have.
+
+        `payload`: what the packets have together, of which the last one may be lacking.
+        """
+        cdef uint32_t length
+        if waiting < 5 or p[4] != 0:
+            if payload >= PACKET_MAX and waiting >= 5:
+                self.event.type, self.event.offset = 0, self.position
+                return self.fail("an answer of %d bytes that is no event", payload)
+            return NEED_INPUT
+        if waiting < 5 + HEADER_BYTES:
+            return NEED_INPUT
+        length = read32(p + 5 + 9)
+        if length > self.event_bytes_max or payload > <uint64_t>length + 1:
+            self.read_header(p + 5)
+            if length <= self.event_bytes_max:
+                return self.fail("a length of %d, with more in its packets", length)
+            return self.check_length(length)
+        return NEED_INPUT
 
     cdef size_t join_packets(self, uint8_t* p, size_t total) noexcept nogil:
         """Squeeze the inner headers out; returns the payload's length.
@@ -210,29 +310,47 @@ cdef class EventStream:
     cdef int next_event(self, const uint8_t* p, size_t n, size_t taken) noexcept nogil:
         """Read the header at p; `taken` is 0 when no packet tells the length."""
         cdef Event* e = &self.event
-        cdef uint32_t length, log_pos
-        cdef uint64_t end
+        cdef uint32_t length
         if n < HEADER_BYTES:
             if taken == 0:
                 return NEED_INPUT
             e.type = 0
             return self.fail("a header of %d bytes", n)
-        length = read32(p + 9)
-        e.time = read32(p)
-        e.type = p[4]
-        e.server_id = read32(p + 5)
-        log_pos = read32(p + 13)
-        e.flags = p[17] | p[18] << 8
-        e.length = length
-        e.offset = self.position
+        if taken == 0:
+            length = read32(p + 9)
+            if HEADER_BYTES <= length <= self.event_bytes_max and n < length:
+                return NEED_INPUT
+        length = self.read_header(p)
         if taken == 0:
             if length < HEADER_BYTES:
                 return self.fail("a length of %d", length)
             if n < length:
-                return NEED_INPUT
+                return self.check_length(length)
             taken = length
         elif length != n:
+            e.body, e.body_n = p + HEADER_BYTES, n - HEADER_BYTES
+            self.event_bytes, self.raw_n = taken, n
             return self.fail("a length of %d that is not its packet's", length)
+        e.body = p + HEADER_BYTES
+        e.body_n = length - HEADER_BYTES
+        self.event_bytes = taken
+        self.raw_n = length
+        if length > self.event_bytes_max:
+            return self.check_length(length)
+        return self.check_sum(p, length)
+
+    cdef uint32_t read_header(self, const uint8_t* p) noexcept nogil:
+        """Make the event with this header the current one; returns its length."""
+        cdef Event* e = &self.event
+        cdef uint32_t length = read32(p + 9)
+        cdef uint32_t log_pos = read32(p + 13)
+        cdef uint64_t end
+        e.time = read32(p)
+        e.type = p[4]
+        e.server_id = read32(p + 5)
+        e.flags = p[17] | p[18] << 8
+        e.length = length
+        e.offset = self.position
         self.placed = log_pos != 0
         if log_pos:
             # The field has 32 bits; files of 4 GiB and more wrap it around.
@@ -240,10 +358,14 @@ cdef class EventStream:
             if end + (<uint64_t>1 << 31) < self.position:
                 end += <uint64_t>1 << 32
             e.offset = end - length if end >= length else 0
-        e.body = p + HEADER_BYTES
-        e.body_n = length - HEADER_BYTES
-        self.event_bytes = taken
-        return self.check_sum(p, length)
+        return length
+
+    cdef int check_length(self, uint64_t length) noexcept nogil:
+        """Refuse an event that is larger than one may be; RUNNING when it is not."""
+        if length <= self.event_bytes_max:
+            return RUNNING
+        return self.fail_limit("%d bytes, above canal.instance.event.bytes.max = %d",
+                               length, self.event_bytes_max)
 
     cdef int check_sum(self, const uint8_t* p, uint32_t length) noexcept nogil:
         """Verify and take off the checksum."""
@@ -300,6 +422,9 @@ cdef class EventStream:
         length = read32(p + 9)
         if length < HEADER_BYTES:
             return self.fail("an inner event with a length of %d", length)
+        if length > self.event_bytes_max:
+            e.type = p[4]
+            return self.check_length(length)
         if n < length:
             return NEED_INPUT
         e.time = read32(p)
@@ -311,12 +436,24 @@ cdef class EventStream:
         e.body = p + HEADER_BYTES
         e.body_n = length - HEADER_BYTES
         self.event_bytes = length
+        self.raw_n = length
         return RUNNING
 
     cdef int fail(self, const char* reason, int64_t value) noexcept nogil:
         self.reason = reason
         self.reason_value = value
         return BROKEN
+
+    cdef int fail_limit(self, const char* reason, int64_t value,
+                        int64_t limit) noexcept nogil:
+        self.reason_limit = limit
+        return self.fail(reason, value)
+
+    cdef str reason_text(self):
+        """Return why the current event cannot be decoded."""
+        reason = self.reason.decode() if self.reason != NULL else "broken event"
+        values = (self.reason_value, self.reason_limit)
+        return reason % values[:reason.count("%d")]
 
 
 cdef bint starts_with_version(const uint8_t* p) noexcept nogil:

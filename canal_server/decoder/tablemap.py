@@ -52,6 +52,7 @@ NUMERIC: Final = frozenset(
 # test for numeric fields only where it is no number in SQL; the server counts it.
 BLOBS: Final = frozenset({TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB})
 _WHAT: Final = "table map"
+COLUMNS_MAX: Final = 4096  # of a table, in MySQL as in MariaDB
 _FRACTION_DIGITS_MAX: Final = 6
 _BIT_BYTES_MAX: Final = 8
 _DECIMAL_DIGITS_MAX: Final = 65
@@ -115,6 +116,11 @@ def parse_table_map(body: bytes, *, mariadb: bool = False) -> TableMap:
     table = source.text(source.number(1))
     source.take(1)
     width = source.packed()
+    if width > COLUMNS_MAX:
+        raise DecodeError(
+            f"a table map of {width} columns for {schema}.{table}, above the limit of "
+            f"{COLUMNS_MAX}"
+        )
     types = source.take(width)
     metadata = CheckedBytes(source.take(source.packed()), _WHAT)
     source.take((width + 7) // 8)  # which columns may be NULL
@@ -169,8 +175,8 @@ def _with_optional(
     members = [i for i, c in enumerate(columns) if c.type in (ENUM, SET)]
     collations = _collations(text, fields.get(2), fields.get(3))
     collations |= _collations(members, fields.get(10), fields.get(11))
-    names = _names(fields.get(4))
-    keys = _keys(fields.get(8), fields.get(9))
+    names = _names(fields.get(4), len(columns))
+    keys = _keys(fields.get(8), fields.get(9), len(columns))
     return tuple(
         MappedColumn(
             column.type,
@@ -223,26 +229,28 @@ def _collations(
     return found
 
 
-def _names(data: bytes | None) -> list[str]:
+def _names(data: bytes | None, width: int) -> list[str]:
     names: list[str] = []
     source = CheckedBytes(data or b"", _WHAT)
     while source:
+        if len(names) == width:
+            raise DecodeError(f"a table map with more names than its {width} columns")
         names.append(source.text(source.packed()))
     return names
 
 
-def _keys(simple: bytes | None, prefixed: bytes | None) -> set[int] | None:
-    if simple is not None:
-        source = CheckedBytes(simple, _WHAT)
-        keys = set()
-        while source:
-            keys.add(source.packed())
-        return keys
-    if prefixed is not None:
-        source = CheckedBytes(prefixed, _WHAT)
-        keys = set()
-        while source:
-            keys.add(source.packed())
+def _keys(simple: bytes | None, prefixed: bytes | None, width: int) -> set[int] | None:
+    if simple is None and prefixed is None:
+        return None
+    keys = set()
+    source = CheckedBytes((prefixed if simple is None else simple) or b"", _WHAT)
+    while source:
+        column = source.packed()
+        if column >= width:
+            raise DecodeError(
+                f"a table map with column {column} in its key, of {width} columns"
+            )
+        keys.add(column)
+        if simple is None:
             source.packed()  # the prefix's length
-        return keys
-    return None
+    return keys

@@ -16,6 +16,7 @@ from canal_server.decoder.image cimport TableImage
 cdef enum:
     SLOTS_MIN = 4096         # a power of two
     TABLES_KEPT = 2048       # with more, the next statement begins with none
+    BYTES_KEPT = 64 * 1024 * 1024  # with more of table maps, too
 
 
 cdef class TableCache:
@@ -54,16 +55,31 @@ cdef class TableCache:
             raise MemoryError("no memory for a table map")
         memcpy(copy, body, n)
         slot = self.slot_of(table_id)
-        if not slot.used:
+        if slot.used:
+            self.bytes -= slot.body_n
+        else:
             self.count += 1
+        self.bytes += n
         free(slot.body)
         slot.body = copy
         slot.body_n = n
         slot.table_id = table_id
         slot.used = True
-        slot.stale = False
+        slot.stale = slot.lost = False
         slot.image = NULL if image is None else &image.image
         self.images[table_id] = image
+        return 0
+
+    cdef int lose(self, const uint8_t* body, size_t n) except -1:
+        """Note a table map that cannot be read: its rows cannot be, either."""
+        cdef TableSlot* slot
+        self.expect_rows()
+        self.map_lost = True
+        if n >= 6:
+            # What is known under its id is another table map.
+            self.install(body, n, None)
+            slot = self.slot_of(read48(body))
+            slot.stale = slot.lost = True
         return 0
 
     cdef int resize(self, uint32_t size) except -1:
@@ -98,8 +114,10 @@ cdef class TableCache:
                 and memcmp(slot.body, body, n) == 0)
 
     cdef void expect_rows(self) noexcept nogil:
-        if self.rows_done and self.count > TABLES_KEPT:
+        if self.rows_done and (self.count > TABLES_KEPT or self.bytes > BYTES_KEPT):
             self.clear()
+        if self.rows_done:
+            self.map_lost = False
         self.rows_done = False
 
     cdef void end_rows(self) noexcept nogil:
@@ -117,3 +135,4 @@ cdef class TableCache:
             self.slots[i].body = NULL
             self.slots[i].used = False
         self.count = 0
+        self.bytes = 0

@@ -38,6 +38,8 @@ cdef class RecordWriter:
     cdef uint32_t taken             # records of the block that take() gave out
     cdef list spans
     cdef readonly uint64_t pending_bytes  # written since the last take()
+    cdef uint64_t entry_bytes_max   # of one record
+    cdef uint64_t too_large         # bytes of the one that was refused, 0: none was
 
     cdef void point(self, size_t used)
     cdef uint64_t header_size(self, const Envelope* e) noexcept nogil

@@ -32,8 +32,12 @@ cdef int grow_block(Output* out, size_t room) noexcept with gil:
     cdef size_t used = out.p - out.start
     cdef size_t wanted = used + room + SLACK
     cdef Block block
+    if used + room > writer.entry_bytes_max + SLACK:
+        writer.too_large = used + room
+        return -1
     if used > writer.pool.block_size // 2:
-        wanted = wanted * 2  # so that a long record is moved few times
+        # So that a long record is moved few times.
+        wanted = max(wanted, min(2 * wanted, writer.entry_bytes_max))
     try:
         block = writer.pool.open(
             writer.file, writer.file_number, wanted, writer.source
@@ -54,6 +58,7 @@ cdef class RecordWriter:
         self.pool = pool
         self.source = source
         self.spans = []
+        self.entry_bytes_max = 0x7FFFFFFF
         self.out.owner = <void*>self
         self.out.grow = grow_block
         self.set_file("")

@@ -65,6 +65,11 @@ _NOT_MARIADB: Final = range(50700, 100000)
 _MYSQL_MAX: Final = 99999
 
 
+# Of a text that is read whole. Tables have 4,096 columns and 8,192 partitions at most;
+# a token takes some hundred bytes and microseconds.
+SQL_CHARS_MAX: Final = 4 * 1024 * 1024
+
+
 def tokens(sql: str, dialect: Dialect, *, chars_max: int | None = None) -> list[Token]:
     """Return the tokens of a text, without comments; executable ones are opened.
 
@@ -93,6 +98,10 @@ def scan(
 
     Raises SqlTextError.
     """
+    if chars_max is None and len(sql) > SQL_CHARS_MAX:
+        raise SqlTextError(
+            f"a text of {len(sql)} characters, above the limit of {SQL_CHARS_MAX}"
+        )
     text = _opened(sql, dialect, chars_max)
     try:
         # A new one each time: it holds the text, and threads share the class.

@@ -59,7 +59,7 @@ class AlterationReader(DefinitionReader):
                     self.raise_error(f"{word} with {self.peek()[:40]!r} behind it")
             else:
                 found += self._options()
-            self.skip_to((",",))
+            self.skip_to((",", *_ENDS))
             if not self.accept(","):
                 break
         return found

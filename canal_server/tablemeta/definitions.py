@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 _QUERIES: Final = frozenset(("SELECT", "VALUES", "TABLE", "WITH"))
 _KEY_WORDS: Final = frozenset(("KEY", "INDEX"))
-_ENDS: Final = frozenset((",", ")", ";", "", "FIRST", "AFTER"))
+# Partitions may follow the last item of an ALTER TABLE without a comma.
+_ENDS: Final = frozenset((",", ")", ";", "", "FIRST", "AFTER", "PARTITION", "REMOVE"))
 _OPERATORS: Final = frozenset("+-*/%|&^<>=!~") | {"DIV", "MOD", "AND", "OR"}
 
 
@@ -425,6 +426,7 @@ class DefinitionReader(SqlReader):
     def _skip_operand(self) -> None:
         while self.accept_any(_OPERATORS) or self.accept_any(("BINARY", "@")):
             pass
+        self.accept(".")  # of .5
         word = self.peek()
         if word == "(":
             self.skip_parens()

@@ -11,6 +11,7 @@ from canal_server.mysql.settings import (
     Credentials,
     TlsMode,
     TlsOptions,
+    server_key,
 )
 from canal_server.tablemeta.storage_mysql import MysqlHistoryStorage
 from canal_server.tablemeta.storage_sqlite import FILE_NAME, SqliteHistoryStorage
@@ -41,6 +42,9 @@ def open_storage(
         address=Address(database.address.host, database.address.port),
         credentials=Credentials(settings.user, settings.password),
         tls=TlsOptions(mode=TlsMode[database.ssl_mode.name]),
+        server_key=server_key(
+            database.server_public_key, database.allow_public_key_retrieval
+        ),
         connect_timeout_s=config.source.so_timeout_s,
         io_timeout_s=config.source.so_timeout_s,
     )

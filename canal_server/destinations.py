@@ -192,6 +192,11 @@ class Destinations:
             raise ClientError(f"can't find destination:{destination[:200]}")
         return life
 
+    def status_of(self, destination: str) -> Mapping[str, object] | None:
+        """Return the state of one destination, None: it is none of ours."""
+        life = self._lives.get(destination)
+        return None if life is None else life.status()
+
     def status(self) -> list[dict[str, object]]:
         """Return the state of each destination, in the order they are configured."""
         return [life.status() for life in self._lives.values()]

@@ -34,6 +34,7 @@ from canal_server.position.groups import (
     owner_of,
     servers_of,
 )
+from canal_server.position.leaving import LeavingCursors, furthest_of
 from canal_server.position.logposition import same_server
 from canal_server.position.lost import LostClients
 from canal_server.position.stored import check_subscribed, tell_move
@@ -42,11 +43,13 @@ from canal_server.sink.merge import Merge
 from canal_server.store.memory import MemoryEventStore
 from canal_server.wiring import (
     block_pool,
+    check_room,
     default_filter,
     executed_sets_of,
     history_owner_of,
     meta_manager_of,
     serve_stored_clients,
+    standing_of,
     stop_writing,
     uncertain,
 )
@@ -111,6 +114,7 @@ class GroupInstance:
     def _make_stages(self) -> None:
         """Make what the entries pass, empty: at first, and when cursors were moved."""
         config, pool = self.config, block_pool()
+        self._filters.clear()
         self._subjects = Subjects()
         self._store = MemoryEventStore(
             config.store,
@@ -130,16 +134,18 @@ class GroupInstance:
                 merge=merge,
                 pool=pool,
                 subjects=self._subjects,
-                wants=self._default.accepts,
+                wants=self._filters.wants,
                 begun=self._begun,
                 session=self._session_begins,
                 changed=self._epoch_changed,
                 executed=self._executed.get(each.source.member),
+                idle=self._idle,
                 gone=self._gone,
                 history_owner=self._history_owner,
             )
             for each in config.by_source
         }
+        self._leaving = {number: self._leaving_of(number) for number in self._members}
 
     def _completed(self, position: LogPosition) -> LogPosition:
         """Return a position with the GTID set executed there, in whichever source."""
@@ -239,14 +245,19 @@ class GroupInstance:
 
     def _held_places(self, client_id: int) -> dict[int, LogPosition]:
         """Return behind what all lies that a client has not acked, by the store."""
+        # First: the store has all before them.
+        passed = {number: each.pump.passed_to for number, each in self._members.items()}
         try:
             held = self._store.resume_positions(client_id)
+            has_all = self._store.has_all(client_id)
         except StoreError:  # it came or went just now
             return {}
-        return {
-            number: self._members[number].log_position(position)
-            for number, position in held.items()
-        }
+        found = {}
+        for number, position in held.items():
+            before = self._members[number].log_position(position)
+            after = furthest_of(before, passed[number]) if has_all else None
+            found[number] = after or before
+        return found
 
     def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
         """Move clients in the sources whose servers the positions name.
@@ -311,7 +322,6 @@ class GroupInstance:
             self.meta.clear_batches(identity)
         old, servers = self.store, self._read_now()
         self._make_stages()
-        self._filters.clear()
         self._lost.clear()
         for number, member in self._members.items():
             place = moved.get(number)
@@ -348,9 +358,17 @@ class GroupInstance:
         """Return the position with the name of the server that it is of."""
         return next(iter(self._members.values())).log_position(position)
 
-    def check_filter(self, expression: str) -> None:
-        """Raise ClientError when the filter is not a regular expression."""
-        self._filters.check(expression)
+    def check_filter(self, expression: str) -> object:
+        """Make a filter ready; raises ClientError when it cannot be used."""
+        return self._filters.check(expression)
+
+    def check_room(self, identity: ClientIdentity) -> None:
+        """Raise ClientError when no further client may subscribe."""
+        check_room(self.config, self.meta, identity)
+
+    def why_refused(self, client_id: int) -> str:
+        """Return why the stored filter of a client cannot be used, or nothing."""
+        return self._filters.why_refused(client_id)
 
     def subscribed(self, identity: ClientIdentity) -> None:
         """Give the client its cursor and filter, and let the pumps read its tables."""
@@ -487,6 +505,23 @@ class GroupInstance:
         member.begin_at(left)
         return True
 
+    def _idle(self, member: Member) -> None:
+        """Let clients that have all of a source leave its files that have ended."""
+        self._leaving[member.number].look(member.pump.passed_to)
+
+    def _leaving_of(self, number: int) -> LeavingCursors:
+        return LeavingCursors(
+            lambda: (
+                (each, acked_places(self.meta, each, self._servers).get(number))
+                for each in self._subscriptions()
+            ),
+            self._store.has_all,
+            lambda identity, place: self._put_at(
+                self._members[number], identity, place
+            ),
+            self._steady,
+        )
+
     def _put_at(
         self, member: Member, identity: ClientIdentity, place: LogPosition
     ) -> None:
@@ -520,9 +555,27 @@ class GroupInstance:
             "clients": [identity.client_id for identity in self._subscriptions()],
             "lost_clients": self._lost.told(),
             "waits_for": list(self._store.holders()),
+            "error_since_ms": _first_error_ms(members),
+            "lag": _greatest_lag(members),
+            **standing_of(self._store, self.meta, self.destination),
             "transactions": sum(m.sink.counters.transactions for m in members),
             "rows": sum(m.sink.counters.rows for m in members),
         }
+
+
+def _first_error_ms(members: list[Member]) -> int | None:
+    """Return since when any source fails, None: none does."""
+    since = [each.pump.status.error_since_ms for each in members]
+    return min(filter(None, since), default=None)
+
+
+def _greatest_lag(members: list[Member]) -> dict[str, object]:
+    """Return the lag of the source that is behind most."""
+    found = [each.pump.status for each in members]
+    last = max(
+        found, key=lambda each: float("inf") if (lag := each.lag_s()) is None else lag
+    )
+    return dict(last.as_json()["lag"])  # type: ignore[call-overload, no-any-return]
 
 
 def _told(members: list[Member], word: str) -> str:

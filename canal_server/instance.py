@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.executed import unchanged
+from canal_server.position.leaving import furthest_of, leaving_of
 from canal_server.position.logposition import (
     MetaLogPositionManager,
     same_server,
@@ -43,6 +45,7 @@ from canal_server.wiring import (
     access_of,
     block_pool,
     boundary_index_of,
+    check_room,
     default_filter,
     executed_sets_of,
     history_of,
@@ -52,6 +55,7 @@ from canal_server.wiring import (
     ranged_reads_of,
     serve_stored_clients,
     standby_access_of,
+    standing_of,
     stop_writing,
     uncertain,
 )
@@ -122,7 +126,7 @@ class Instance:
         self._stopping = False  # guarded by `_steady`
         # What clients want, and who reads ranges: the pump reads both.
         self._wants_lock = threading.Lock()
-        self._client_wants: Accepts = self._default.accepts
+        self._client_wants: Accepts = self._filters.wants
         self._range_wants: Accepts | None = None
         self._ranges = ranged_reads_of(config, zookeepers, self._change_range_wants)
         self._make_stages()
@@ -131,7 +135,8 @@ class Instance:
     def _make_stages(self) -> None:
         """Make what the entries pass, empty: at first, and when cursors were moved."""
         config = self.config
-        self._client_wants = self._default.accepts
+        self._filters.clear()
+        self._client_wants = self._filters.wants
         self._pool = block_pool()
         self._subjects = Subjects()
         self._tail = tail = Tail(config.store.ranged_bytes_max)
@@ -161,7 +166,7 @@ class Instance:
             self._subjects,
             self._log_positions,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
-            wants=self._default.accepts,
+            wants=self._filters.wants,
             deliver=self._buffer.put,
             reset=self._reset,
             idle=self._idle,
@@ -175,6 +180,9 @@ class Instance:
             executed=self._executed,
         )
         self._stores = self._late.attach(self._store, self._pump, access, standby)
+        self._leaving = leaving_of(
+            self.destination, self.meta, self._stores.has_all, self._steady
+        )
         self._ranges.attach(Live(self._pump, self._subjects, tail))
         self._detector = Detector(config, self._pump, self._pump.stored)
 
@@ -269,25 +277,23 @@ class Instance:
 
     def cursors(self) -> DestinationCursors:
         """Return where each client stands, and how far the source was read."""
-        found = []
-        for identity in self._subscriptions():
-            try:
-                # Of a late client's own store: what is in there is not acked.
-                before = self._stores.resume_position(identity.client_id)
-            except StoreError:  # it came or went just now
-                before = None
-            found.append(
-                ClientCursor(
-                    identity,
-                    self.meta.cursor(identity),
-                    None if before is None else self.log_position(before),
-                    len(self.meta.batches(identity)),
-                )
-            )
+        found = tuple(map(self._cursor_of, self._subscriptions()))
         # Before the first session it would be a client's.
         begun = self._pump.began_at is not None
         parsed = self._log_positions.latest(self.destination) if begun else None
-        return DestinationCursors(tuple(found), parsed, reads=self._pump.identity)
+        return DestinationCursors(found, parsed, reads=self._pump.identity)
+
+    def _cursor_of(self, identity: ClientIdentity) -> ClientCursor:
+        passed_to = self._pump.passed_to  # first: the store has all before it
+        before, client_id = None, identity.client_id
+        with contextlib.suppress(StoreError):  # it came or went just now
+            # Of a late client's own store: what is in there is not acked.
+            if (found := self._stores.resume_position(client_id)) is not None:
+                before = self.log_position(found)
+                if self._stores.has_all(client_id):
+                    before = furthest_of(before, passed_to)
+        open_batches = len(self.meta.batches(identity))
+        return ClientCursor(identity, self.meta.cursor(identity), before, open_batches)
 
     def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
         """Move clients' cursors, and begin to read anew at the smallest one of all.
@@ -350,7 +356,6 @@ class Instance:
             self.meta.clear_batches(identity)
         old = self.store
         self._make_stages()
-        self._filters.clear()
         self._lost.clear()
         self._begin_stages(moved_to.identity)
         old.close()
@@ -370,9 +375,17 @@ class Instance:
         """Return the position with this source's identity."""
         return LogPosition(position.source or self._pump.identity, position)
 
-    def check_filter(self, expression: str) -> None:
-        """Raise ClientError when the filter is not a regular expression."""
-        self._filters.check(expression)
+    def check_filter(self, expression: str) -> object:
+        """Make a filter ready; raises ClientError when it cannot be used."""
+        return self._filters.check(expression)
+
+    def check_room(self, identity: ClientIdentity) -> None:
+        """Raise ClientError when no further client may subscribe."""
+        check_room(self.config, self.meta, identity)
+
+    def why_refused(self, client_id: int) -> str:
+        """Return why the stored filter of a client cannot be used, or nothing."""
+        return self._filters.why_refused(client_id)
 
     def subscribed(self, identity: ClientIdentity) -> None:
         """Give the client its cursor and filter, and let the pump read its tables."""
@@ -554,11 +567,12 @@ class Instance:
     def _idle(self) -> None:
         """Take note that the source has nothing more at hand."""
         self._store.wake_getters()
-        self._tail.idle()
+        self._tail.idle(self._pump.delivered_to)
+        self._leaving.look(self._pump.passed_to)
 
     def status(self) -> dict[str, object]:
         """Return what an operator asks first, as plain values."""
-        pump = self._pump.status
+        pump, apart = self._pump.status, self._stores.apart()
         return {
             "destination": self.destination,
             "state": pump.state.value,
@@ -570,13 +584,14 @@ class Instance:
             "switches": self._pump.sources.switches,
             "repeated": self._pump.repeated(),
             "detecting": self._detector.status(),
-            "clients": [
-                identity.client_id
-                for identity in self.meta.subscriptions(self.destination)
-            ],
+            "clients": [each.client_id for each in self._subscriptions()],
+            "unreadable": self._pump.unreadable.status(),
             "lost_clients": self._lost.told(),
             "late_clients": self._late.status(),
             "waits_for": list(self._store.holders()),
+            **pump.as_json(),
+            **standing_of(self._store, self.meta, self.destination, apart),
+            "connected": self._late.presence.here(),
             "ranges": self._ranges.status(),
             "transactions": self._sink.counters.transactions,
             "rows": self._sink.counters.rows,

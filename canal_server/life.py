@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -128,6 +129,7 @@ class DestinationLife:
         self._kept = False  # from starting, as its stored cursors are moved
         self._error: CanalError | None = None  # with which an instance was stopped
         self._failure = ""  # why it does not run, when it is for no other server
+        self._failing_since_ms = 0
         self._retry_s = RETRY_MIN_S
         self._thread = threading.Thread(
             target=self._live, name=f"{self.destination} life", daemon=True
@@ -265,7 +267,14 @@ class DestinationLife:
         }
 
     def _told_failure(self) -> dict[str, object]:
-        return {"error": self._failure} if self._failure else {}
+        if not self._failure:
+            return {}
+        return {"error": self._failure, "error_since_ms": self._failing_since_ms}
+
+    def _failed(self, why: str) -> None:
+        """Take note that it does not run; until it does."""
+        self._failure = why
+        self._failing_since_ms = self._failing_since_ms or round(time.time() * 1000)
 
     def _is_settled(self) -> bool:
         if self._state is State.ENDED or self._stop.requested():
@@ -327,7 +336,7 @@ class DestinationLife:
         except Exception as error:
             # A fault of ours must be seen, and must not end the destination for good.
             log.exception("destination %s failed, tried again later", self.destination)
-            self._failure = repr(error)
+            self._failed(repr(error))
             self._become(State.PAUSED)
         if self._state is State.PAUSED:
             self._wait(self._retry_s)
@@ -339,7 +348,7 @@ class DestinationLife:
             instance = self._started()
         except CanalError as error:
             log.error("destination %s cannot start: %s", self.destination, error)  # noqa: TRY400  # told in words
-            self._failure = f"{type(error).__name__}: {error}"
+            self._failed(f"{type(error).__name__}: {error}")
             # Without the lease there is nothing to give to others: it is wanted again.
             lost = not self._lease.held()
             with self._changed:
@@ -351,7 +360,7 @@ class DestinationLife:
                 self._instance = None
             raise
         with self._changed:
-            self._failure = ""
+            self._failure, self._failing_since_ms = "", 0
             run_stop = self._run_stop = Stop()
             if not self._stop.requested():
                 self._serving = instance

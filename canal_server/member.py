@@ -52,8 +52,8 @@ class Member:
 
     `begun` is told where the first session begins, `session` that one begins, both with
     this member; `changed` that its `epoch` did, `gone` that the source lacks the stored
-    place (true: it was told to `begin_at` another). They are called on the pump's
-    thread.
+    place (true: it was told to `begin_at` another), `idle` that its source has nothing
+    more at hand. They are called on the pump's thread.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Member:
         session: Callable[[Member], None],
         changed: Callable[[], None],
         gone: Callable[[Member, GonePlace], bool],
+        idle: Callable[[Member], None],
         history_owner: Owner | None = None,
         executed: ExecutedSets | None = None,
     ) -> None:
@@ -86,6 +87,7 @@ class Member:
         self._is_torn = False
         self._subjects = subjects
         self._changed = changed
+        self._told_idle = idle
         # Of the numbers of tables: that of the last chunk, and that from which on no
         # chunk has older ones; and that of all that comes behind the last boundary.
         self._epoch_seen = self._epoch_since = self.epoch = subjects.epoch
@@ -202,6 +204,7 @@ class Member:
             self._changed()
 
     def _idle(self) -> None:
+        self._told_idle(self)
         self.lane.idle()
         if self._buffer.pending == 0:
             self._enter(self._subjects.epoch)
@@ -234,10 +237,12 @@ class Member:
             "source": pump.source,
             "position": pump.position,
             "error": pump.error,
+            **pump.as_json(),
             "reads": str(self.pump.sources.current),
             "switches": self.pump.sources.switches,
             "repeated": self.pump.repeated(),
             "detecting": self.detector.status(),
+            "unreadable": self.pump.unreadable.status(),
             "transactions": self.sink.counters.transactions,
             "rows": self.sink.counters.rows,
         }

@@ -69,6 +69,16 @@ class TableImages(Protocol):
         """Take note that all before a place was read; cheap, called per chunk."""
 
 
+class ByteSource(Protocol):
+    """Where a reader's bytes come from."""
+
+    def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int | None:
+        """Wait for bytes; 0 at the end, None when stopped or the time is up."""
+
+    def try_receive_into(self, buffer: memoryview) -> int | None:
+        """Take what is at hand; None when nothing is, 0 at the end."""
+
+
 class EventStore(Protocol):
     """The ring of one instance's entries and a cursor per client.
 
@@ -296,11 +306,14 @@ class RangeSource(Protocol):
         take: Callable[[Sequence[bytes | memoryview], int], None],
         *,
         relays: bool = False,
+        cut: Callable[[], None] | None = None,
     ) -> None:
         """Give the entries of a range to `take`, piece by piece, with each one's bytes.
 
         Without a name the filter is `expression`. `take` may wait and may raise.
         `relays`: rows may be given as the binlog has them, for others to render.
+        `cut` is called, by another thread, to end a `take` that waits too long while
+        others want to read.
         """
 
     def columns(
@@ -369,8 +382,24 @@ class RunningInstance(Protocol):
         cursor in the store.
         """
 
-    def check_filter(self, expression: str) -> None:
-        """Raise ClientError when the filter is not a regular expression."""
+    def check_room(self, identity: ClientIdentity) -> None:
+        """Raise ClientError when no further client may subscribe.
+
+        Called while the instance is steady.
+        """
+
+    def why_refused(self, client_id: int) -> str:
+        """Return why the stored filter of a client cannot be used, empty when it can.
+
+        Such a client has no cursor in the store until it subscribes with another one.
+        """
+
+    def check_filter(self, expression: str) -> object:
+        """Make a filter ready; raises ClientError when it cannot be used.
+
+        What is returned is to be kept until the client is subscribed. May take long:
+        to be called without a lock.
+        """
 
     def unsubscribed(self, identity: ClientIdentity) -> None:
         """Take the client's wishes back."""
@@ -390,6 +419,9 @@ class Instances(Protocol):
 
         Returns it when it then runs here, None when it does not.
         """
+
+    def status_of(self, destination: str) -> Mapping[str, object] | None:
+        """Return what a destination does, as values of JSON; None: it is none."""
 
 
 class Lease(Protocol):

@@ -25,7 +25,9 @@ from canal_server.mysql.settings import (
     Credentials,
     TlsMode,
     TlsOptions,
+    server_key,
 )
+from canal_server.position.behind import slowest_client
 from canal_server.position.executed import ExecutedSets, unchanged
 from canal_server.position.file import MetaFiles
 from canal_server.position.logposition import (
@@ -48,7 +50,7 @@ from canal_server.tablemeta.storage_open import open_storage
 from canal_server.tablemeta.tsdb import Retention, TableMetaTsdb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from canal_server.config.schema import (
         HostConfig,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from canal_server.ports import Accepts, LogPositionManager, MetaManager
     from canal_server.position.executed import Completed
     from canal_server.position.subscriptions import SubscriptionPlace
+    from canal_server.store.memory import MemoryEventStore
     from canal_server.zookeeper import ZooKeepers
 
 _log = logging.getLogger(__name__)
@@ -77,18 +80,35 @@ def block_pool() -> BlockPool:
 def serve_stored_clients(
     meta: MetaManager, destination: str, serve: Callable[[ClientIdentity], None]
 ) -> None:
-    """Serve each known client; one whose filter cannot be used is told in the log."""
+    """Serve each known client; one whose filter cannot be used is refused."""
     for identity in meta.subscriptions(destination):
         try:
             serve(identity)
         except ClientError as error:
             _log.error(
-                "destination %s: client %s has a filter that cannot be used, the "
-                "configured one serves: %s",
+                "destination %s: client %s is refused, the others are served: its"
+                " stored filter cannot be used until it subscribes with another one: "
+                "%s",
                 destination,
                 identity.client_id,
                 error,
             )
+
+
+def check_room(
+    config: InstanceConfig, meta: MetaManager, identity: ClientIdentity
+) -> None:
+    """Raise ClientError when a destination has all the clients that it may have.
+
+    Those that are stored stay, however many they are.
+    """
+    count = len(meta.subscriptions(config.destination))
+    if count >= config.store.clients_max:
+        raise ClientError(
+            f"client {identity.client_id} cannot subscribe: {config.destination} has"
+            f" {count} clients, the limit is {config.store.clients_max}"
+            " (canal.instance.clients.max); unsubscribe those that are gone"
+        )
 
 
 def stop_writing(destination: str, *stops: Callable[[], None], ended: bool) -> None:
@@ -126,6 +146,26 @@ def default_filter(config: InstanceConfig) -> TableFilter:
     if problems:
         raise ConfigError(problems)
     return TableFilter(wanted, unwanted)
+
+
+def standing_of(
+    store: MemoryEventStore,
+    meta: MetaManager,
+    destination: str,
+    apart: Collection[int] = (),
+) -> dict[str, object]:
+    """Return for whom reading waits, and which client is behind most, for `status`.
+
+    `apart` are the clients that are read for on their own.
+    """
+    blocked, slowest = store.blocked(), store.slowest()
+    in_ring = None
+    if slowest is not None:
+        in_ring = slowest.client_id, slowest.entries, slowest.waited_s
+    return {
+        "blocked": blocked and blocked.as_json(),
+        "slowest_client": slowest_client(meta, destination, in_ring, apart),
+    }
 
 
 def uncertain() -> bool:
@@ -290,7 +330,9 @@ def _access(source: SourceConfig, host: HostConfig, address: HostPort) -> Access
         address=Address(address.host, address.port),
         credentials=Credentials(source.user, source.password),
         tls=tls,
+        server_key=server_key(host.server_public_key, host.allow_public_key_retrieval),
         connect_timeout_s=source.so_timeout_s,
         io_timeout_s=source.so_timeout_s,
+        link_timeout_s=source.silence_s,
         receive_buffer=source.receive_buffer_bytes,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import TableMetaError
 from canal_server.model.positions import EntryPosition
-from canal_server.mysql.binlogs import current_end
+from canal_server.mysql.binlogs import current_end, server_time_s
 from canal_server.mysql.schema_dump import SchemaReader
 from canal_server.tablemeta.context import Context
 from canal_server.tablemeta.ddl import examine
@@ -93,9 +93,9 @@ class BaseDumper:
 
     def _end(self) -> tuple[EntryPosition, str]:
         end = current_end(self._connection, self._info)
-        now_s = self._connection.query("SELECT UNIX_TIMESTAMP()")[0][0]
+        now_s = server_time_s(self._connection)
         position = EntryPosition(
-            end.file, end.position, int(now_s) * 1000, self._info.server_id
+            end.file, end.position, now_s * 1000, self._info.server_id
         )
         return position, end.gtids
 

@@ -186,7 +186,7 @@ class CatchUpReader:
 
     def change_wants(self, accepts: Accepts | None) -> None:
         """Read other tables from now on."""
-        if accepts is self._accepts:
+        if accepts == self._accepts:
             return
         self._accepts = accepts
         # First: who finds the filter must not find the ring admitted.

@@ -20,7 +20,7 @@ from canal_server.lifecycle import Stop
 from canal_server.model.entry import EntryType, EventType
 from canal_server.model.positions import EntryPosition, binlog_file_number
 from canal_server.mysql.replication import replica_id
-from canal_server.mysql.settings import TlsMode
+from canal_server.mysql.session import login_options
 
 try:
     from pymysqlreplication import BinLogStreamReader
@@ -316,11 +316,7 @@ class Theirs:
         self._wants = wants
         self._reader = BinLogStreamReader(
             connection_settings={
-                "host": access.address.host,
-                "port": access.address.port,
-                "user": access.credentials.user,
-                "password": access.credentials.password,
-                "ssl_disabled": access.tls.mode is TlsMode.DISABLED,
+                **login_options(access),
                 "connect_timeout": access.connect_timeout_s,
             },
             server_id=replica_id("compare", reader=_REPLICA).server_id,

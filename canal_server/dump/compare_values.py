@@ -125,7 +125,7 @@ def java_float(value: float, *, single: bool) -> str:
     """
     if value == 0:
         return "-0.0" if str(value).startswith("-") else "0.0"
-    exact = abs(Decimal(value))
+    exact = Decimal(value).copy_abs()  # abs() would round it
     number = next(
         nearest
         for places in range(_FLOAT_DIGITS_MIN, _FLOAT_DIGITS_MAX + 1)

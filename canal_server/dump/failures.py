@@ -6,12 +6,14 @@ Leaves out what an error means for the place to begin (`beginning`).
 from __future__ import annotations
 
 import logging
+import random
 import time
 from typing import Final
 
 from canal_server.dump.repeats import Repeats
 from canal_server.errors import (
     BinlogPurged,
+    ConnectionLost,
     DecodeError,
     PositionError,
     SourceRefused,
@@ -26,6 +28,9 @@ STUBBORN: Final = (
     BinlogPurged, SourceRefused, DecodeError, TableMetaError, PositionError
 )  # fmt: skip
 STUBBORN_DELAY_S: Final = 30.0
+# While nobody answers an attempt costs little, and when somebody does nothing is to be
+# waited for.
+UNREACHABLE_DELAY_S: Final = 1.0
 
 
 class Failures:
@@ -54,7 +59,10 @@ class Failures:
         `elsewhere`: the next one begins at another place, at once. `counting`: tries
         are counted before another place is looked for, which are not put off.
         """
-        delay_s = self._backoff.delay_s(time.monotonic())
+        if isinstance(error, ConnectionLost) and error.unreachable:
+            delay_s = UNREACHABLE_DELAY_S * random.uniform(0.5, 1.0)  # noqa: S311
+        else:
+            delay_s = self._backoff.delay_s(time.monotonic())
         if isinstance(error, STUBBORN) and not counting:
             delay_s = max(delay_s, STUBBORN_DELAY_S)
         if elsewhere:

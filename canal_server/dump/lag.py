@@ -32,6 +32,7 @@ from canal_server.mysql.binlogs import (
     purged_gtids,
 )
 from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.failures import answer_about
 from canal_server.mysql.flavour import ServerInfo, read_server_info
 from canal_server.mysql.replication import FIRST_EVENT
 from canal_server.position.logposition import same_server
@@ -140,8 +141,9 @@ class SourceView:
         if self.has_gtids:
             self.purged = purged_gtids(connection, self.info)
         # In ms, whatever the zone of the session.
-        (row,) = connection.query("SELECT UNIX_TIMESTAMP(NOW(3))")
-        self.now_ms = round(float(str(row[0])) * 1000)
+        rows = connection.query("SELECT UNIX_TIMESTAMP(NOW(3))")
+        with answer_about("its clock", connection.access.address):
+            self.now_ms = round(float(str(rows[0][0])) * 1000)
 
     @property
     def has_gtids(self) -> bool:
@@ -181,7 +183,8 @@ class SourceView:
         except BinlogPurged as error:  # just now
             return Behind(problem=str(error))
         if distance.transactions == 0:
-            return Behind(distance.bytes, 0.0, 0)
+            # What lies between are ends and beginnings of files, and the like.
+            return Behind(0, 0.0, 0)
         since_ms = distance.first_ms or place.timestamp
         return Behind(distance.bytes, self._seconds(since_ms), distance.transactions)
 

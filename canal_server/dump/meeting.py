@@ -87,8 +87,8 @@ class Meeting:
         left_out = self._left_out
         if left_out is None:
             return True
-        exact_from = self._pump.exact_from
-        if exact_from is not None and file_number >= exact_from:
+        whole_from = self._pump.whole_from
+        if whole_from is not None and file_number >= whole_from:
             return True
         if not self._gtid_on or not gtids:
             return False

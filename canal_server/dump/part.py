@@ -15,6 +15,7 @@ from canal_server.core.subjects import Subjects
 from canal_server.dump.files import FileSource
 from canal_server.dump.map_columns import MapReader, NoColumns
 from canal_server.dump.reader import Reader, StreamEnd
+from canal_server.dump.unreadable import Unreadable
 from canal_server.errors import ConnectionLost, DecodeError
 from canal_server.lifecycle import Stop
 from canal_server.model.positions import binlog_file_number
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from canal_server.dump.reader import ByteSource
+    from canal_server.config.schema import Action
     from canal_server.mysql.settings import Access
-    from canal_server.ports import Accepts, Span, TableImages
+    from canal_server.ports import Accepts, ByteSource, Span, TableImages
     from canal_server.protocol.entries import Entry
 
 _FIRST_EVENT = 4
@@ -65,6 +66,7 @@ class Part:
     take: Callable[[Entry], bool]
     wants: Accepts = lambda _names: True
     until: Place | None = None
+    unreadable: Action | None = None  # what becomes of events that cannot be read
 
     def read_file(self, path: Path) -> bool:
         """Read a binlog file; false when `take` ended it.
@@ -124,6 +126,7 @@ class Part:
             columns=ColumnFilter("", ""),
             filters=FilterConfig(),
             packets=packets,
+            unreadable=Unreadable(everything=self.unreadable),
             error_of_packet=lambda body: error_of_packet(body, address=address),
         )
 

@@ -13,19 +13,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.dump.beginning import Beginning
+from canal_server.dump.capture import CaptureChecks
 from canal_server.dump.delivered import Delivered
 from canal_server.dump.failures import Failures
 from canal_server.dump.index_writer import session_writer
 from canal_server.dump.overlap import Overlap, overlap_of
+from canal_server.dump.patience import Patience
 from canal_server.dump.purged import told_purged
-from canal_server.dump.reader import Reader
 from canal_server.dump.replicated import reachable
 from canal_server.dump.session_images import SessionImages
+from canal_server.dump.session_reader import (
+    end_place,
+    reader_of,
+    servers_before,
+    stream_of,
+)
 from canal_server.dump.source_traits import source_of
 from canal_server.dump.sources import Source, sources_of
 from canal_server.dump.status import PumpState, PumpStatus
 from canal_server.dump.tracking import SetFollower, reachable_set
 from canal_server.dump.turns import Turns
+from canal_server.dump.unreadable import unreadable_of
 from canal_server.errors import (
     BinlogPurged,
     CanalError,
@@ -39,14 +47,6 @@ from canal_server.model.positions import (
     binlog_file_number,
 )
 from canal_server.mysql.connection import ControlConnection
-from canal_server.mysql.dump import DumpOptions, DumpStream
-from canal_server.mysql.failures import error_of_packet
-from canal_server.mysql.flavour import (
-    ServerInfo,
-    capture_warnings,
-    check_capture,
-    read_server_info,
-)
 from canal_server.mysql.replication import replica_id
 from canal_server.position.logposition import same_server
 
@@ -61,18 +61,19 @@ if TYPE_CHECKING:
     from canal_server.dump.gone import GonePlace
     from canal_server.dump.index import BoundaryIndex
     from canal_server.dump.index_writer import IndexWriter
+    from canal_server.dump.reader import Reader
     from canal_server.dump.session_images import ImagesOf
     from canal_server.dump.start import Place
     from canal_server.lifecycle import Deadline, Stop
+    from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.settings import Access
-    from canal_server.ports import Accepts, LogPositionManager, Span, TableImages
+    from canal_server.ports import Accepts, LogPositionManager, Span
     from canal_server.position.executed import ExecutedSets
     from canal_server.sink.columns import ColumnFilter
     from canal_server.tablemeta.tsdb import Steady, TableMetaTsdb
 
 _log = logging.getLogger(__name__)
 
-_CLOSE_S = 5.0
 # What a dump may begin with before its place is looked for: names and descriptions.
 _OPENING_EVENTS = 4
 
@@ -119,6 +120,7 @@ class Pump:
         images: ImagesOf | None = None,
     ) -> None:
         self.status = PumpStatus()
+        self.unreadable = unreadable_of(config.source, access.address)
         self.sources = sources_of(config.source, access, standby)
         self._config = config
         self._pool = pool
@@ -137,9 +139,11 @@ class Pump:
         self._gone = gone
         self._images = SessionImages(config, history, images)
         self._passed: EntryPosition | None = None  # in this session
+        self.passed_to: LogPosition | None = None  # the same, for any thread
         # The boundary up to which all was handed on, in this session. Threads that read
         # ranges look at it: what comes before it is in the history.
         self.delivered_to: EntryPosition | None = None
+        self._taken: Span | None = None  # the last one of this session
         # Where the first session began; nothing before it was ever delivered.
         self.began_at: EntryPosition | None = None
         self._begins_at: Place | None = None  # this session, once it may read
@@ -160,6 +164,8 @@ class Pump:
         self.reads_behind_set: GtidSet | MariaGtidSet | None = None
         self._beginning = Beginning(config, access, self._turn, index)
         self._failures = Failures(config.destination)
+        self._patience = Patience(config.source)
+        self._checks = CaptureChecks(config.source, config.filter)
         self._server = ""
         self._server_id = 0
         self._advanced = False  # something was delivered since the last failure
@@ -224,6 +230,15 @@ class Pump:
         return None if reader is None else reader.exact_from
 
     @property
+    def whole_from(self) -> int | None:
+        """Return the number of the file from which on nothing is left out.
+
+        None: from none so far, or nothing is read. From any thread.
+        """
+        reader = self._reader
+        return None if reader is None else reader.whole_from
+
+    @property
     def reached(self) -> tuple[int, int] | None:
         """Return the number of the file and the offset behind what was read.
 
@@ -285,7 +300,7 @@ class Pump:
             except Exception as error:  # noqa: BLE001
                 # The outermost frame of the thread: a fault of ours must be seen and
                 # must not end the stream for good.
-                self.status.error = repr(error)
+                self.status.failed(repr(error))
                 delay_s = self._failures.fault(error)
             self.status.state = PumpState.WAITING
             self._turn.wait(delay_s)
@@ -308,13 +323,17 @@ class Pump:
         # What was read of the other server says nothing about this one's files.
         self._delivered.forget()
         self._failures.forget()
+        self._patience.reset()
 
     def _failed(self, error: CanalError) -> float:
         """Note an error; returns the seconds to wait."""
         if self._advanced:
             # The session was good for something: its end is a first failure.
             self._failures.forget()
+            self._patience.reset()
             self._advanced = False
+        else:
+            self._patience.failed(error)
         if isinstance(error, TableMetaStoreError):
             # Room may have been made, or a server come back: it is opened anew.
             self._images.close()
@@ -328,7 +347,7 @@ class Pump:
             stored = self._positions.latest(name)
             files = self._beginning.files
             told = told_purged(told, name, stored, self.identity, files)
-        self.status.error = told
+        self.status.failed(told)
         return self._failures.fail(
             error,
             told,
@@ -342,19 +361,11 @@ class Pump:
         if self.index is not None:
             self.index.open()
         self._images.open()
-        control = ControlConnection(self._access, self._turn)
+        control = ControlConnection(self._patience.limit(self._access), self._turn)
         self._turns.control = control
         try:
             with control:
-                info = read_server_info(control)
-                check_capture(
-                    info,
-                    address=self._access.address,
-                    formats=self._config.source.binlog_formats,
-                    images=self._config.source.binlog_images,
-                )
-                for line in capture_warnings(info):
-                    self._failures.warn(line)
+                info = self._checks.examine(control, self._failures)
                 self._server, self._server_id = source_of(info), info.server_id
                 self.status.source = str(info)
                 self._delivered.check(self._beginning.list_files(control))
@@ -388,7 +399,8 @@ class Pump:
         return position
 
     def _find_place(self, control: ControlConnection, info: ServerInfo) -> Place:
-        self._passed = self._begins_at = self.delivered_to = None
+        self._passed = self._begins_at = self.delivered_to = self._taken = None
+        self.passed_to = None
         stored = self._beginning.stored(
             control, info, self.identity, self._positions, self._gone
         )
@@ -403,7 +415,7 @@ class Pump:
             info,
             self.sources.current,
             stored,
-            read_before=self._read_before(),
+            read_before=servers_before(self._images, self.index, self._delivered),
             cursors=self._cursors(),
         )
         if self._beginning.is_at_end:
@@ -416,18 +428,10 @@ class Pump:
         found = self._positions.latest(self._config.destination)
         return found and self._sets.completed(found)
 
-    def _read_before(self) -> list[str]:
-        """Return what tells the servers that were read before, the last one last."""
-        found = self._images.sources()
-        if not found and self.index is not None:
-            found = self.index.sources()
-        server = self._delivered.server
-        return [*found, server] if server else found
-
     def _await(self, what: str) -> None:
         """Say what the session waits for before it can begin."""
         self.status.state = PumpState.WAITING
-        self.status.error = what
+        self.status.failed(what)
         self._failures.warn(what)
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
@@ -442,7 +446,19 @@ class Pump:
             turn=self._turn,
         )
         self._read_as = self.identity
-        reader = self._reader_from(place, begin, images)
+        reader = reader_of(
+            self._config,
+            self._access,
+            place,
+            begin,
+            images=images,
+            pool=self._pool,
+            subjects=self._subjects,
+            wants=self._wants,
+            columns=self._columns,
+            source=self._read_as,
+            unreadable=self.unreadable,
+        )
         self._sets.begin(reader, self._read_as, begin, info)
         goes_on = self._delivered.begin(place, self._server, torn=self._torn())
         self.reads_behind = None
@@ -458,13 +474,16 @@ class Pump:
         self._reader = reader
         # A wish that came while the reader was made.
         reader.change_wants(self._wants)
-        stream = self._turns.stream = self._stream_from(begin)
+        stream = self._turns.stream = stream_of(
+            control.access, self._replica, begin, self._turn, self._patience
+        )
         try:
             stream.open()
             reader.start(place.file, place.position)
             self._tell_begin(info, place)
             self._begins_at = place
             if place.is_end:
+                reader.decoder.settle()
                 self._note_begin()
             at_end = reader.run(stream, self._take, self._idled, self._turn)
         finally:
@@ -478,41 +497,9 @@ class Pump:
                 f"{self._access.address}: the server closed the connection"
             )
 
-    def _reader_from(self, place: Place, begin: Place, images: TableImages) -> Reader:
-        address = str(self._access.address)
-        reader = Reader(
-            self._pool,
-            self._subjects,
-            images,
-            wants=self._wants,
-            columns=self._columns,
-            filters=self._config.filter,
-            gtids=begin.gtids if self._config.source.gtid_on else None,
-            error_of_packet=lambda body: error_of_packet(
-                body, address=address, place=str(place)
-            ),
-            source=self._read_as,
-        )
-        reader.decoder.refuses_inside = not place.by_gtid
-        return reader
-
-    def _stream_from(self, begin: Place) -> DumpStream:
-        source = self._config.source
-        return DumpStream(
-            self._access,
-            self._replica,
-            begin.dump_start(),
-            self._turn,
-            DumpOptions(
-                heartbeat_s=source.heartbeat_s,
-                allowance=max(1.0, source.silence_s / source.heartbeat_s),
-            ),
-        )
-
     def _tell_begin(self, info: ServerInfo, place: Place) -> None:
         """Say that the source lets us read."""
-        self.status.state = PumpState.RUNNING
-        self.status.error = ""
+        self.status.reads()
         self.status.connections += 1
         _log.info(
             "destination %s reads %s from %s", self._config.destination, info, place
@@ -546,24 +533,52 @@ class Pump:
 
     def _idled(self) -> None:
         """Take note that the source has nothing more at hand."""
+        self.status.reached_end()
         events = self._reader.decoder.events if self._reader else 0
         if events > _OPENING_EVENTS:
             self._beginning.reads()
         self._sets.idle()
         if events:
             self._note_begin()
+        self._note_end()
         self._idle()
         # What was too early to be written down when it passed may be due now.
         self._tell_images()
 
+    def _note_end(self) -> None:
+        """Move behind what follows the last transaction, as files that began.
+
+        What was handed on and is not delivered yet holds it back.
+        """
+        reader = self._reader
+        if reader is None or not reader.decoder.is_settled:
+            return
+        reached, before = self.reached, self.delivered_to
+        if reached is None or (before is not None and reached <= before.order()):
+            return
+        if self._taken is not None and not self._delivered.has(self._taken):
+            return
+        place = end_place(reader, self._passed, self._server_id)
+        self._sets.settled(place)
+        # The events that open a dump have the time at which their file began.
+        has_read = reader.decoder.events > _OPENING_EVENTS
+        read_ms = reader.decoder.last_event_time * 1000 if has_read else 0
+        self.delivered_to = EntryPosition(place.journal_name, place.position, read_ms)
+        self.status.delivered_at_ms = max(self.status.delivered_at_ms, read_ms)
+        self._move(place if self._config.source.gtid_on else replace(place, gtid=None))
+
     def _take(self, spans: list[Span]) -> bool:
         """Hand a chunk's spans on, without what was delivered already."""
+        self.status.received()
         self._note_begin()
         if self._marks is not None:
             self._marks.note(spans)
         self._sets.note(spans)
         spans = self._delivered.rest_of(spans)
-        return not spans or self._deliver(spans)
+        if not spans:
+            return True
+        self._taken = spans[-1]
+        return self._deliver(spans)
 
     def flushed(self, spans: list[Span]) -> None:
         """Note that spans left the buffer and are in the store.
@@ -577,23 +592,22 @@ class Pump:
             self._overlap.take(spans)
         if boundary is not None:
             block, index = boundary
-            self._persist(block.position(index))
+            file, offset, timestamp, server_id, gtid, _ = block.position(index)
+            self.status.delivered_at_ms = timestamp
+            self._move(EntryPosition(file, offset, timestamp, server_id, gtid))
             record = block.record(index)
             end = record["offset"] + record["event_length"]
-            self.delivered_to = EntryPosition(block.file, end)
+            self.delivered_to = EntryPosition(block.file, end, timestamp)
 
-    def _persist(
-        self, position: tuple[str, int, int, int, str, LogIdentity | None]
-    ) -> None:
-        file, offset, timestamp, server_id, gtid, _ = position
-        self.status.position = f"{file}:{offset}"
-        self.status.delivered_at_ms = timestamp
-        place = EntryPosition(file, offset, timestamp, server_id, gtid)
+    def _move(self, place: EntryPosition) -> None:
+        """Have a new connection begin at a place: all before it was handed on."""
+        self.status.position = str(place)
         self._passed = place
+        self.passed_to = LogPosition(self._read_as, place)
+        # First: the history may fail to write it down, and by GTID a session that
+        # begins before what was delivered delivers it again.
+        self._positions.persist(self._config.destination, self.passed_to)
         self._tell_images()
-        self._positions.persist(
-            self._config.destination, LogPosition(self._read_as, place)
-        )
 
     def _tell_images(self) -> None:
         if self._passed is not None:

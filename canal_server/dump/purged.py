@@ -36,11 +36,20 @@ def told_purged(
         if purged is not None:
             back = "put the files back, or "
             told += f"; missing: {purged}, the oldest left is {files.files[0].name}"
+        # What `position show` says of such a client.
+        who = "with a position of another binlog or server"
+        if purged is not None:
+            who = "as purged"
         told += (
             f"; {back}load the tables anew and run `canal-server position seek {named}"
-            " --client ID --to oldest` to go on with what is left, for each client"
-            " whose place `canal-server position show` calls purged; others go on by"
+            " --client ID --to oldest` to resume with what is left, for each client"
+            f" that `canal-server position show` shows {who}; others resume by"
             " themselves"
+        )
+    else:
+        told += (
+            "; where to begin is configured by canal.instance.master.journal.name and"
+            " .position: correct them, or write oldest as the name"
         )
     if member:
         told += f"; the other sources of {group} go on meanwhile"

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 import struct
-import zlib
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from canal_server.decoder.charset_names import charset_of_collation
 from canal_server.decoder.checked import CheckedBytes
@@ -17,7 +16,10 @@ from canal_server.errors import DecodeError
 from canal_server.mysql.flavour import version_number
 from canal_server.tablemeta.context import Context
 
-_POST_HEADER: Final = struct.Struct("<IIBHH")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POST_HEADER: Final = struct.Struct("<IIBHH")
 _LOAD_BYTES: Final = 13  # of an EXECUTE_LOAD_QUERY, behind the post-header
 _SQL_MODE_ANSI_QUOTES: Final = 1 << 2
 _SQL_MODE_NO_BACKSLASH: Final = 1 << 20
@@ -46,10 +48,6 @@ _INT_RESULT: Final = 2
 _DECIMAL_RESULT: Final = 4
 _DECIMAL_DIGITS_MAX: Final = 65
 _GROUP_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # by decimal digits
-
-ZSTD: Final = 0
-UNCOMPRESSED: Final = 255
-_ALGORITHM: Final = 2  # field of a TRANSACTION_PAYLOAD event
 
 # Python's codecs for the character sets in which clients send statements.
 _CODECS: Final = {
@@ -112,8 +110,8 @@ def parse_query(body: bytes, *, load: bool = False) -> Query:
     Raises DecodeError when it ends early.
     """
     source = CheckedBytes(body, "a statement's event")
-    thread_id, _, schema_n, error, status_n = _POST_HEADER.unpack(
-        source.take(_POST_HEADER.size)
+    thread_id, _, schema_n, error, status_n = POST_HEADER.unpack(
+        source.take(POST_HEADER.size)
     )
     if load:
         source.take(_LOAD_BYTES)
@@ -322,61 +320,10 @@ def _user_decimal(value: bytes) -> str:
     return "-" + text if negative else text
 
 
-def inflate(data: bytes, *, bytes_max: int = 1 << 30) -> bytes:
-    """Undo MariaDB's compression of an event's tail (log_bin_compress).
-
-    First byte: bit 7 set, bits 4-6 the algorithm (0: zlib), bits 0-2 how many bytes
-    hold the length, big-endian; then zlib data. Raises DecodeError.
-    """
-    if not data or data[0] & 0xF0 != 0x80:  # noqa: PLR2004  # bit 7, zlib
-        raise DecodeError(f"compressed with an unknown algorithm ({data[:1].hex()})")
-    length_n = data[0] & 7
-    length = int.from_bytes(data[1 : 1 + length_n], "big")
-    if length > bytes_max:
-        raise DecodeError(f"{length} bytes when inflated, above {bytes_max}")
-    inflater = zlib.decompressobj()
-    try:
-        plain = inflater.decompress(data[1 + length_n :], length + 1)
-    except zlib.error as error:
-        raise DecodeError("compressed data that cannot be inflated") from error
-    if len(plain) != length:
-        raise DecodeError(f"{len(plain)} bytes when inflated, expected {length}")
-    if not inflater.eof:
-        raise DecodeError("compressed data that ends early")
-    return plain
-
-
-def inflated_query(body: bytes) -> bytes:
-    """Return the body of the QUERY event that a QUERY_COMPRESSED one stands for."""
-    source = CheckedBytes(body, "a compressed statement's event")
-    _, _, schema_n, _, status_n = _POST_HEADER.unpack(source.take(_POST_HEADER.size))
-    source.take(status_n + schema_n + 1)
-    return body[: source.at] + inflate(source.rest())
-
-
-def inflated_rows(body: bytes, *, second_version: bool, update: bool) -> bytes:
-    """Return the body of the row event that a compressed one stands for."""
-    source = CheckedBytes(body, "a compressed row event")
-    source.take(8)
-    if second_version:
-        source.take(max(source.number(2), 2) - 2)
-    width = source.packed()
-    source.take((width + 7) // 8 * (2 if update else 1))
-    return body[: source.at] + inflate(source.rest())
-
-
-def payload_of(body: bytes) -> tuple[int, bytes]:
-    """Return algorithm and data of a TRANSACTION_PAYLOAD event.
-
-    Fields: type, length, value, all numbers length-encoded; 0 ends them (no length),
-    1 size of the data, 2 algorithm, 3 size when inflated.
-    """
-    source = CheckedBytes(body, "a transaction's payload")
-    kind = ZSTD
-    while True:
-        field = source.packed()
-        if field == 0:
-            return kind, source.rest()
-        value = CheckedBytes(source.take(source.packed()), "a payload's field")
-        if field == _ALGORITHM:
-            kind = value.packed()
+# By event code: what makes a statement's text of an event.
+LOGGED: Final[dict[int, Callable[[bytes], str]]] = {
+    5: intvar_sql,
+    13: rand_sql,
+    14: user_var_sql,
+    160: lambda body: decode_sql(body, None),  # ANNOTATE_ROWS
+}

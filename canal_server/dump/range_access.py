@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -24,12 +25,12 @@ from canal_server.dump.range_unread import UnreadStatements
 from canal_server.errors import CanalError, ClientError, ConnectionLost
 from canal_server.lifecycle import Deadline, Stop
 from canal_server.protocol.ranged import NOT_HERE
-from canal_server.sink.filters import TableFilter, for_client
+from canal_server.sink.clients import SIZE_MAX, client_filter
 from canal_server.store.selection import RangeWalk
 from canal_server.tablemeta.replays import KeptReplays
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.subjects import Subjects
@@ -40,11 +41,14 @@ if TYPE_CHECKING:
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.ports import Span
     from canal_server.position.subscriptions import Subscriptions
+    from canal_server.sink.filters import TableFilter
     from canal_server.store.tail import Tail
 
 _log = logging.getLogger(__name__)
 
 DUMPS_MAX: Final = 8  # ranges that are read at a time
+STALL_S: Final = 5.0  # then who takes nothing is cut off, if others wait for a turn
+CUT_WAIT_S: Final = 5.0  # how long its turn may take to be free
 DUMP_WAIT_S: Final = 30.0  # how long a request waits for its turn
 BEGIN_S: Final = 30.0  # how long a request waits until the source is being read
 LOOK_S: Final = 0.1  # how often it is looked whether the source refuses that
@@ -75,6 +79,7 @@ class RangeAccess:
         # Guards what follows, and that one thread at a time finds out the epoch.
         self._lock = threading.Lock()
         self._filters: dict[str, TableFilter] = {}  # by expression
+        self._filters_size = 0
         # From where on the pump reads what a subscription wants: by its name the
         # filter, the tail and its resets then, and a place; all if there is none.
         self._admitted: dict[str, tuple[str, Tail, int, tuple[int, int]]] = {}
@@ -91,6 +96,8 @@ class RangeAccess:
         self._unread = UnreadStatements()
         self._slots = list(range(DUMPS_MAX))
         self._slot_free = threading.Condition()
+        # Pieces that are being sent: since when, and what ends that. Guarded by it.
+        self._sending: dict[object, tuple[float, Callable[[], None]]] = {}
         # Heads, plans and reads that memory answered, and looks at the binlog.
         self.answered = {"memory": 0, "binlog": 0}
 
@@ -112,19 +119,21 @@ class RangeAccess:
             raise CanalError(f"destination {self._config.destination} has not begun")
         return self._live
 
-    def filter_of(self, expression: str) -> TableFilter:
-        """Return the filter of an expression. Raises ClientError."""
+    def filter_of(self, expression: str, *, probe: bool = False) -> TableFilter:
+        """Return the filter of an expression. Raises ClientError.
+
+        `probe`: also where it takes too long on a long name; for what is not stored.
+        """
         known = self._filters.get(expression)
         if known is not None:
             return known
-        config = self._config.filter
-        try:
-            found = for_client(expression, config.regex, config.black_regex)
-        except ValueError as error:
-            raise ClientError(f"filter {expression[:200]!r}: {error}") from error
-        if len(self._filters) >= FILTERS_MAX:
-            self._filters.clear()
-        self._filters[expression] = found
+        found = client_filter(expression, self._config.filter, probe=probe)
+        with self._lock:
+            self._filters_size += found.size
+            if len(self._filters) >= FILTERS_MAX or self._filters_size > SIZE_MAX:
+                self._filters.clear()
+                self._filters_size = found.size
+            self._filters[expression] = found
         return found
 
     # --- memory -----------------------------------------------------------------------
@@ -376,12 +385,49 @@ class RangeAccess:
         return next((text for *at, text in tuple(sets.told) if tuple(at) == wanted), "")
 
     @contextlib.contextmanager
+    def sending(self, cut: Callable[[], None] | None) -> Iterator[None]:
+        """Send a piece, for which others may have to wait; `cut` ends that.
+
+        It is called when the reader takes nothing of it for a while and all turns are
+        taken: whoever stalls holds up nobody else.
+        """
+        key = object()
+        if cut is not None:
+            with self._slot_free:
+                self._sending[key] = time.monotonic(), cut
+        try:
+            yield
+        finally:
+            with self._slot_free:
+                self._sending.pop(key, None)
+
+    def _cut_stalled(self) -> float:
+        """Cut off who stalls longest; returns when to look again, in seconds."""
+        if not self._sending:
+            return STALL_S
+        key, (since_s, cut) = min(self._sending.items(), key=lambda each: each[1][0])
+        age_s = time.monotonic() - since_s
+        if age_s < STALL_S:
+            return STALL_S - age_s
+        del self._sending[key]
+        _log.warning(
+            "destination %s: cut off a reader of a range, which took nothing for"
+            " %.0f s while others wait for one of %d turns",
+            self._config.destination,
+            age_s,
+            DUMPS_MAX,
+        )
+        cut()
+        return CUT_WAIT_S
+
+    @contextlib.contextmanager
     def slot(self) -> Iterator[int]:
         """Wait until fewer than the limit of ranges are read."""
+        deadline = Deadline(DUMP_WAIT_S)
         with self._slot_free:
-            self._slot_free.wait_for(
-                lambda: self._slots or self.stop.requested(), DUMP_WAIT_S
-            )
+            while not (self._slots or self.stop.requested() or deadline.passed()):
+                left_s = deadline.remaining_s() or 0.0
+                self._slot_free.wait(min(left_s, self._cut_stalled()))
             if self.stop.requested():
                 raise ClientError(STOPPING, code=NOT_HERE)
             if not self._slots:

@@ -49,6 +49,28 @@ class _Memo:
     cuts: Sequence[Cut] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Up to where a tail had all at a moment: file, offset and time (s), if known."""
+
+    tail: Tail
+    resets: int
+    end: tuple[str, int, int] | None
+
+    def is_of(self, tail: Tail) -> bool:
+        """Tell whether it holds for a tail: it has not begun anew since."""
+        return tail is self.tail and tail.resets == self.resets
+
+    def place(self, epoch: int) -> RangePlace | None:
+        """Return it as a place of the epoch that the tail has."""
+        return None if self.end is None else RangePlace(epoch, *self.end[:2])
+
+    @property
+    def time_s(self) -> int:
+        """Return when what ends there was written, 0: not known."""
+        return 0 if self.end is None else self.end[2]
+
+
 class RangeHeads:
     """The ends of batches of one destination; for many threads at a time.
 
@@ -88,23 +110,26 @@ class RangeHeads:
         while True:
             subscription = find()
             tail = self._access.stages().tail
-            seen = tail.changes
+            # First: all up to there is in what is looked at.
+            seen, told = tail.changes, _Told(tail, tail.resets, tail.latest())
             memo = self._memo(subscription, start)
-            is_hot = not is_held_up and self._look_in_memory(subscription, memo, limits)
+            is_hot = not is_held_up and self._look_in_memory(
+                subscription, memo, limits, told
+            )
             if not is_hot:
                 self._look_in_binlog(subscription, memo, limits)
             if memo.end is not None:
                 memo.end = self._access.with_set(memo.end, start)
-                return self._ends(memo.end, memo.totals, memo.examined)
+                return _ends(memo.end, memo.totals, memo.examined, told)
             if (
                 time.monotonic() - memo.since_s >= self.moves_on_s
                 and memo.examined != start
             ):
                 memo.examined = self._access.with_set(memo.examined, start)
-                return self._ends(memo.examined, (0, 0), memo.examined)
+                return _ends(memo.examined, (0, 0), memo.examined, told)
             left_s = deadline.remaining_s() or 0.0
             if not left_s or not self._sleep(tail, seen, left_s, peer_fd, is_hot):
-                return self._ends(start, (0, 0), memo.examined)
+                return _ends(start, (0, 0), memo.examined, told)
             is_held_up = is_hot and tail.changes == seen and not tail.is_idle
 
     def _sleep(
@@ -132,7 +157,11 @@ class RangeHeads:
         return memo
 
     def _look_in_memory(
-        self, subscription: Subscription, memo: _Memo, limits: RangeLimits
+        self,
+        subscription: Subscription,
+        memo: _Memo,
+        limits: RangeLimits,
+        told: _Told,
     ) -> bool:
         """Look for the batch's end in the tail; false when that does not hold it."""
         held = self._access.held(subscription, memo.examined, None)
@@ -152,7 +181,9 @@ class RangeHeads:
             walk.walk(spans)
         except StoreError:
             return False
-        self._note(memo, walk, memo.examined.epoch)
+        epoch = memo.examined.epoch
+        is_same = told.is_of(self._access.stages().tail)
+        self._note(memo, walk, epoch, told.place(epoch) if is_same else None)
         return True
 
     def _look_in_binlog(
@@ -185,31 +216,41 @@ class RangeHeads:
                 memo.examined = first.place
             elif not walk.has_found:
                 memo.examined = first.settled
-            self._note(memo, walk, dump.epoch.number)
+            self._note(memo, walk, dump.epoch.number, dump.ended)
             if not is_settled and memo.end is not None:
                 memo.end = first.settled
             if memo.end is not None:
                 memo.end = dump.with_set(dump.seen_set(memo.end), memo.start)
 
-    def _note(self, memo: _Memo, walk: RangeWalk, epoch: int) -> None:
-        """Take over what a walk from `memo.examined` on has found."""
-        if not walk.file:
-            return
-        reached = RangePlace(epoch, walk.file, walk.offset)
+    def _note(
+        self, memo: _Memo, walk: RangeWalk, epoch: int, end: RangePlace | None
+    ) -> None:
+        """Take over what a walk from `memo.examined` on has found.
+
+        Up to `end` it has seen all there is, unless something was found.
+        """
         if walk.has_found:
-            memo.end = reached
+            memo.end = RangePlace(epoch, walk.file, walk.offset)
             memo.totals = walk.rows, walk.bytes
             memo.cuts = walk.found_cuts()
-        elif reached.order() > memo.examined.order():
-            memo.examined = reached
+            return
+        places = [memo.examined]
+        if end is not None:
+            places.append(end)
+        if walk.file:
+            places.append(RangePlace(epoch, walk.file, walk.offset))
+        memo.examined = max(places, key=RangePlace.order)
 
-    def _ends(
-        self, end: RangePlace, totals: tuple[int, int], examined: RangePlace
-    ) -> RangeEnds:
-        latest, latest_ms = max(end, examined, key=RangePlace.order), 0
-        told = self._access.stages().tail.latest()
-        if told is not None:
-            here = RangePlace(end.epoch, told[0], told[1])
-            if here.order() >= latest.order():
-                latest, latest_ms = here, told[2] * 1000
-        return RangeEnds(end, *totals, latest, latest_ms)
+
+def _ends(
+    end: RangePlace,
+    totals: tuple[int, int],
+    examined: RangePlace,
+    told: _Told,
+) -> RangeEnds:
+    """Return the ends of a batch."""
+    latest, latest_ms = max(end, examined, key=RangePlace.order), 0
+    here = told.place(end.epoch) if told.is_of(told.tail) else None
+    if here is not None and here.order() >= latest.order():
+        latest, latest_ms = here, told.time_s * 1000
+    return RangeEnds(end, *totals, latest, latest_ms)

@@ -27,6 +27,7 @@ from canal_server.dump.search import BinlogSearch
 from canal_server.dump.side_dump import SideDump
 from canal_server.dump.source_traits import source_of
 from canal_server.dump.start import Place
+from canal_server.dump.unreadable import unreadable_of
 from canal_server.errors import (
     BinlogPurged,
     ClientError,
@@ -108,6 +109,8 @@ class RangeDump:
         # In GTID mode a boundary that was read from, and the set executed there.
         self.executed: tuple[tuple[int, int], str] | None = None
         self._seen: list[Span] = []  # the last ones of the last walk
+        # Up to where the last walk has seen all, if that was the binlog's end.
+        self.ended: RangePlace | None = None
 
     def __enter__(self) -> Self:
         """Connect and look. Raises SourceError, MetaStoreError."""
@@ -322,6 +325,7 @@ class RangeDump:
         DecodeError, TableMetaError.
         """
         begin = start.begin or start.position
+        self.ended = None
         for last in (False, True):
             subjects = Subjects()
             walk = RangeWalk(
@@ -344,7 +348,7 @@ class RangeDump:
                 counts=not picks,
             )
             try:
-                self._run(reader, place.dump_start(), walk, take)
+                is_cut = self._run(reader, place.dump_start(), walk, take)
             except InsideTransaction:
                 # Told before anything of it was read: its beginning was not sent back.
                 found = self._search().transaction_start(start.journal, begin)
@@ -353,6 +357,10 @@ class RangeDump:
                 begin = found.offset
                 continue
             break
+        is_whole = not (walk.is_over or walk.pending or is_cut)
+        if is_whole and reader.decoder.is_settled:
+            at = reader.decoder.file, reader.decoder.position
+            self.ended = RangePlace(self.epoch.number, *at)
         # What is left out last is not told of.
         if end is not None and not walk.is_over and skips is None:
             self._check_reached(reader, end)
@@ -364,18 +372,23 @@ class RangeDump:
         place: DumpStart,
         walk: RangeWalk,
         take: Callable[[RangeWalk], bool] | None,
-    ) -> None:
+    ) -> bool:
+        """Walk over what is read; tells whether `take` has ended it."""
+        is_cut = False
         dump = SideDump(self._config, self._access, self._stop, replica=self._replica)
 
         def taken(spans: list[Span]) -> bool:
+            nonlocal is_cut
             self._seen = spans
             goes_on = walk.walk(spans)
-            return (take is None or take(walk)) and goes_on
+            is_cut = take is not None and not take(walk)
+            return goes_on and not is_cut
 
         try:
             dump.run(reader, place, taken)
         except BinlogPurged as error:
             raise ClientError(str(error), code=PURGED) from error
+        return is_cut
 
     def _reader(
         self,
@@ -404,6 +417,8 @@ class RangeDump:
             wants=wanted.accepts,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
             filters=config.filter,
+            events=config.source.events,
+            unreadable=unreadable_of(config.source, self._access.address),
             gtids=self._executed_at(file, offset, place.gtids),
             error_of_packet=lambda body: error_of_packet(
                 body, address=address, place=asked

@@ -23,10 +23,12 @@ from canal_server.dump.range_heads import RangeHeads
 from canal_server.dump.range_parts import parts_of
 from canal_server.dump.range_source import check_epoch
 from canal_server.errors import ClientError, StoreError
+from canal_server.model.quoted import quoted
 from canal_server.model.ranges import Subscription
 from canal_server.protocol.ranged import ACKED, UNKNOWN_SUBSCRIPTION
-from canal_server.sink.filters import union
+from canal_server.sink.clients import SIZE_MAX
 from canal_server.sink.left_out import left_out
+from canal_server.sink.union import FilterUnion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from canal_server.model.table import TableMeta
     from canal_server.ports import Accepts, Span
     from canal_server.position.subscriptions import Subscriptions
+    from canal_server.sink.filters import TableFilter
+    from canal_server.sink.union import Verdicts
     from canal_server.store.selection import RangeWalk
 
     Take = Callable[[Sequence[bytes | memoryview], int], None]
@@ -64,6 +68,7 @@ class RangedReads:
         self._config = config
         self._subscriptions = subscriptions
         self._change = change
+        self._union = FilterUnion(())
         self._lock = threading.Lock()  # one change of subscriptions at a time
         self._access = RangeAccess(config, subscriptions)
         self._heads = RangeHeads(self._access)
@@ -111,14 +116,27 @@ class RangedReads:
             "from_binlog": self._access.answered["binlog"],
         }
 
-    def _tell(self) -> None:
+    def _check_room(self, added: TableFilter) -> None:
+        """Raise ClientError when all filters together would be too large."""
+        others = sum(each.size for each in self._union.filters - {added})
+        if others + added.size > SIZE_MAX:
+            raise ClientError(
+                f"filter {quoted(added.white)}: the filters of all subscriptions of"
+                f" {self._config.destination} together are too large (limit"
+                f" {SIZE_MAX}, {others} are in use, this one has {added.size}),"
+                " simplify it or end subscriptions that nobody reads any more"
+            )
+
+    def _tell(self, judged: Verdicts | None = None) -> None:
         """Tell the pump what is wanted, and keep what it brings while anything is."""
         wanted = []
         for each in self._subscriptions.all():
             with contextlib.suppress(ClientError):  # told at the start
                 wanted.append(self._access.filter_of(each.filter))
         self._access.stages().tail.turn_on(on=bool(wanted))
-        self._change(union(wanted) if wanted else None)
+        if wanted:
+            self._union = FilterUnion(wanted, self._union, judged)
+        self._change(self._union if wanted else None)
         if not wanted:
             self._access.replays.forget()
             self._tables.forget()
@@ -129,7 +147,9 @@ class RangedReads:
         self, name: str, expression: str, start: str
     ) -> tuple[Subscription, bool]:
         """Return the subscription with this filter, and whether it is new."""
-        self._access.filter_of(expression)
+        wanted = self._access.filter_of(expression, probe=True)
+        # By this thread, before anybody waits for it.
+        judged = {wanted: self._union.judged_by(wanted)}
         found = self._subscriptions.find(name)
         if found is not None and found.filter == expression:
             return found, False
@@ -140,18 +160,19 @@ class RangedReads:
             else:
                 subscription = replace(found, filter=expression)
             with self._lock:
+                self._check_room(wanted)
                 self._access.suspend(name)
                 self._subscriptions.put(subscription)
                 self._heads.forget(name)
-                self._tell()
+                self._tell(judged)
                 # What the source wrote up to now may have been read without it.
                 self._access.admit(name, expression, dump.place_of("latest"))
         _log.info(
-            "destination %s: subscription %s stands at %s, filter %.200r",
+            "destination %s: subscription %s stands at %s, filter %s",
             self._config.destination,
             name,
             subscription.cursor,
-            expression,
+            quoted(expression),
         )
         return subscription, found is None
 
@@ -271,10 +292,11 @@ class RangedReads:
         take: Take,
         *,
         relays: bool = False,
+        cut: Callable[[], None] | None = None,
     ) -> None:
         """Give the entries of a range to `take`, piece by piece.
 
-        `relays`: rows need not be rendered.
+        `relays`: rows need not be rendered. `cut` ends a `take` of another thread.
         """
         _check_order(start, end)
         held = None
@@ -293,7 +315,8 @@ class RangedReads:
                 return
 
             def taken(walk: RangeWalk) -> bool:
-                _hand_out(walk, take)
+                with self._access.sending(cut):
+                    _hand_out(walk, take)
                 return True
 
             wanted = self._access.filter_of(expression)

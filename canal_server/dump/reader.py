@@ -8,10 +8,10 @@ connecting again, and what becomes of the records.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
-import zstandard
-
+from canal_server.config.schema import EventConfig
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.decoder import engine
@@ -20,11 +20,13 @@ from canal_server.decoder.map_meta import meta_of, tells_names
 from canal_server.decoder.shapes import Shapes
 from canal_server.decoder.tablemap import TableMap, parse_table_map
 from canal_server.dump import query
+from canal_server.dump.compressed import compressed_event, payload_of
+from canal_server.dump.unknown_columns import unknown_columns
+from canal_server.dump.unreadable import Unreadable, raw_change
 from canal_server.errors import (
     ConnectionLost,
     DecodeError,
     InsideTransaction,
-    TableMetaError,
 )
 from canal_server.model.entry import DDL_TYPES, EventType
 from canal_server.model.positions import EntryPosition, binlog_file_number
@@ -34,16 +36,17 @@ from canal_server.tablemeta.ddl import examine, table_of_statement
 from canal_server.tablemeta.statement import names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from canal_server.config.schema import FilterConfig
     from canal_server.core.blocks import BlockPool
     from canal_server.core.subjects import Names, Subjects
     from canal_server.decoder.image import TableImage
+    from canal_server.dump.unreadable import Found
     from canal_server.lifecycle import Stop
     from canal_server.model.positions import LogIdentity
     from canal_server.model.table import TableMeta
-    from canal_server.ports import Accepts, Span, TableImages
+    from canal_server.ports import Accepts, ByteSource, Span, TableImages
     from canal_server.sink.columns import ColumnFilter
     from canal_server.tablemeta.statement import Statement
 
@@ -52,48 +55,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 # Event codes that Python reads; the compiled engine knows all others.
-_INTVAR: Final = 5
-_RAND: Final = 13
-_USER_VAR: Final = 14
 _EXECUTE_LOAD_QUERY: Final = 18
 _INCIDENT: Final = 26
 _PREVIOUS_GTIDS: Final = 35
 _GTID_LIST: Final = 163
 _SETS_OF_GTIDS: Final = (_PREVIOUS_GTIDS, _GTID_LIST)
 _ROWS_QUERY: Final = 29
-_ANNOTATE_ROWS: Final = 160
-_QUERY_COMPRESSED: Final = 165
-_ROWS_COMPRESSED: Final = range(166, 172)
-# MariaDB's compressed row events and the plain ones they stand for.
-_PLAIN_ROWS: Final = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
-_SECOND_VERSION: Final = (30, 31, 32)
-_UPDATES: Final = (24, 31)
+_COMPRESSED: Final = range(165, 172)
 
-# Events of which a statement's text is made, with the function that makes it.
-_LOGGED: Final[dict[int, Callable[[bytes], str]]] = {
-    _INTVAR: query.intvar_sql,
-    _RAND: query.rand_sql,
-    _USER_VAR: query.user_var_sql,
-    _ANNOTATE_ROWS: lambda body: query.decode_sql(body, None),
-}
-
-_PAYLOAD_PIECE_BYTES: Final = 128 * 1024
+_FILE_NAME_BYTES_MAX: Final = 512  # FN_REFLEN of MySQL
 
 _DML: Final = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 
 
 class StreamEnd(ConnectionLost):  # the server's own word
     """The server ended the stream: it has no more, or it shuts down."""
-
-
-class ByteSource(Protocol):
-    """Where a reader's bytes come from."""
-
-    def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int | None:
-        """Wait for bytes; 0 at the end, None when stopped or the time is up."""
-
-    def try_receive_into(self, buffer: memoryview) -> int | None:
-        """Take what is at hand; None when nothing is, 0 at the end."""
 
 
 class Reader:
@@ -108,6 +84,7 @@ class Reader:
         wants: Accepts,
         columns: ColumnFilter,
         filters: FilterConfig,
+        events: EventConfig = EventConfig(),  # noqa: B008  # a frozen value
         packets: bool = True,
         gtids: GtidSet | MariaGtidSet | None = None,
         error_of_packet: Callable[[bytes], Exception] | None = None,
@@ -115,13 +92,15 @@ class Reader:
         source: LogIdentity | None = None,
         relay_from: tuple[int, int] | None = None,
         counts: bool = False,
+        unreadable: Unreadable | None = None,
     ) -> None:
         """Take what to read with; `until`: an offset of the first file to end at.
 
         `source` is the server that the records' positions will name. `relay_from`:
         rows are not rendered, unless columns of them are left out; whoever is given
         the records is given those behind this file's number and offset. `counts`:
-        rows are only counted, and their entries have no content.
+        rows are only counted, and their entries have no content. `unreadable`: events
+        that may be passed over; without it none may, and errors advise nothing.
         """
         self.decoder = engine.Decoder(
             pool,
@@ -133,11 +112,16 @@ class Reader:
             skip_rows=filters.rows,
             skip_unknown=filters.unknown_events,
             source=source,
+            event_bytes_max=events.bytes_max,
         )
+        self._event_bytes_max = events.bytes_max
         self.decoder.counts = counts
         if until is not None:
             self.decoder.set_limit(until)
-        self._relays = relay_from is not None and not columns
+        self._unreadable = unreadable or Unreadable()
+        # Whether a value can be read shows only where it is rendered.
+        plain = not columns and not events.unreadable
+        self._relays = relay_from is not None and plain
         if relay_from is not None and self._relays:
             self.decoder.relay(*relay_from)
         self._shapes = Shapes()
@@ -146,6 +130,9 @@ class Reader:
         self._tracked: GtidSet | MariaGtidSet | None = None  # as of the file's begin
         # Number of the file from which on `gtids` is exactly what was executed there.
         self.exact_from: int | None = None
+        # The same, of a file that is read from its beginning. MariaDB begins a dump by
+        # GTID amid a file, with a list that it makes up for there.
+        self.whole_from: int | None = None
         self.ddl_count = 0
         self._server_starts = 0  # that statements were told of
         self._subjects = subjects
@@ -166,11 +153,13 @@ class Reader:
             engine.HALT_SOURCE_ERROR: self._on_source_error,
             engine.HALT_SOURCE_END: self._on_source_end,
             engine.HALT_NO_TABLE_MAP: self._on_no_table_map,
+            engine.HALT_LOST_ROWS: self._on_lost_rows,
         }
 
     def start(self, file: str, position: int) -> None:
         """Say where the source's bytes begin."""
         self.decoder.start(file, position)
+        self._unreadable.begin(file, position)
 
     def track(self, known: GtidSet | MariaGtidSet | None) -> None:
         """Follow the executed set outside of GTID mode; call before reading.
@@ -215,8 +204,12 @@ class Reader:
             if self._wants_changed:
                 self._wants_changed = False
                 self.decoder.forget_tables()
-            if not self._decode():
-                return False
+            try:
+                if not self._decode():
+                    return False
+            except DecodeError as error:
+                self._unreadable.advise(error, self.decoder)
+                raise
         return False
 
     def _decode(self) -> bool:
@@ -227,18 +220,27 @@ class Reader:
                 # Another pump's reader was given the first new number.
                 self._epoch = self._subjects.epoch
                 decoder.forget_tables()
+            accepted = True
             try:
-                halt = decoder.decode()
-            finally:
-                # What came before a broken event is good.
-                spans = decoder.take()
-                accepted = not spans or self._deliver(spans)
-            if not accepted or halt == engine.HALT_LIMIT:
-                return False
-            if halt == engine.HALT_NEED_INPUT:
-                return True
-            if halt != engine.HALT_PAUSE:
-                self._answer(halt)
+                try:
+                    halt = decoder.decode()
+                finally:
+                    # What came before a broken event is good.
+                    spans = decoder.take()
+                    accepted = not spans or self._deliver(spans)
+                if not accepted or halt == engine.HALT_LIMIT:
+                    return False
+                if self._unreadable.waits:
+                    self._unreadable.reached(decoder.file, decoder.position)
+                if halt == engine.HALT_NEED_INPUT:
+                    return True
+                if halt != engine.HALT_PAUSE:
+                    self._answer(halt)
+            except DecodeError as error:
+                if not self._pass_over(error):
+                    raise
+                if not accepted:
+                    return False
 
     def _answer(self, halt: int) -> None:
         try:
@@ -248,12 +250,45 @@ class Reader:
                 raise
             raise self._broken(str(error)) from error
 
+    def _pass_over(self, error: DecodeError) -> bool:
+        """Leave out the current event, which cannot be read; false if it may not be."""
+        found = self._unreadable.pass_over(self.decoder, error)
+        if found is None:
+            return False
+        self._emit_raw(found, str(error))
+        self.decoder.pass_over()
+        return True
+
+    def _emit_raw(self, found: Found, error: str) -> None:
+        change = raw_change(found, self.decoder, error)
+        if change is None:
+            return
+        table = self.decoder.failed_table
+        if table is None:
+            self._emit(change, EventType.QUERY)
+            return
+        names = (table.schema, table.table)
+        subject = self._number_of((names,))
+        self._emit(change, EventType.QUERY, *names, subject)
+
+    def _on_lost_rows(self) -> None:
+        """Leave out rows whose table map could not be read."""
+        found = self._unreadable.depends()
+        if found is not None:
+            self._emit_raw(found, "its table map cannot be read")
+        self.decoder.skip()
+
     # --- what the engine asks for -------------------------------------------------
 
     def _on_rotate(self) -> None:
         body = self.decoder.body
         if len(body) <= 8:  # noqa: PLR2004  # the position alone
             raise self._broken("a ROTATE event without a file name")
+        if len(body) > 8 + _FILE_NAME_BYTES_MAX:
+            raise self._broken(
+                f"a ROTATE event with a file name of {len(body) - 8} bytes, above the "
+                f"limit of {_FILE_NAME_BYTES_MAX}"
+            )
         file = body[8:].decode("utf-8", "replace")
         if file != self.decoder.file:
             _log.debug("reading %s", file)
@@ -297,16 +332,7 @@ class Reader:
         if self._filters.table_error:
             _log.warning("rows of %s left out at %s: %s", table_map, self._at(), reason)
             return None
-        # A table that we may not read looks as one that is gone.
-        unless = "" if meta else ", unless our account has no SELECT on it"
-        raise TableMetaError(
-            f"{reason}; at {self._at()}. The table was altered or dropped behind this "
-            f"place in the binlog{unless}: begin behind that statement, exclude the "
-            "table with canal.instance.filter.black.regex, leave its rows out with "
-            "canal.instance.filter.table.error = true, or begin the table history with "
-            "a dump of before (canal-server schema import); binlog_row_metadata = FULL "
-            "on the server lets it write what columns are from now on"
-        )
+        raise unknown_columns(reason, self._at(), has_columns=meta is not None)
 
     def _compiled(
         self, table_map: TableMap, meta: TableMeta, names: Names
@@ -451,18 +477,16 @@ class Reader:
     def _on_event(self) -> None:
         decoder = self.decoder
         kind = decoder.event_type
-        if kind in _LOGGED:
-            self._emit_query_log(_LOGGED[kind](decoder.body))
+        if kind in query.LOGGED:
+            self._emit_query_log(query.LOGGED[kind](decoder.body))
         elif kind == _ROWS_QUERY:
             # Its first byte is a length that no longer fits.
             sql = query.decode_sql(decoder.body[1:], None)
             self._emit_query_log(sql, table_of_statement(sql) or "")
         elif kind == _EXECUTE_LOAD_QUERY:
             self._on_query(load=True)
-        elif kind == _QUERY_COMPRESSED:
-            self._feed_plain(2, query.inflated_query(decoder.body))
-        elif kind in _ROWS_COMPRESSED:
-            self._on_compressed_rows(kind)
+        elif kind in _COMPRESSED:
+            self._feed_plain(kind)
         else:
             if kind in _SETS_OF_GTIDS:
                 self._enter_gtids(kind)
@@ -510,54 +534,40 @@ class Reader:
         self.decoder.followed.follow(self._tracked)
 
     def _note_exact(self, is_exact: bool) -> None:
-        if is_exact and self.exact_from is None:
-            self.exact_from = binlog_file_number(self.decoder.file)
+        if not is_exact:
+            return
+        number = binlog_file_number(self.decoder.file)
+        if self.exact_from is None:
+            self.exact_from = number
+        if self.whole_from is None and not self.decoder.event_is_artificial:
+            self.whole_from = number
 
-    def _on_compressed_rows(self, kind: int) -> None:
-        plain = _PLAIN_ROWS[kind]
-        body = query.inflated_rows(
-            self.decoder.body,
-            second_version=plain in _SECOND_VERSION,
-            update=plain in _UPDATES,
-        )
-        self._feed_plain(plain, body)
-
-    def _feed_plain(self, kind: int, body: bytes) -> None:
-        """Decode an event in the place of the current, compressed one."""
+    def _feed_plain(self, kind: int) -> None:
+        """Decode a plain event in the place of the one that MariaDB compressed."""
         decoder = self.decoder
-        header = (
-            decoder.event_time.to_bytes(4, "little")
-            + bytes((kind,))
-            + decoder.event_server_id.to_bytes(4, "little")
-            + (19 + len(body)).to_bytes(4, "little")
-            + bytes(6)
-        )
-        decoder.begin_payload()
-        self._feed_inner(header + body)
-        decoder.finish_payload()
+        event = compressed_event(kind, memoryview(decoder.body), self._event_bytes_max)
+        header = event.header(decoder.event_time, decoder.event_server_id)
+        self._feed_payload(chain((header,), event.pieces()))
 
     def _on_payload(self) -> None:
         """Feed the events of a compressed transaction, piece by piece."""
         decoder = self.decoder
-        kind, data = query.payload_of(decoder.body)
+        self._feed_payload(payload_of(memoryview(decoder.body)).pieces())
+
+    def _feed_payload(self, pieces: Iterable[memoryview | bytes]) -> None:
+        """Decode events in the place of the current one."""
+        decoder = self.decoder
         decoder.begin_payload()
-        if kind == query.UNCOMPRESSED:
-            self._feed_inner(data)
-        elif kind == query.ZSTD:
-            self._inflate_payload(data)
-        else:
-            raise self._broken(f"a payload compressed with algorithm {kind}")
-        decoder.finish_payload()
-
-    def _inflate_payload(self, data: bytes) -> None:
-        inflater = zstandard.ZstdDecompressor().stream_reader(data, closefd=False)
         try:
-            while piece := inflater.read(_PAYLOAD_PIECE_BYTES):
+            for piece in pieces:
                 self._feed_inner(piece)
-        except zstandard.ZstdError as error:
-            raise self._broken(f"a payload that cannot be inflated: {error}") from error
+            decoder.finish_payload()
+        except DecodeError:
+            # Where an inner event ends is not known, or it may not be left out.
+            decoder.abandon_payload()
+            raise
 
-    def _feed_inner(self, piece: bytes) -> None:
+    def _feed_inner(self, piece: memoryview | bytes) -> None:
         inner = self.decoder.inner
         with inner.space(len(piece)) as space:
             space[: len(piece)] = piece
@@ -587,7 +597,9 @@ class Reader:
 
     def _broken(self, message: str) -> DecodeError:
         return DecodeError(
-            message, file=self.decoder.file, position=self.decoder.event_offset
+            f"event type {self.decoder.event_type}: {message}",
+            file=self.decoder.file,
+            position=self.decoder.event_offset,
         )
 
     def _at(self) -> str:

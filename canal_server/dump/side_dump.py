@@ -12,6 +12,7 @@ from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
 from canal_server.dump.reader import Reader, StreamEnd
+from canal_server.dump.unreadable import unreadable_of
 from canal_server.errors import ConnectionLost
 from canal_server.mysql.dump import DumpOptions, DumpStream
 from canal_server.mysql.failures import error_of_packet
@@ -100,6 +101,8 @@ class SideDump:
             wants=lambda _names: whole,
             columns=ColumnFilter("", ""),
             filters=FilterConfig(rows=whole),
+            events=self._config.source.events,
+            unreadable=unreadable_of(self._config.source, self._access.address),
             gtids=gtids,
             error_of_packet=lambda body: error_of_packet(
                 body, address=address, place=self._asked

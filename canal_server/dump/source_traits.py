@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.decoder.charset_names import charset_of_collation
+from canal_server.mysql.failures import reads_answers
 from canal_server.tablemeta.context import Context
 from canal_server.tablemeta.storage import SourceTraits
 from canal_server.tablemeta.tsdb import made_record
@@ -24,6 +25,7 @@ def source_of(info: ServerInfo) -> str:
     return info.server_uuid or str(info.server_id)
 
 
+@reads_answers("its collation")
 def traits_of(control: ControlConnection, info: ServerInfo) -> SourceTraits:
     """Ask a server for what decides how its statements are read."""
     major, minor, patch = info.version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from enum import Enum
 
@@ -21,8 +22,60 @@ class PumpStatus:
 
     state: PumpState = PumpState.STOPPED
     position: str = ""
-    error: str = ""
+    error: str = ""  # set by `failed`, cleared by `reads`
+    error_since_ms: int = 0  # when it failed first, since it read the last time
     source: str = ""
     connections: int = 0
     received_bytes: int = 0
     delivered_at_ms: int = 0
+    is_at_end: bool = False  # the source has nothing more at hand
+    at_end_ms: int = 0  # when that was so the last time, by our clock
+
+    def failed(self, error: str) -> None:
+        """Take note of an error; it stays until the source is read again."""
+        self.error = error
+        self.error_since_ms = self.error_since_ms or _now_ms()
+        self._leave_end()
+
+    def reads(self) -> None:
+        """Take note that the source lets us read."""
+        self.state = PumpState.RUNNING
+        self.error, self.error_since_ms = "", 0
+
+    def reached_end(self) -> None:
+        """Take note that the source has nothing more at hand."""
+        self.is_at_end, self.at_end_ms = True, _now_ms()
+
+    def received(self) -> None:
+        """Take note that something came, which is to be handed on."""
+        self._leave_end()
+
+    def _leave_end(self) -> None:
+        if self.is_at_end:
+            self.is_at_end, self.at_end_ms = False, _now_ms()
+
+    def lag_s(self) -> float | None:
+        """Return how far reading may be behind the source; None: not known yet.
+
+        0 at the end of its binlog; else the time since the end was reached or the last
+        transaction that was handed on was committed, whichever is later.
+        """
+        if self.is_at_end and self.state is PumpState.RUNNING:
+            return 0.0
+        known_ms = max(self.at_end_ms, self.delivered_at_ms)
+        return max(0, _now_ms() - known_ms) / 1000 if known_ms else None
+
+    def as_json(self) -> dict[str, object]:
+        """Return the error's time and the lag, as values of JSON."""
+        lag_s = self.lag_s()
+        return {
+            "error_since_ms": self.error_since_ms or None,
+            "lag": {
+                "seconds": None if lag_s is None else round(lag_s, 3),
+                "bytes": 0 if lag_s == 0 else None,  # else the source had to be asked
+            },
+        }
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ from canal_server.dump.search import BinlogSearch
 from canal_server.dump.start import Place, StartFinder
 from canal_server.errors import PositionError
 from canal_server.lifecycle import Stop
+from canal_server.model.moments import is_relative, moment_ms
 from canal_server.model.positions import EntryPosition, binlog_file_number
 from canal_server.mysql.replication import FIRST_EVENT
 
@@ -31,7 +31,6 @@ _UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _GTIDS: Final = re.compile(rf"\s*(?:{_UUID}\s*:|\d+-\d+-\d+\s*(?:,|$)).*", re.DOTALL)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ].*")
 _PLACE: Final = re.compile(r"(?P<file>[^\s:]+):(?P<offset>\d+)")
-_EARLIEST_MS: Final = 10**11  # 1973; a smaller number is in seconds
 _SHOWN: Final = 200  # characters of a GTID set in an error
 
 
@@ -68,43 +67,28 @@ def parse_target(text: str) -> Wanted:
     for kind in (Kind.OLDEST, Kind.LATEST):
         if text.lower() == kind.value:
             return Wanted(kind, text)
-    if text.isascii() and text.isdecimal():
-        if int(text) < _EARLIEST_MS:
-            raise ValueError(
-                f"{text}: a number is a time in milliseconds since 1970, and this one"
-                " is too small"
-            )
-        return Wanted(Kind.TIME, text, int(text))
+    if (text.isascii() and text.isdecimal()) or is_relative(text):
+        return Wanted(Kind.TIME, text, moment_ms(text))
     if _TIME.fullmatch(text):
-        return Wanted(Kind.TIME, text, _time_ms(text))
+        return Wanted(Kind.TIME, text, moment_ms(text, needs_zone=True))
     if _GTIDS.fullmatch(text):
         return Wanted(Kind.GTIDS, text)
     if _PLACE.fullmatch(text):
         return Wanted(Kind.PLACE, text)
     raise ValueError(
         f"{text[:_SHOWN]}: not a target; write FILE:POSITION as binlog.000003:4711, a"
-        " GTID set, a time as 2026-11-21T10:00:00+00:00 or in milliseconds since 1970,"
-        " oldest or latest"
+        " GTID set, a time as 2026-11-21T10:00:00+00:00, in milliseconds since 1970 or"
+        " relative to now as -1h, oldest or latest"
     )
-
-
-def _time_ms(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(
-            f"{text}: not a time; write it as 2026-11-21T10:00:00+00:00"
-        ) from None  # says no more
-    if moment.tzinfo is None:
-        raise ValueError(f"{text}: a time without its zone; write {text}+00:00 or so")
-    return int(moment.timestamp() * 1000)
 
 
 class TargetFinder:
     """Finds targets in one source's binlog."""
 
-    def __init__(self, view: SourceView) -> None:
+    def __init__(self, view: SourceView, option: str = "--to") -> None:
+        """Look in this view; `option` is what remedies name."""
         self._view = view
+        self._option = option
         self._gtid_on = view.config.source.gtid_on
 
     def find(self, wanted: Wanted) -> Target:
@@ -152,7 +136,8 @@ class TargetFinder:
             raise PositionError(f"no binlog file is called {file}: {left}")
         if binlog_file_number(file) < binlog_file_number(names[0]):
             raise PositionError(
-                f"{file} was purged: {left}; `--to oldest` begins with what is left"
+                f"{file} was purged: {left}; `{self._option} oldest` begins with what"
+                " is left"
             )
         raise PositionError(f"{file} is not written yet: {left}")
 
@@ -179,13 +164,14 @@ class TargetFinder:
         if wanted.time_ms > view.now_ms:
             raise PositionError(
                 f"{wanted.text} is in the future by the clock of"
-                f" {view.access.address}; `--to latest` skips all that is there"
+                f" {view.access.address}; `{self._option} latest` skips all that is"
+                " there"
             )
         oldest = view.files.files[0].name
         if view.scanner.first_event_ms(oldest) > wanted.time_ms:
             raise PositionError(
                 f"{wanted.text} is before the oldest binlog file, {oldest};"
-                " `--to oldest` begins with what is left"
+                f" `{self._option} oldest` begins with what is left"
             )
         place = self._start(HostConfig(timestamp_ms=wanted.time_ms))
         return EntryPosition(
@@ -247,7 +233,7 @@ class TargetFinder:
         if lost:
             raise PositionError(
                 f"behind GTID set {shown} transactions were purged: {lost};"
-                " `--to oldest` begins with what is left"
+                f" `{self._option} oldest` begins with what is left"
             )
         return gtids
 

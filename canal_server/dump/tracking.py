@@ -131,6 +131,12 @@ class SetFollower:
                 Executed(file, event, end, decoder.followed.executed(whole=True))
             )
 
+    def settled(self, place: EntryPosition) -> None:
+        """Take note of the place with its set that all was read up to."""
+        file, offset = place.journal_name or "", place.position or 0
+        if self._decoder is not None and (file, offset) != (self._file, self._stop):
+            self._note(Executed(file, offset, offset, place.gtid or ""))
+
     def _note(self, executed: Executed) -> None:
         assert self._sets is not None, "sets are followed"
         if executed.gtids:

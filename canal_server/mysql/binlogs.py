@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from canal_server.core.gtid import GtidSet
+from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.errors import SourceRefused
+from canal_server.mysql.failures import reads_answers
 
 if TYPE_CHECKING:
     from canal_server.mysql.connection import ControlConnection
@@ -36,6 +39,7 @@ class BinaryLog:
     size: int
 
 
+@reads_answers("the end of its binary log")
 def current_end(connection: ControlConnection, info: ServerInfo) -> BinlogEnd:
     """Return the end of the newest binary log.
 
@@ -53,10 +57,11 @@ def current_end(connection: ControlConnection, info: ServerInfo) -> BinlogEnd:
         )
     # The file, its size, two lists of databases, and since MySQL 5.6 the GTID set.
     row = rows[0]
-    gtids = _one_line(row[4]) if len(row) > 4 else ""  # noqa: PLR2004
+    gtids = _gtid_set(row[4], info) if len(row) > 4 else ""  # noqa: PLR2004
     return BinlogEnd(str(row[0]), int(row[1]), logged or gtids)
 
 
+@reads_answers("its binary logs")
 def binary_logs(connection: ControlConnection) -> list[BinaryLog]:
     """Return the server's binary logs, the oldest first."""
     rows = connection.query("SHOW BINARY LOGS")
@@ -66,9 +71,10 @@ def binary_logs(connection: ControlConnection) -> list[BinaryLog]:
 def executed_gtids(connection: ControlConnection, info: ServerInfo) -> str:
     """Return the GTID set that the server has executed, or (MariaDB) logged."""
     name = "gtid_binlog_pos" if info.is_mariadb else "gtid_executed"
-    return _one_line(connection.query(f"SELECT @@global.{name}")[0][0])
+    return _asked(connection, info, name)
 
 
+@reads_answers("its clock")
 def server_time_s(connection: ControlConnection) -> int:
     """Return the server's clock, in seconds since 1970."""
     return int(connection.query("SELECT UNIX_TIMESTAMP()")[0][0])
@@ -81,9 +87,20 @@ def purged_gtids(connection: ControlConnection, info: ServerInfo) -> str:
     """
     if info.is_mariadb:
         return ""
-    return _one_line(connection.query("SELECT @@global.gtid_purged")[0][0])
+    return _asked(connection, info, "gtid_purged")
 
 
-def _one_line(gtids: object) -> str:
-    """Return a GTID set as one line: the server breaks it after each UUID."""
-    return "".join(str(gtids or "").split())
+@reads_answers("GTIDs")
+def _asked(connection: ControlConnection, info: ServerInfo, name: str) -> str:
+    """Return the GTID set of a variable."""
+    return _gtid_set(connection.query(f"SELECT @@global.{name}")[0][0], info)
+
+
+def _gtid_set(gtids: object, info: ServerInfo) -> str:
+    """Return a GTID set as one line: the server breaks it after each UUID.
+
+    Raises ValueError when it is none.
+    """
+    text = "".join(str(gtids or "").split())
+    (MariaGtidSet if info.is_mariadb else GtidSet).parse(text)
+    return text

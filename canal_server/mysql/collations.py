@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from canal_server.errors import SourceError
+from canal_server.mysql.failures import reads_answers
 
 if TYPE_CHECKING:
     from canal_server.mysql.connection import ControlConnection
@@ -16,6 +17,7 @@ _FULL_IDS = """SELECT ID, FULL_COLLATION_NAME
   FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"""
 
 
+@reads_answers("its collations")
 def collation_names(connection: ControlConnection) -> dict[int, str]:
     """Return all collations of a server. Raises SourceError."""
     rows = []

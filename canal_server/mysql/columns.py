@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from canal_server.model.table import ColumnMeta, TableMeta
+from canal_server.mysql.failures import answer_about
 from canal_server.mysql.flavour import parse_version
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ class TableColumns:
 
     def fetch_many(self, names: Iterable[TableName]) -> dict[TableName, TableMeta]:
         """Return the columns of those tables that exist, by the names asked for."""
+        with answer_about("columns of tables", self._connection.access.address):
+            return self._fetch_many(names)
+
+    def _fetch_many(self, names: Iterable[TableName]) -> dict[TableName, TableMeta]:
         self._prepare()
         by_schema = defaultdict(list)
         for schema, table in dict.fromkeys(names):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from canal_server.errors import ConnectionLost
+from canal_server.mysql.failures import answer_about
 from canal_server.mysql.link import Breaker
 from canal_server.mysql.replication import (
     COM_REGISTER_SLAVE,
@@ -40,6 +41,8 @@ class DumpOptions:
 
     heartbeat_s: float = 15.0  # the server breaks its silence this often
     allowance: float = 2.0  # heartbeats that may be missing before it counts as dead
+    # Longest silence until it was heard for longer than that; 0: as later.
+    silence_first_s: float = 0.0
     follow: bool = True  # wait at the end of the binlog; else the stream ends there
 
     @property
@@ -78,7 +81,7 @@ class DumpStream:
         self._breaker = Breaker()
         self._sock: socket.socket | None = None
         self._poll = select.poll()
-        self._heard_at = 0.0  # when bytes came last
+        self._opened_at = self._heard_at = 0.0  # when bytes came last
         # Held while a thread is inside: `close` cuts the connection first, and closes
         # the descriptor only when nobody polls it any more.
         self._inside = threading.Lock()
@@ -105,8 +108,9 @@ class DumpStream:
             self.replica, self.options.heartbeat_s, self.start
         ):
             session.query(sql, parameters)
-        checksum = session.query("SELECT @master_binlog_checksum")[0][0]
-        self.checksum = str(checksum or "NONE").upper()
+        rows = session.query("SELECT @master_binlog_checksum")
+        with answer_about("its checksums", self.access.address):
+            self.checksum = str(rows[0][0] or "NONE").upper()
         self.server_version = session.server_version
         self.connection_id = session.connection_id
         session.command(COM_REGISTER_SLAVE, register_payload(self.replica))
@@ -114,7 +118,7 @@ class DumpStream:
         self._sock = session.command_and_part(*command)
         self._poll.register(self._sock, select.POLLIN)
         self._poll.register(self._stop, select.POLLIN)
-        self._heard_at = time.monotonic()
+        self._opened_at = self._heard_at = time.monotonic()
 
     def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int | None:
         """Receive at least one byte and return how many; waits for them.
@@ -169,19 +173,27 @@ class DumpStream:
 
     def _wait(self, now: float, until: float | None) -> None:
         """Wait until the socket or the stop is ready, or some limit has come."""
-        limit_s = self.options.silence_max_s
+        limit_s = self._silence_max_s()
         left_s = self._heard_at + limit_s - now
         if left_s <= 0:
             raise ConnectionLost(
                 f"{self.access.address} has been silent for "
                 f"{now - self._heard_at:.1f} s, longer than {limit_s:.1f} s "
-                f"({self.options.allowance:g} heartbeats of "
-                f"{self.options.heartbeat_s:g} s)"
+                f"({limit_s / self.options.heartbeat_s:g} heartbeats of "
+                f"{self.options.heartbeat_s:g} s)",
+                heard_s=self._heard_at - self._opened_at,
             )
         if until is not None:
             left_s = min(left_s, until - now)
         # Rounded up: poll counts in ms, and 0 would make the loop spin.
         self._poll.poll(int(left_s * 1000) + 1)
+
+    def _silence_max_s(self) -> float:
+        """Return how long it may be silent now."""
+        first_s, later_s = self.options.silence_first_s, self.options.silence_max_s
+        if self._heard_at - self._opened_at > first_s:
+            return later_s
+        return max(first_s, later_s)
 
     def fileno(self) -> int:
         """Return the socket's descriptor, -1 when not open.

@@ -5,7 +5,10 @@ Leaves out what is done about it: that is for whoever holds the connection.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import struct
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from canal_server.errors import (
     BinlogPurged,
@@ -13,6 +16,14 @@ from canal_server.errors import (
     SourceError,
     SourceRefused,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from canal_server.mysql.connection import ControlConnection
+
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
 
 ERROR_MARK = 0xFF  # first byte of an error packet
 
@@ -37,25 +48,31 @@ _LOST = frozenset(
 )  # fmt: skip
 
 _GRANT = "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}"
-_ACCOUNT = "check the user name and password of the instance, and account {account}"
+_ACCOUNT = "check the user name and the password, and account {account}"
+
+_PLUGIN = (
+    "give account {account} the plugin caching_sha2_password (MariaDB:"
+    " mysql_native_password)"
+)
 
 # The server refuses: number to remedy.
 _REFUSED = {
     1044: f"let an administrator run: {_GRANT}",
     _DENIED: _ACCOUNT,
     1095: f"let an administrator run: {_GRANT}",
-    1129: "run FLUSH HOSTS on the server",
+    1129: "run TRUNCATE TABLE performance_schema.host_cache on the server (MariaDB:"
+    " FLUSH HOSTS)",
     1130: "let account {account} log in from this host",
     1142: f"let an administrator run: {_GRANT}",
     1143: f"let an administrator run: {_GRANT}",
     1227: f"let an administrator run: {_GRANT}",
-    1251: "give account {account} the plugin caching_sha2_password",
+    1251: _PLUGIN,
     1370: f"let an administrator run: {_GRANT}",
     1698: _ACCOUNT,
     1820: "give account {account} a new password: the old one has expired",
     1862: "give account {account} a new password: the old one has expired",
     2026: "switch TLS on at the server or set sslMode=DISABLED",
-    2059: "give account {account} the plugin caching_sha2_password",
+    2059: _PLUGIN,
     3118: "unlock account {account}",
     3159: "set sslMode=REQUIRED: the server wants TLS",
     3955: _ACCOUNT,
@@ -141,9 +158,7 @@ def _dump_error(text: str, told: str) -> SourceError:
         )
     if any(part in low for part in _GONE_TEXTS):
         return BinlogPurged(
-            f"{told}; this server does not have the position, or no longer:"
-            " `canal-server position show` tells what clients lack and how to go on,"
-            " canal.instance.master.journal.name is where to begin without any",
+            f"{told}; this server does not have the position, or no longer",
             errno=READING_BINLOG_FAILED,
         )
     for part, remedy in _REFUSING_TEXTS:
@@ -182,3 +197,45 @@ def error_of_packet(
     except ValueError as error:
         return ConnectionLost(f"{address}: {error}")
     return source_error(errno, text, address=address, user=user, place=place)
+
+
+# What reading an answer raises that has other rows, columns or values than asked for.
+_NO_ANSWER = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
+
+
+@contextlib.contextmanager
+def answer_about(what: str, address: object) -> Iterator[None]:
+    """Read an answer of the server inside; SourceError when it cannot be one."""
+    try:
+        yield
+    except _NO_ANSWER as error:
+        raise SourceError(
+            f"{address}: the server's answer about {what} cannot be read:"
+            f" {error!r:.200}"
+        ) from error
+
+
+def reads_answers(
+    what: str,
+) -> Callable[
+    [Callable[Concatenate[ControlConnection, _Given], _Found]],
+    Callable[Concatenate[ControlConnection, _Given], _Found],
+]:
+    """Have a function that asks over a connection raise as `answer_about` does."""
+
+    def decorated(
+        function: Callable[Concatenate[ControlConnection, _Given], _Found],
+    ) -> Callable[Concatenate[ControlConnection, _Given], _Found]:
+        @functools.wraps(function)
+        def guarded(
+            connection: ControlConnection,
+            /,
+            *args: _Given.args,
+            **named: _Given.kwargs,
+        ) -> _Found:
+            with answer_about(what, connection.access.address):
+                return function(connection, *args, **named)
+
+        return guarded
+
+    return decorated

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from canal_server.errors import SourceRefused
+from canal_server.mysql.failures import reads_answers
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -100,6 +101,7 @@ def version_number(text: str) -> int:
     return major * 10000 + minor * 100 + patch
 
 
+@reads_answers("its variables")
 def read_server_info(connection: ControlConnection) -> ServerInfo:
     """Ask an open connection's server for its settings, in one statement."""
     marks = ", ".join(["%s"] * len(_VARIABLES))
@@ -167,16 +169,25 @@ def check_capture(
         problems.append(
             f"binlog_format is {info.binlog_format}, allowed by "
             f"canal.instance.binlog.format: {', '.join(sorted(formats))}; "
-            "run SET GLOBAL binlog_format=ROW or allow it"
+            f"{_remedy('binlog_format', info.binlog_format, 'ROW', formats)}"
         )
     if images and info.row_image not in images:
         problems.append(
             f"binlog_row_image is {info.row_image}, allowed by "
             f"canal.instance.binlog.image: {', '.join(sorted(images))}; "
-            "run SET GLOBAL binlog_row_image=FULL or allow it"
+            f"{_remedy('binlog_row_image', info.row_image, 'FULL', images)}"
         )
     if problems:
         raise SourceRefused(f"server {address} ({info}): {'; '.join(problems)}")
+
+
+def _remedy(name: str, value: str, best: str, allowed: Collection[str]) -> str:
+    """Return what to do about a variable whose value is not allowed."""
+    if value == best:
+        # Nothing is better than what the server has.
+        return f"allow {value} there"
+    wanted = best if best in allowed else min(allowed)
+    return f"run SET GLOBAL {name}={wanted} or allow {value} there"
 
 
 def capture_warnings(info: ServerInfo) -> list[str]:

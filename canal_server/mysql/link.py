@@ -10,11 +10,22 @@ import threading
 from typing import TYPE_CHECKING
 
 from canal_server.errors import ConnectionLost
+from canal_server.files import reason_of, want_of_descriptors
 from canal_server.lifecycle import Deadline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Self
+
     from canal_server.lifecycle import Stop
     from canal_server.mysql.settings import Access, Address
+
+    # As getaddrinfo gives it: family, kind, protocol, name, address.
+    _Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
+
+AGAIN_S = 1.0  # between two attempts to connect
+ATTEMPTS_MAX = 8  # at a time
+PROBES = 3  # in the time after which a link is given up
 
 # A receive buffer of this size or less is not set: setting one switches off the
 # system's own sizing, which does better.
@@ -24,69 +35,127 @@ RECEIVE_BUFFER_MIN = 64 * 1024
 def connect_tcp(access: Access, stop: Stop | None = None) -> socket.socket:
     """Return a connected socket, in blocking mode; tries all addresses of the host.
 
-    Raises ConnectionLost when none answers within the connect time-out, or when
-    `stop` is requested meanwhile.
+    While none answers, another attempt is begun every second: the system itself would
+    ask again after pauses that double. Raises ConnectionLost when none answers within
+    the connect time-out, or when `stop` is requested meanwhile.
     """
     address = access.address
-    deadline = Deadline(access.connect_timeout_s)
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise ConnectionLost(f"host {address.host} has no valid name") from error
     except OSError as error:
-        raise ConnectionLost(f"host {address.host} is unknown: {error}") from error
-
-    failure: OSError | None = None
-    for family, kind, protocol, _, target in found:
-        sock = socket.socket(family, kind, protocol)
+        why = want_of_descriptors()
+        told = f"cannot look up host {address.host}: {why}"
+        raise ConnectionLost(
+            told if why else f"host {address.host} is unknown: {error}",
+            unreachable=True,
+        ) from error
+    with _Attempts(access, found) as attempts:
         try:
-            _prepare(sock, access.receive_buffer)
-            _connect(sock, target, deadline, stop)
+            sock = attempts.first(Deadline(access.connect_timeout_s), stop)
         except OSError as error:
-            sock.close()
-            failure = error
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            sock.setblocking(True)
-            return sock
-        if deadline.passed():
-            break
-    raise ConnectionLost(f"cannot connect to {address}: {failure}") from failure
+            raise ConnectionLost(
+                f"cannot connect to {address}: {reason_of(error)}", unreachable=True
+            ) from error
+    sock.setblocking(True)
+    return sock
 
 
-def _prepare(sock: socket.socket, receive_buffer: int) -> None:
+class _Attempts:
+    """Sockets that are about to connect; all but the first that does are closed."""
+
+    def __init__(self, access: Access, found: Sequence[_Found]) -> None:
+        self._access = access
+        self._found = found
+        self._begun = 0
+        self._pending: dict[int, socket.socket] = {}  # by descriptor, oldest first
+        self._failure: OSError = TimeoutError("no answer in time")
+
+    def first(self, deadline: Deadline, stop: Stop | None) -> socket.socket:
+        """Return the first that connects; OSError, or ConnectionLost on stop."""
+        again = Deadline(0.0)
+        while True:
+            if again.passed() or not self._pending:
+                if self._begun >= len(self._found) and not self._pending:
+                    raise self._failure  # none of them hopes for an answer
+                self._begin()
+                again = Deadline(AGAIN_S)
+            if deadline.passed():
+                raise self._failure
+            done = self._wait(min(_left_s(again), _left_s(deadline)), stop)
+            if done is not None:
+                return done
+
+    def _begin(self) -> None:
+        family, kind, protocol, _, target = self._found[self._begun % len(self._found)]
+        self._begun += 1
+        if len(self._pending) >= ATTEMPTS_MAX:
+            self._pending.pop(next(iter(self._pending))).close()
+        sock = socket.socket(family, kind, protocol)
+        self._pending[sock.fileno()] = sock
+        try:
+            _prepare(sock, self._access)
+            sock.connect(target)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._fail(sock.fileno(), error)
+
+    def _wait(self, seconds: float, stop: Stop | None) -> socket.socket | None:
+        """Wait for an answer; None at the end of the time, or after a refusal."""
+        poll = select.poll()
+        for fd in self._pending:
+            poll.register(fd, select.POLLOUT)
+        if stop is not None:
+            poll.register(stop, select.POLLIN)
+        ready = poll.poll(int(seconds * 1000) + 1 if self._pending else 0)
+        if stop is not None and stop.requested():
+            raise ConnectionLost("connecting was given up: a stop was asked for")
+        for fd, _ in ready:
+            failed = self._pending[fd].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if not failed:
+                return self._pending.pop(fd)
+            self._fail(fd, OSError(failed, os.strerror(failed)))
+        return None
+
+    def _fail(self, fd: int, failure: OSError) -> None:
+        self._pending.pop(fd).close()
+        self._failure = failure
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sock in self._pending.values():
+            sock.close()
+
+
+def _left_s(deadline: Deadline) -> float:
+    left_s = deadline.remaining_s()
+    assert left_s is not None, "it has an end"
+    return max(0.0, left_s)
+
+
+def _prepare(sock: socket.socket, access: Access) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if receive_buffer > RECEIVE_BUFFER_MIN:
+    _watch(sock, access.link_timeout_s)
+    if access.receive_buffer > RECEIVE_BUFFER_MIN:
         # Before the connection is made: the window's scale is agreed upon then.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, access.receive_buffer)
     sock.setblocking(False)
 
 
-def _connect(
-    sock: socket.socket, target: object, deadline: Deadline, stop: Stop | None
-) -> None:
-    """Connect a non-blocking socket; raises OSError, or ConnectionLost on stop."""
-    try:
-        sock.connect(target)  # type: ignore[arg-type]  # as getaddrinfo gave it
-    except BlockingIOError:
-        poll = select.poll()
-        poll.register(sock, select.POLLOUT)
-        if stop is not None:
-            poll.register(stop, select.POLLIN)
-        left_s = deadline.remaining_s()
-        poll.poll(None if left_s is None else left_s * 1000)
-        if stop is not None and stop.requested():
-            raise ConnectionLost(
-                "connecting was given up: a stop was asked for"
-            ) from None
-        failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if failed:
-            raise OSError(failed, os.strerror(failed)) from None
-        try:
-            sock.getpeername()
-        except OSError:
-            raise TimeoutError("no answer in time") from None
+def _watch(sock: socket.socket, timeout_s: float) -> None:
+    """Have the system ask a quiet peer, and give up one that confirms nothing."""
+    every_s = max(1, int(timeout_s / PROBES))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, every_s)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, every_s)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES - 1)
+    sock.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1000, int(timeout_s * 1000))
+    )
 
 
 class Breaker:
@@ -110,7 +179,12 @@ class Breaker:
             if self._cut:
                 raise ConnectionLost(f"connection to {address} was closed meanwhile")
             self._let_go()
-            self._held = sock.dup()
+            try:
+                self._held = sock.dup()
+            except OSError as error:
+                raise ConnectionLost(
+                    f"cannot hold the connection to {address}: {reason_of(error)}"
+                ) from error
 
     def cut(self) -> None:
         """End the connection and every later one; idempotent."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConnectionLost, SourceError
+from canal_server.mysql.failures import answer_about
 from canal_server.mysql.flavour import parse_version
 
 if TYPE_CHECKING:
@@ -78,9 +79,10 @@ class SchemaReader:
             if error.errno in _GONE:
                 return None
             raise
-        # Of a view: four columns, the second being CREATE VIEW.
-        text = str(rows[0][1])
-        return None if len(rows[0]) > 2 else text  # noqa: PLR2004
+        with answer_about(f"table {schema}.{table}", self._connection.access.address):
+            # Of a view: four columns, the second being CREATE VIEW.
+            text = str(rows[0][1])
+            return None if len(rows[0]) > 2 else text  # noqa: PLR2004
 
     def read_all(self, progress: Callable[[int, int], None]) -> DumpedTables:
         """Return all tables but those of virtual schemas.
@@ -91,12 +93,14 @@ class SchemaReader:
         """
         self._prepare()
         found = DumpedTables()
-        for schema, collation in self._connection.query(
+        rows = self._connection.query(
             "SELECT SCHEMA_NAME, DEFAULT_COLLATION_NAME FROM"
             " information_schema.SCHEMATA"
-        ):
-            if str(schema).lower() not in _VIRTUAL_SCHEMAS:
-                found.schemas[str(schema)] = DumpedSchema(str(collation))
+        )
+        with answer_about("its schemas", self._connection.access.address):
+            for schema, collation in rows:
+                if str(schema).lower() not in _VIRTUAL_SCHEMAS:
+                    found.schemas[str(schema)] = DumpedSchema(str(collation))
         names = self._list(found)
         for number, name in enumerate(names, 1):
             self.read_into(found, [name])
@@ -143,14 +147,15 @@ class SchemaReader:
         else:
             rows = self._connection.query(f"{sql} WHERE TABLE_SCHEMA = %s", (schema,))
         names = []
-        for owner, table, kind in rows:
-            known = found.schemas.get(str(owner))
-            if known is None:
-                continue
-            if str(kind).upper().endswith("VIEW"):
-                known.views.add(str(table))
-            else:
-                names.append((str(owner), str(table)))
+        with answer_about("its tables", self._connection.access.address):
+            for owner, table, kind in rows:
+                known = found.schemas.get(str(owner))
+                if known is None:
+                    continue
+                if str(kind).upper().endswith("VIEW"):
+                    known.views.add(str(table))
+                else:
+                    names.append((str(owner), str(table)))
         return names
 
     def _prepare(self) -> None:
@@ -160,7 +165,8 @@ class SchemaReader:
             return
         connection.open()
         connection.query(_SETTINGS)
-        version = parse_version(connection.server_version)
+        with answer_about("its version", connection.access.address):
+            version = parse_version(connection.server_version)
         if not connection.is_mariadb and version >= _GENERATED_KEYS_SINCE:
             connection.query(_SHOW_GENERATED_KEYS)
         self._prepared_for = connection.connection_id

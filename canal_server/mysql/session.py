@@ -1,19 +1,24 @@
 """A session of PyMySQL: log in, ask, send commands, give the socket away.
 
-The one module that reaches into PyMySQL's private parts, because it has no public
-way to send a command of the replication protocol or to part with its socket.
+Reaches into PyMySQL's private parts, because it has no public way to send a command of
+the replication protocol or to part with its socket; `authentication` does so, too, and
+no other module.
 """
 
 from __future__ import annotations
 
 import ssl
-import struct
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pymysql
 from pymysql.connections import Connection
 
-from canal_server.errors import ConnectionLost, SourceError, SourceRefused
+from canal_server.errors import (
+    ConnectionLost,
+    SourceError,
+    SourceRefused,
+)
+from canal_server.mysql import authentication
 from canal_server.mysql.failures import source_error
 from canal_server.mysql.link import Breaker, connect_tcp
 from canal_server.mysql.settings import TlsMode
@@ -26,22 +31,31 @@ if TYPE_CHECKING:
     from canal_server.mysql.settings import Access
 
 Row = tuple[Any, ...]
+_Connection: Any = Connection  # the stubs leave out what we override
 
-# What PyMySQL lets out when the other side's bytes are not MySQL's.
-_NOT_MYSQL = (struct.error, LookupError, ValueError, TypeError, AssertionError)
+LOGIN_BYTES_MAX = 1 << 20  # of each answer until we are logged in
+ANSWER_BYTES_MAX = 1 << 30  # of one with all its rows; MySQL's own limit of a packet
 
 
-class _NeverInClearText:
-    """Answers a server that asks for the password itself over a plain connection."""
+class _BoundedConnection(_Connection):  # type: ignore[misc]
+    """A connection whose answers have a limit: packets may be chained without end."""
 
-    def __init__(self, connection: object) -> None:
-        self.connection = connection
+    answer_bytes_max = LOGIN_BYTES_MAX
+    _answer_bytes = 0
 
-    def authenticate(self, _packet: object) -> NoReturn:
-        raise SourceRefused(
-            "the server asks for the password in clear text; "
-            "set sslMode=REQUIRED or give the account another plugin"
-        )
+    def _execute_command(self, command: int, sql: str | bytes) -> None:
+        self._answer_bytes = 0
+        super()._execute_command(command, sql)
+
+    def _read_bytes(self, num_bytes: int) -> bytes:
+        self._answer_bytes += num_bytes
+        if self._answer_bytes > self.answer_bytes_max:
+            self._force_close()
+            raise pymysql.err.InternalError(
+                f"an answer of more than {self.answer_bytes_max} bytes"
+            )
+        data: bytes = super()._read_bytes(num_bytes)
+        return data
 
 
 class Session:
@@ -62,6 +76,7 @@ class Session:
             breaker.release()
             raise
         self._logged_in = True
+        self._pymysql.answer_bytes_max = ANSWER_BYTES_MAX
         self.server_version = str(self._pymysql.server_version)
         self.connection_id = int(self._pymysql.thread_id())
 
@@ -138,10 +153,17 @@ class Session:
             raise self._translated(error) from error
         except SourceError:
             raise
-        except _NOT_MYSQL as error:
+        except OSError as error:
+            self._pymysql._force_close()  # noqa: SLF001
+            raise ConnectionLost(
+                f"the connection to {self._access.address} broke: {error}"
+            ) from error
+        except Exception as error:
+            # Of any kind, when the other side's bytes are not MySQL's: PyMySQL takes
+            # them apart without looking, and 0xfb for the wish to read a file of ours.
             self._pymysql._force_close()  # noqa: SLF001
             raise SourceError(
-                f"{self._access.address} does not speak as MySQL does: {error!r}"
+                f"{self._access.address} does not speak as MySQL does: {error!r:.200}"
             ) from error
 
     def _translated(self, error: pymysql.err.Error) -> SourceError:
@@ -164,27 +186,37 @@ class Session:
             return ConnectionLost(f"{address}: the connection is closed")
         text = str(error.args[1]) if len(error.args) > 1 else ""
         user = self._access.credentials.user
-        return source_error(
+        found = source_error(
             errno, text, address=address, user=user, logged_in=self._logged_in
         )
+        if isinstance(found, ConnectionLost):
+            found.unreachable = not self._logged_in
+            # PyMySQL raises its own error while it handles that of the socket.
+            if isinstance(error.__context__, TimeoutError):
+                found.heard_s = 0.0
+        return found
 
 
-def _unconnected(access: Access) -> Any:  # the stubs leave out what we need
-    options: dict[str, Any] = {}
-    mode = access.tls.mode
+def login_options(access: Access) -> dict[str, Any]:
+    """Return what PyMySQL is to be told about the account and the way to the server."""
+    options: dict[str, Any] = {
+        "host": access.address.host,
+        "port": access.address.port,
+        "user": access.credentials.user,
+        # As bytes: PyMySQL would encode text as Latin-1.
+        "password": access.credentials.password.encode(),
+        "auth_plugin_map": authentication.plugins(access),
+    }
     if access.tls.required:
         options["ssl"] = access.tls.context()
     else:
         # PyMySQL takes TLS whenever the server offers it, unless told otherwise.
-        options["ssl_disabled"] = mode is TlsMode.DISABLED
-        plugins = ("mysql_clear_password", "dialog")
-        options["auth_plugin_map"] = dict.fromkeys(plugins, _NeverInClearText)
-    return Connection(
-        host=access.address.host,
-        port=access.address.port,
-        user=access.credentials.user,
-        # As bytes: PyMySQL would encode text as Latin-1.
-        password=access.credentials.password.encode(),
+        options["ssl_disabled"] = access.tls.mode is TlsMode.DISABLED
+    return options
+
+
+def _unconnected(access: Access) -> Any:  # the stubs leave out what we need
+    return _BoundedConnection(
         charset="utf8mb4",
         autocommit=True,
         connect_timeout=access.connect_timeout_s,
@@ -192,5 +224,5 @@ def _unconnected(access: Access) -> Any:  # the stubs leave out what we need
         write_timeout=access.io_timeout_s,
         program_name="canal-server",
         defer_connect=True,
-        **options,
+        **login_options(access),
     )

@@ -89,6 +89,41 @@ class TlsOptions:
         return context
 
 
+class KeyRetrieval(Enum):
+    """Whether a password may be encrypted with a key that the other side has sent."""
+
+    REFUSED = "REFUSED"
+    LOOPBACK = "LOOPBACK"  # only where it does not leave this machine
+    WARNED = "WARNED"  # anywhere, with a warning when it leaves this machine
+    ALLOWED = "ALLOWED"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKey:
+    """The RSA key for a password that goes over a connection without TLS.
+
+    `pinned` is the path of the server's own one, a PEM file; with it `retrieval`, the
+    question for a key, does not come up.
+    """
+
+    pinned: str = ""
+    retrieval: KeyRetrieval = KeyRetrieval.LOOPBACK
+
+
+def server_key(pinned: object, allowed: bool | None) -> ServerKey:
+    """Return what the settings of a conf folder mean; `pinned` is a path or None.
+
+    A folder that does not say whether a key may be asked for is one of the Java server,
+    which asks: there it goes on, with a warning.
+    """
+    retrieval = {
+        None: KeyRetrieval.WARNED,
+        True: KeyRetrieval.ALLOWED,
+        False: KeyRetrieval.REFUSED,
+    }[allowed]
+    return ServerKey(str(pinned or ""), retrieval)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """All that is needed to open a connection to a source."""
@@ -96,8 +131,12 @@ class Access:
     address: Address
     credentials: Credentials
     tls: TlsOptions = TlsOptions()
+    server_key: ServerKey = ServerKey()
     connect_timeout_s: float = 10.0
     io_timeout_s: float = 30.0  # of one read or write of a query or a login
+    # A link that takes or confirms no packet for so long is given up; a server that is
+    # slow confirms them.
+    link_timeout_s: float = 30.0
     # SO_RCVBUF in bytes. Up to 64 KiB it is left to the system, which sizes the
     # buffer by itself up to several MiB as long as nobody sets it.
     receive_buffer: int = 0

@@ -14,6 +14,7 @@ from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.errors import SourceRefused
 from canal_server.mysql.binlogs import executed_gtids
+from canal_server.mysql.failures import reads_answers
 from canal_server.mysql.flavour import check_capture, read_server_info
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def _kind_refusals(info: ServerInfo, wanted: Wanted) -> list[str]:
     return []
 
 
+@reads_answers("its variables")
 def _logs_what_it_replicates(control: ControlConnection) -> bool:
     rows = control.query(
         "SHOW GLOBAL VARIABLES WHERE Variable_name IN"
@@ -178,6 +180,7 @@ def _named(channel: Channel) -> str:
     return f" (channel {channel.name})" if channel.name else ""
 
 
+@reads_answers("GTIDs")
 def without_lost(control: ControlConnection, gtids: str) -> str:
     """Return a set of MariaDB without what died with the server that had it.
 
@@ -236,6 +239,7 @@ def missing_gtids(control: ControlConnection, info: ServerInfo, gtids: str) -> s
         return ""
 
 
+@reads_answers("its replication")
 def replica_channels(
     control: ControlConnection, info: ServerInfo
 ) -> tuple[Channel, ...]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from canal_server.files import make_private_folder, open_private
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_OWNER_ONLY: Final = 0o600
 
 
 class Disk:
@@ -20,11 +20,11 @@ class Disk:
 
     def make_directory(self, path: Path) -> None:
         """Make a directory and those above it, where they do not exist."""
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(path)
 
     def create(self, path: Path) -> int:
         """Make a file that must not exist, for its owner only, and open it."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
+        return open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
     def write(self, descriptor: int, data: bytes) -> int:
         """Write the beginning of the data; returns how much that was."""

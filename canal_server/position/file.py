@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from canal_server.errors import MetaStoreError
+from canal_server.files import unwritten
 from canal_server.position import groups, metafile, unabridged
 from canal_server.position.durable import Disk, replace_content
 from canal_server.position.executed import unchanged
@@ -52,6 +53,7 @@ class MetaFiles:
         self._restored: set[str] = set()  # their backup is better than their file
         self._held = unabridged.Held(completed)  # by destination and client id
         self._groups: set[str] = set()  # that have places beside their cursors
+        self._encoders: dict[str, metafile.Encoder] = {}  # by destination
 
     def open(self, destinations: Sequence[str], stop: Stop) -> None:
         """Do nothing: files are there or not."""
@@ -122,9 +124,9 @@ class MetaFiles:
         _write(
             self._disk,
             path,
-            metafile.encode(
-                destination, [(client.identity, client.cursor) for client in clients]
-            ),
+            self._encoders.setdefault(
+                destination, metafile.Encoder(destination)
+            ).encode([(client.identity, client.cursor) for client in clients]),
             what=what,
             # A damaged file must not take the place of the backup it was restored from.
             keep=destination not in self._restored,
@@ -299,7 +301,7 @@ def _write(disk: Disk, path: Path, content: bytes, *, what: str, keep: bool) -> 
         replace_content(disk, path, content, backup=backup)
     except OSError as error:
         raise MetaStoreError(
-            f"cannot write {what}: {error}, make room or rights in {path.parent}"
+            f"cannot write {what}: {unwritten(error, path.parent)}"
         ) from error
 
 

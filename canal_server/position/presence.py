@@ -77,6 +77,9 @@ class Presence:
         self._here: Counter[int] = Counter()  # connections that serve a client
         self._seen_s: dict[int, float] = {}  # of subscribed ones, when they were
         self._kept_s: dict[int, float] = {}  # away, as it was written
+        # The client that was seen last, and whether that was found since a change.
+        self._last: int | None = None
+        self._last_is_known = False
         self._is_dirty = self._is_started = False
         self._flusher = Flusher(
             self._flush,
@@ -121,6 +124,7 @@ class Presence:
     def enter(self, client_id: int) -> None:
         """Take note that a client is subscribed; one that is known stays as it is."""
         with self._lock:
+            self._last_is_known = False
             if client_id not in self._seen_s:
                 away_s = self._kept_s.pop(client_id, 0.0)
                 self._seen_s[client_id] = self._clock() - away_s
@@ -129,12 +133,14 @@ class Presence:
     def forget(self, client_id: int) -> None:
         """Take note that a client is no longer subscribed."""
         with self._lock:
+            self._last_is_known = False
             self._seen_s.pop(client_id, None)
             self._is_dirty = True
 
     def saw(self, client_id: int) -> None:
         """Take note that a subscribed client counts as seen now."""
         with self._lock:
+            self._last_is_known = False
             if client_id in self._seen_s:
                 self._seen_s[client_id] = self._clock()
                 self._is_dirty = True
@@ -142,12 +148,14 @@ class Presence:
     def came(self, client_id: int) -> None:
         """Take note that one more connection serves a client."""
         with self._lock:
+            self._last_is_known = False
             self._here[client_id] += 1
             self._is_dirty = True
 
     def left(self, client_id: int) -> None:
         """Take note that a connection that served a client ended."""
         with self._lock:
+            self._last_is_known = False
             self._here[client_id] -= 1
             if self._here[client_id] <= 0:
                 del self._here[client_id]
@@ -179,6 +187,11 @@ class Presence:
                 wait_s = max(wait_s, seen_s + self._pin_s - self._clock())
         return wait_s
 
+    def here(self) -> list[int]:
+        """Return the clients that a connection serves now."""
+        with self._lock:
+            return sorted(self._here)
+
     def away_s(self, client_id: int) -> float | None:
         """Return for how long a subscribed client is away, None: it is here."""
         with self._lock:
@@ -189,11 +202,19 @@ class Presence:
     def _last_seen(self) -> int | None:
         """Return the client that was seen last; None while any is here."""
         assert self._lock.locked()
-        if any(each in self._here for each in self._seen_s):
-            return None
-        return max(
-            self._seen_s, key=lambda each: (self._seen_s[each], -each), default=None
-        )
+        if not self._last_is_known:
+            # Faster: it is asked for each of thousands of clients in turn.
+            self._last_is_known = True
+            self._last = (
+                None
+                if any(each in self._here for each in self._seen_s)
+                else max(
+                    self._seen_s,
+                    key=lambda each: (self._seen_s[each], -each),
+                    default=None,
+                )
+            )
+        return self._last
 
     def _flush(self) -> None:
         if self._place is None:

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import LeaseLost, MetaStoreError, ZooKeeperError
+from canal_server.files import unwritten
 from canal_server.model import znodes
 from canal_server.position.durable import Disk, replace_content
 from canal_server.position.nodewriter import LeasedNodes
@@ -62,8 +63,7 @@ class SeenFile:
             replace_content(self._disk, self._path, _encoded(away_s), backup=None)
         except OSError as error:
             raise MetaStoreError(
-                f"cannot write {self._path}: {error}, make room or rights in"
-                f" {self._path.parent}"
+                f"cannot write {self._path}: {unwritten(error, self._path.parent)}"
             ) from error
 
 

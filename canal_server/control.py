@@ -33,6 +33,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from canal_server.errors import CanalError
+from canal_server.files import (
+    FILE_OWNER_ONLY,
+    make_private_folder,
+    open_private,
+    reason_of,
+)
 from canal_server.lifecycle import Deadline, Stop
 
 if TYPE_CHECKING:
@@ -50,7 +56,6 @@ ASK_TIMEOUT_S = 15.0  # for the reply, behind others that ask as well
 SHORTEST_WAIT_S = 0.001
 REQUESTS_MAX = 4  # that are carried out at a time
 WAITING_MAX = 16  # connections of `stop` that wait for the end
-OWNER_ONLY = 0o600
 
 
 # What a request says beside its command.
@@ -103,13 +108,13 @@ class ControlServer:
         """
         assert self._thread is None, "a control socket starts once"
         try:
-            self._data_dir.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self._data_dir)
             self._lock_fd = _locked(self._data_dir)
             self._listener = _listen(self._data_dir)
         except OSError as error:
             self._release()
             raise ControlError(
-                f"cannot use the data folder {self._data_dir}: {error.strerror};"
+                f"cannot use the data folder {self._data_dir}: {reason_of(error)};"
                 " see canal.file.data.dir"
             ) from error
         self._thread = threading.Thread(
@@ -149,6 +154,7 @@ class ControlServer:
 
     def _serve(self) -> None:
         assert self._listener is not None
+        lacks = False  # descriptors, say
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
         poll.register(self._stop, select.POLLIN)
@@ -160,10 +166,18 @@ class ControlServer:
                 try:
                     connection, _ = self._listener.accept()
                 except OSError as error:
-                    # Out of descriptors, say: the server itself goes on.
-                    log.warning("control socket cannot accept: %s", error.strerror)
+                    # The server itself goes on. Told once, until it is well again.
+                    if not lacks:
+                        lacks = True
+                        log.error(  # noqa: TRY400  # no fault of ours
+                            "the control socket cannot accept a command: %s",
+                            reason_of(error),
+                        )
                     self._stop.wait(1.0)
                     continue
+                if lacks:
+                    lacks = False
+                    log.info("the control socket accepts commands again")
                 self._answer(connection)
 
     def _answer(self, connection: socket.socket) -> None:
@@ -313,6 +327,7 @@ def _connected(
             connection.settimeout(deadline.remaining_s())
             with _short_path(data_dir) as path:
                 connection.connect(path)
+            connection.settimeout(max(deadline.remaining_s() or 0.0, SHORTEST_WAIT_S))
             connection.sendall(json.dumps(request).encode() + b"\n")
             reply = json.loads(_receive_line(connection, deadline, LINE_BYTES_MAX))
             if not reply.get("ok"):
@@ -369,7 +384,7 @@ def locked(data_dir: Path) -> Iterator[None]:
         fd = _locked(data_dir)
     except OSError as error:
         raise ControlError(
-            f"cannot lock the data folder {data_dir}: {error.strerror}"
+            f"cannot lock the data folder {data_dir}: {reason_of(error)}"
         ) from error
     try:
         yield
@@ -382,9 +397,7 @@ def _locked(data_dir: Path) -> int:
 
     The kernel lets go of it when the process ends in whatever way.
     """
-    fd = os.open(
-        data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY
-    )
+    fd = open_private(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -407,7 +420,7 @@ def _listen(data_dir: Path) -> socket.socket:
     try:
         # On Linux the file takes over the mode of the socket: there is no moment at
         # which others may connect.
-        os.fchmod(listener.fileno(), OWNER_ONLY)
+        os.fchmod(listener.fileno(), FILE_OWNER_ONLY)
         with _short_path(data_dir) as path:
             listener.bind(path)
         listener.listen()

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from canal_server.config.schema import DaemonConfig
+    from canal_server.config.schema import DaemonConfig, ServerConfig
     from canal_server.control import Arguments
     from canal_server.life import MakeInstance
 
 log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 10.0  # for all stages together; then the process ends without them
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # Some send one signal twice: to the process, and to its group.
 SAME_SIGNAL_S = 0.2
 
@@ -102,6 +102,7 @@ class Daemon:
         """
         for line in self._config.warnings:
             log.warning("%s", line)
+        _warn_of_open_port(self._config.server)
         try:
             self._start("control socket", self._control)
             if self._config.server.listen:
@@ -194,6 +195,16 @@ class Daemon:
         return {"pid": os.getpid()}
 
 
+def _warn_of_open_port(server: ServerConfig) -> None:
+    if server.listen and not server.ip and not server.user and not server.passwd:
+        log.warning(
+            "canal.ip is empty and canal.user and canal.passwd are, too: everybody who"
+            " reaches port %d of this host may read all tables; set a password, or"
+            " canal.ip to an address that only clients reach",
+            server.port,
+        )
+
+
 def _watch(config: DaemonConfig, destinations: Destinations) -> ConfWatch | None:
     """Return what keeps the destinations as the conf folder says, None: nothing does.
 
@@ -262,7 +273,12 @@ def signals() -> Iterator[Callable[[Stop], str | None]]:
                 reader.recv(4096)
         return signal.Signals(came[0]).name if came else None
 
-    before = {number: signal.signal(number, on_signal) for number in SIGNALS}
+    before = {
+        number: signal.signal(number, on_signal)
+        for number in SIGNALS
+        # `nohup` has it ignored: then the process outlives its terminal.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+    }
     wakeup_before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     try:
         yield wait

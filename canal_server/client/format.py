@@ -78,15 +78,15 @@ def text_lines(
 ) -> Iterator[str]:
     """Yield lines for a person to read, one per row, statement or mark.
 
-    Times are local. Control characters in values are escaped, long values are cut;
-    `colour` adds a terminal's escape sequences.
+    Times are local, with their zone. Control characters in values are escaped, long
+    values are cut; `colour` adds a terminal's escape sequences.
 
     Raises ProtocolError when the content cannot be decoded.
     """
     paint = _Painter(colour)
     seconds = entry.header.execute_time / 1000
     time = datetime.fromtimestamp(seconds, UTC).astimezone()
-    start = paint(_DIM, f"{time:%Y-%m-%d %H:%M:%S}")
+    start = paint(_DIM, time.isoformat(" ", "seconds"))
     if entry.entry_type == EntryType.TRANSACTIONBEGIN:
         if marks:
             yield f"{start} {paint(_DIM, 'BEGIN')}"

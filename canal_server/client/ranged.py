@@ -15,7 +15,8 @@ talks to one address.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+import json
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from canal_server.client.login import open_link, refusal
 from canal_server.errors import ClientError, ProtocolError
@@ -43,6 +44,8 @@ from canal_server.protocol.ranged import (
     RangeRead,
     RangeRequest,
     RangeSchema,
+    RangeState,
+    RangeStatus,
     RangeSubscribe,
     RangeSubscribed,
     RangeTable,
@@ -275,6 +278,18 @@ class RangedClient:
         """
         request = RangeLocate(destination, name, place)
         return self._ask(request, PacketType.RANGE_PLACE, RangeFound).position
+
+    def state(self, destination: str) -> dict[str, Any]:
+        """Return what a destination does, wherever it runs: keys as of `status`."""
+        request = RangeStatus(destination)
+        found = self._ask(request, PacketType.RANGE_STATE, RangeState)
+        try:
+            state = json.loads(found.json)
+        except ValueError as error:
+            raise ProtocolError(f"a state that is not JSON: {error}") from error
+        if not isinstance(state, dict):
+            raise ProtocolError("a state that is not an object of JSON")
+        return state
 
     def unsubscribe(self, destination: str, name: str) -> None:
         """Forget a subscription and its cursor."""

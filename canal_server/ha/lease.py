@@ -12,7 +12,9 @@ What can go wrong, and what keeps two from running a destination at a time:
   against a node of this session (`lease-…`), so it fails once the session has ended.
 * `running` is deleted or changed by a person. The watch tells; the instance ends before
   anything else is done. Others wait for `takeover_delay_s` before they take a place
-  that was not theirs, and so do we.
+  that was not theirs, and so do we: after a Java server always, after one of ours only
+  as long as its `lease-…` is there. That goes when its instance has ended, or with its
+  session, which it has given up by then; a Java server has none.
 """
 
 from __future__ import annotations
@@ -73,6 +75,7 @@ class ZooKeeperLease:
         self._not_before_s = 0.0  # on the clock of the member
         self._asked_for = False  # a person wants another server to have it
         self._other_had_it = False  # the owner that was seen last is not us
+        self._its_fence = ""  # the node `lease-…` of that owner; empty: of no such
         self._watched = False  # changes of the node are told
         self._told = ""  # the last thing in the log, to tell it once
 
@@ -150,6 +153,7 @@ class ZooKeeperLease:
         running = decode(node.data)
         # One of this address is of a session before: what we had, we take at once.
         self._other_had_it = running is None or running.address != self._address
+        self._its_fence = self._fence_of(node.owner) if self._other_had_it else ""
         self._note_owner(owner_of(node.data))
         self._tell_once(logging.INFO, f"is run by {self._owner}, waiting for its end")
         # A node that does not say who made it: its maker is about to write it.
@@ -161,6 +165,12 @@ class ZooKeeperLease:
             self._other_had_it = False
             self._not_before_s = self._member.now_s() + self._takeover_delay_s
         self._note_owner(None)
+        if (
+            self._its_fence
+            and self._zookeeper.watch(self._its_fence, self._look) is None
+        ):
+            self._its_fence = ""
+            self._not_before_s = self._member.now_s()
         wait_s = self._not_before_s - self._member.now_s()
         if wait_s > 0:
             return wait_s
@@ -173,6 +183,11 @@ class ZooKeeperLease:
         except NodeExists:
             return 0.0  # somebody was faster: look who
         return self._take(session)
+
+    def _fence_of(self, session: int) -> str:
+        """Return the fence that a server of ours has for its session, empty if none."""
+        path = znodes.lease_path(self.destination, session)
+        return path if self._zookeeper.read(path) is not None else ""
 
     def _resume(self, session: int, node: Node) -> float:
         """Take the node that this session has: its answer, or its end, got lost."""
@@ -191,6 +206,7 @@ class ZooKeeperLease:
         if node is None or node.owner != session or not self._member.prove(session):
             return 0.0
         self._session = session
+        self._its_fence = ""
         self._note_owner(self._address)
         self._tell_once(logging.INFO, f"is run by this server, {self._address}")
         return 0.0
@@ -242,6 +258,7 @@ class ZooKeeperLease:
         running = decode(node.data)
         if node.owner != session:
             self._other_had_it = True
+            self._its_fence = ""  # of whatever kind it is: seen when it is competed for
             self._note_owner(owner_of(node.data))
             return f"{self._owner} runs it"
         if running == Running(self._address):

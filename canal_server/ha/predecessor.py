@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import ZooKeeperError
+from canal_server.files import open_private, reason_of
 from canal_server.zookeeper import end_session
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OWNER_ONLY: Final = 0o600
 ANSWER_S: Final = 5.0  # for ZooKeeper to hand the session over; it answered just now
 PROC: Final = Path("/proc")
 _BYTES_MAX: Final = 4096  # of a file of ours
@@ -88,7 +88,7 @@ class Predecessor:
         written = self.path.with_name(f"{self.path.name}.new")
         try:
             found |= self._circumstances()
-            fd = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY)
+            fd = open_private(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             with os.fdopen(fd, "w") as file:
                 json.dump(found, file)
             # Not synced: after a crash of the machine it counts for nothing.
@@ -97,7 +97,7 @@ class Predecessor:
             log.warning(
                 "cannot write %s, a restart after a kill will wait: %s",
                 self.path,
-                error.strerror,
+                reason_of(error),
             )
         self._remembered = key[0]
 

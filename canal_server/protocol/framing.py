@@ -40,7 +40,7 @@ class FrameReader:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit  # may be raised between two frames
         self._buffer = bytearray()
 
     def receive_data(self, data: bytes) -> None:
@@ -55,7 +55,7 @@ class FrameReader:
         buffer = self._buffer
         if len(buffer) < LENGTH_BYTES:
             return None
-        stop = LENGTH_BYTES + frame_length(buffer, self._limit)
+        stop = LENGTH_BYTES + frame_length(buffer, self.limit)
         if len(buffer) < stop:
             return None
         body = bytes(buffer[LENGTH_BYTES:stop])

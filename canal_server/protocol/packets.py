@@ -55,6 +55,9 @@ class PacketType(IntEnum):
     RANGE_DATA = 75
     RANGE_TABLE = 76
     RANGE_PLACE = 77
+    # What a destination does: the request, then its answer
+    RANGE_STATUS = 78
+    RANGE_STATE = 79
 
 
 class Compression(IntEnum):

@@ -252,6 +252,20 @@ class RangeFound:
     position: RangePosition = message(1, RangePosition)
 
 
+@dataclass(frozen=True, slots=True)
+class RangeStatus:
+    """Ask what a destination does, wherever it runs."""
+
+    destination: str = string(1)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeState:
+    """What a destination does, as an object of JSON; keys are added, never renamed."""
+
+    json: str = string(1)
+
+
 RangeRequest = (
     RangeSubscribe
     | RangeHead
@@ -261,6 +275,7 @@ RangeRequest = (
     | RangeSchema
     | RangeUnsubscribe
     | RangeLocate
+    | RangeStatus
 )
 
 _REQUESTS: Final[dict[int, type[RangeRequest]]] = {
@@ -272,6 +287,7 @@ _REQUESTS: Final[dict[int, type[RangeRequest]]] = {
     PacketType.RANGE_SCHEMA: RangeSchema,
     PacketType.RANGE_UNSUBSCRIBE: RangeUnsubscribe,
     PacketType.RANGE_LOCATE: RangeLocate,
+    PacketType.RANGE_STATUS: RangeStatus,
 }
 
 REQUEST_TYPES: Final[dict[type[RangeRequest], PacketType]] = {
@@ -397,6 +413,7 @@ _CHECKS: Final[dict[type[RangeRequest], Callable[[Any], None]]] = {
     RangeSchema: _check_schema,
     RangeUnsubscribe: _check_unsubscribe,
     RangeLocate: _check_locate,
+    RangeStatus: lambda _: None,
 }
 
 

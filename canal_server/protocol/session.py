@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from canal_server.errors import ClientError, ProtocolError
 from canal_server.model.identity import ClientIdentity
-from canal_server.protocol.framing import FrameReader, frame
+from canal_server.model.quoted import quoted
+from canal_server.protocol.framing import LENGTH_BYTES, FrameReader, frame
 from canal_server.protocol.packets import (
     Ack,
     ClientAck,
@@ -47,6 +48,10 @@ T = TypeVar("T")
 REFUSED = 400  # whatever else goes wrong
 NO_IDENTITY = 401  # destination or client id is missing
 NO_BATCH_ID = 402  # an ack of batch 0
+
+# Before a client has logged in: together with what one read brings 64 KiB at most.
+LOGIN_BYTES_MAX = 60 * 1024 - LENGTH_BYTES
+LOGIN_READ_BYTES = 4 * 1024
 
 FETCH_SIZE_DEFAULT = 1000  # for a client that asks for 0 or fewer
 IDLE_S_DEFAULT = 3600.0
@@ -118,6 +123,11 @@ class Refused:
 
     code: int
     message: str
+    is_login: bool = False  # user or password are wrong
+
+
+class LoginRefusedError(ClientError):
+    """User or password are wrong."""
 
 
 Request = (
@@ -171,7 +181,8 @@ class ServerSession:
         )
         self._credentials = credentials
         self._seed = seed
-        self._frames = FrameReader(frame_bytes_max)
+        self._frame_bytes_max = frame_bytes_max
+        self._frames = FrameReader(min(frame_bytes_max, LOGIN_BYTES_MAX))
         self._last_get: tuple[bytes, Fetch] | None = None
 
     def receive_data(self, data: bytes) -> None:
@@ -199,7 +210,8 @@ class ServerSession:
                 return self._login(_content(ClientAuth, packet))
             request = _read_request(packet)
         except ClientError as refusal:
-            return Refused(refusal.code, str(refusal))
+            is_login = isinstance(refusal, LoginRefusedError)
+            return Refused(refusal.code, str(refusal), is_login=is_login)
         if isinstance(request, Fetch):
             self._last_get = body, request
         return request
@@ -207,11 +219,12 @@ class ServerSession:
     def logged_in(self) -> None:
         """Open the session; called when a `Login` could be answered with an ack."""
         self.state = State.OPEN
+        self._frames.limit = self._frame_bytes_max
 
     def _login(self, auth: ClientAuth) -> Login:
         if not self._credentials.allow(auth.username, auth.password, self._seed):
-            raise ClientError(
-                f"auth failed for user {auth.username[:64]!r}", code=REFUSED
+            raise LoginRefusedError(
+                f"auth failed for user {quoted(auth.username[:64])}", code=REFUSED
             )
         subscribe = None
         if auth.destination and auth.client_id:
@@ -268,7 +281,7 @@ def _identity(
     client_id = int(text) if _DECIMAL.fullmatch(text) else _CLIENT_ID_MAX + 1
     if not _CLIENT_ID_MIN <= client_id <= _CLIENT_ID_MAX:
         raise ClientError(
-            f"client id {text[:64]!r} is no number "
+            f"client id {quoted(text[:64])} is no number "
             f"from {_CLIENT_ID_MIN} to {_CLIENT_ID_MAX}",
             code=REFUSED,
         )

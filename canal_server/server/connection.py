@@ -13,6 +13,7 @@ from canal_server.protocol.auth import SEED_BYTES, Credentials
 from canal_server.protocol.ranged import RangeRequest
 from canal_server.protocol.session import (
     IDLE_S_DEFAULT,
+    LOGIN_READ_BYTES,
     Fetch,
     Login,
     Refused,
@@ -23,8 +24,6 @@ from canal_server.protocol.session import (
 from canal_server.server.service import ACCEPTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from canal_server.server.service import Reply, Service, Visits
     from canal_server.server.transport import Transport
 
@@ -62,6 +61,34 @@ class Settings(Protocol):
     def handshake_timeout_s(self) -> float:
         """How long a client may take to log in."""
 
+    @property
+    def per_address_max(self) -> int:
+        """How many clients may be connected from one address."""
+
+    @property
+    def pending_max(self) -> int:
+        """How many may be connected without having logged in."""
+
+    @property
+    def send_timeout_s(self) -> float:
+        """How long a client may take nothing of an answer."""
+
+
+class Owner(Protocol):
+    """What a connection reports; called by its thread."""
+
+    def on_login(self, connection: Connection) -> None:
+        """Note that the client has logged in."""
+
+    def refused_login_s(self, connection: Connection) -> float:
+        """Note a wrong password; returns how long its refusal is to wait."""
+
+    def on_refusal(self, connection: Connection, message: str, level: int) -> None:
+        """Log that something was refused."""
+
+    def on_end(self, connection: Connection) -> None:
+        """Let go of the connection; called last."""
+
 
 class Connection:
     """Serves one client until it leaves, falls silent, or the server stops.
@@ -77,12 +104,13 @@ class Connection:
         peer: str,
         service: Service,
         settings: Settings,
-        on_end: Callable[[Connection], None],
+        owner: Owner,
     ) -> None:
         self.peer = peer
         self._transport = transport
         self._service = service
-        self._on_end = on_end
+        self._owner = owner
+        self._send_timeout_s = settings.send_timeout_s
         self._session = ServerSession(
             Credentials(settings.user, settings.passwd),
             os.urandom(SEED_BYTES),
@@ -102,9 +130,10 @@ class Connection:
             self._serve()
             log.debug("client at %s left", self.peer)
         except ProtocolError as error:
-            log.warning("closed the connection of %s: %s", self.peer, error)
+            self._refused(f"closed the connection of {self.peer}: {error}")
         except TimeoutError as error:
-            log.info("closed the connection of %s: %s", self.peer, error)
+            message = f"closed the connection of {self.peer}: {error}"
+            self._refused(message, logging.INFO)
         except OSError as error:
             log.debug("the connection of %s broke: %s", self.peer, error)
         except Exception:
@@ -112,14 +141,14 @@ class Connection:
         finally:
             self._service.ranged.left(self)
             self._service.left(self._visits)
-            self._on_end(self)
+            self._owner.on_end(self)
 
     def shut_down(self) -> None:
         """Make `run` return soon; only until `on_end` was called."""
         self._transport.shut_down()
 
     def close(self) -> None:
-        """Let go of the socket; called by whom `on_end` tells."""
+        """Let go of the socket; called by the owner, after `on_end`."""
         self._transport.close()
 
     def _serve(self) -> None:
@@ -142,14 +171,15 @@ class Connection:
             assert remaining_s is not None
             if remaining_s == 0:
                 raise TimeoutError("no log-in in time")
-            data = self._transport.receive(remaining_s)
+            data = self._transport.receive(remaining_s, LOGIN_READ_BYTES)
         self._last_received_at = time.monotonic()
         return data
 
     def _answer(self, request: Request) -> None:
         if isinstance(request, RangeRequest):
             fd = self._transport.fileno()
-            self._service.ranged.answer(request, self, fd, self._send)
+            cut = self._transport.shut_down
+            self._service.ranged.answer(request, self, fd, self._send, cut)
             return
         wait_s = self._idle_left_s() if isinstance(request, Fetch) else 0.0
         fd = self._transport.fileno()
@@ -157,7 +187,9 @@ class Connection:
         if reply is None:
             raise TimeoutError(f"a get waited for {wait_s:g} s")
         if isinstance(request, Refused):
-            log.warning("refused a request of %s: %s", self.peer, request.message)
+            self._refused(f"refused a request of {self.peer}: {request.message}")
+            if request.is_login:
+                self._wait_with_refusal()
         elif isinstance(request, Login):
             self._log_in(request, accepted=reply is ACCEPTED)
         if reply:
@@ -173,7 +205,17 @@ class Connection:
         self._session.logged_in()
         self._read_idle_s = login.read_idle_s
         self._write_idle_s = login.write_idle_s
-        self._transport.set_send_timeout(login.write_idle_s)
+        self._transport.set_send_timeout(min(login.write_idle_s, self._send_timeout_s))
+        self._owner.on_login(self)
+
+    def _refused(self, message: str, level: int = logging.WARNING) -> None:
+        self._owner.on_refusal(self, message, level)
+
+    def _wait_with_refusal(self) -> None:
+        """Let whoever tries passwords wait, in this thread and until it leaves."""
+        left_s = self._log_in_by.remaining_s()
+        assert left_s is not None
+        self._transport.wait_for_close(min(left_s, self._owner.refused_login_s(self)))
 
     def _check_write_idle(self) -> None:
         if time.monotonic() - self._last_sent_at > self._write_idle_s:

@@ -14,12 +14,16 @@ import logging
 import select
 import socket
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from canal_server.errors import ConfigError
+from canal_server.files import reason_of
 from canal_server.lifecycle import Deadline, Stop
 from canal_server.protocol.session import REFUSED, error_frame
+from canal_server.server.admission import Admission, FailedLogins, Limits, group_of
 from canal_server.server.connection import Connection, Settings
+from canal_server.server.refusals import OTHERS, Refusals
 from canal_server.server.service import Service
 from canal_server.server.transport import Transport
 
@@ -48,11 +52,16 @@ class Server:
         self._listener: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._connections: set[Connection] = set()
+        self._admission: Admission[Connection] = Admission(
+            Limits(config.connections_max, config.per_address_max, config.pending_max)
+        )
+        self._hosts: dict[Connection, str] = {}  # what counts as one address
+        self._failed_logins = FailedLogins()
+        self._refusals = Refusals()
         # Their threads; one outlives its connection by a moment. Ended ones are
         # forgotten when the next client comes.
         self._threads: list[threading.Thread] = []
-        self._refusing = False  # whether the last client was one too many
+        self._lacks = False  # descriptors or memory, since the last client
         self.port = config.port  # the real one once bound
 
     def bind(self) -> None:
@@ -101,7 +110,7 @@ class Server:
     def connections(self) -> list[str]:
         """Return the addresses of the clients that are connected."""
         with self._lock:
-            return sorted(connection.peer for connection in self._connections)
+            return sorted(connection.peer for connection in self._hosts)
 
     def claims(self, destination: str) -> dict[str, str]:
         """Return which query reads each ranged subscription that is being read."""
@@ -127,8 +136,9 @@ class Server:
             self._listener.close()
             # Only this thread adds connections: none is missed.
             with self._lock:
-                for connection in self._connections:
+                for connection in self._hosts:
                     connection.shut_down()
+            self._refusals.flush()
 
     def _accept_one(self, listener: socket.socket) -> None:
         try:
@@ -138,54 +148,104 @@ class Server:
         except OSError as error:
             # Anything else concerns that one client: it broke off while it waited.
             if error.errno in _OUT_OF_RESOURCES:
-                log.error("cannot accept a client: %s", error.strerror)  # noqa: TRY400
-                self._stop.wait(_ACCEPT_RETRY_S)
+                self._pause(error)
             return
-        peer = _address_text(address)
-        if len(self._connections) >= self._config.connections_max:
-            self._turn_away(sock, peer)
+        peer, host = _address_text(address), group_of(_host_of(address))
+        with self._lock:
+            refusal = self._admission.refusal(host)
+            displaced = None if refusal else self._admission.displaced()
+            if displaced is not None:
+                their_host = self._hosts[displaced]
+                displaced.shut_down()  # under the lock: it is not closed before
+        if refusal:
+            self._turn_away(sock, peer, host, refusal)
             return
-        self._refusing = False
+        if displaced is not None:
+            self._refusals.note(
+                their_host,
+                f"closed the connection of {displaced.peer}, which has not logged in:"
+                " others need its place",
+            )
         try:
-            self._begin(sock, peer)
+            self._begin(sock, peer, host)
         except (OSError, RuntimeError) as error:
+            sock.close()
+            if isinstance(error, OSError) and error.errno in _OUT_OF_RESOURCES:
+                self._pause(error)
+                return
             # The client has gone already, or no thread can be started.
             log.warning("cannot serve %s: %s", peer, error)
-            sock.close()
+            return
+        if self._lacks:
+            self._lacks = False
+            log.info("clients are accepted again")
 
-    def _begin(self, sock: socket.socket, peer: str) -> None:
+    def _pause(self, error: OSError) -> None:
+        """Wait until there may be descriptors or memory again; says so once."""
+        if not self._lacks:
+            self._lacks = True
+            log.error("cannot accept a client: %s", reason_of(error))
+        self._stop.wait(_ACCEPT_RETRY_S)
+
+    def _begin(self, sock: socket.socket, peer: str, host: str) -> None:
         connection = Connection(
-            Transport(sock), peer, self._service, self._config, self._end
+            Transport(sock), peer, self._service, self._config, self
         )
         thread = threading.Thread(
             target=connection.run, name=f"client-{peer}", daemon=True
         )
         with self._lock:
-            self._connections.add(connection)
+            self._hosts[connection] = host
+            self._admission.add(connection, host)
         try:
             thread.start()
         except RuntimeError:
             with self._lock:
-                self._connections.remove(connection)
+                self._forget(connection)
             raise
         with self._lock:
             self._threads = [each for each in self._threads if each.is_alive()]
             self._threads.append(thread)
 
-    def _turn_away(self, sock: socket.socket, peer: str) -> None:
-        """Tell a client that is one too many so, and close; never waits for it."""
-        limit = self._config.connections_max
-        if not self._refusing:  # once for a crowd
-            log.warning("refused %s: %d clients are connected, the limit", peer, limit)
-        self._refusing = True
+    def _turn_away(
+        self, sock: socket.socket, peer: str, host: str, refusal: str
+    ) -> None:
+        """Refuse a client that is one too many, and close; never waits for it."""
+        self._refusals.note(host, f"refused {peer}: {refusal}, the limit")
         with sock, contextlib.suppress(OSError):  # it may have left: nothing is owed
             sock.setblocking(False)
-            sock.send(error_frame(REFUSED, f"{limit} clients are connected, the limit"))
+            sock.send(error_frame(REFUSED, f"{refusal}, the limit"))
 
-    def _end(self, connection: Connection) -> None:
+    def _forget(self, connection: Connection) -> None:
+        assert self._lock.locked()
+        del self._hosts[connection]
+        self._admission.remove(connection)
+
+    # ----------------------------------------------------------------------------
+    # What connections report, on their threads
+    # ----------------------------------------------------------------------------
+
+    def on_login(self, connection: Connection) -> None:
+        """Note that a client has logged in."""
+        with self._lock:
+            self._admission.logged_in(connection)
+
+    def refused_login_s(self, connection: Connection) -> float:
+        """Note a wrong password; returns how long its refusal is to wait."""
+        with self._lock:
+            host = self._hosts[connection]
+            return self._failed_logins.delay_s(host, time.monotonic())
+
+    def on_refusal(self, connection: Connection, message: str, level: int) -> None:
+        """Log that something was refused: in sum, when it is often."""
+        with self._lock:
+            host = self._hosts.get(connection, OTHERS)
+        self._refusals.note(host, message, level)
+
+    def on_end(self, connection: Connection) -> None:
         """Let go of a connection; called last by its thread."""
         with self._lock:
-            self._connections.remove(connection)
+            self._forget(connection)
         connection.close()
 
 
@@ -217,5 +277,9 @@ def _listen(ip: str, port: int) -> socket.socket:
 
 def _address_text(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
     """Return host:port; clients that come by IPv4 are shown as such."""
-    host = address[0].removeprefix("::ffff:")
+    host = _host_of(address)
     return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
+
+
+def _host_of(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
+    return address[0].removeprefix("::ffff:")

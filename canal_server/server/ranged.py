@@ -7,11 +7,13 @@ takes it slowly holds up nobody but itself.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import CanalError, ClientError, MetaStoreError
+from canal_server.model.quoted import printable
 from canal_server.model.ranges import RangeLimits, RangePlace
 from canal_server.protocol import ranged
 from canal_server.protocol.packets import PacketType
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WAIT_S_MAX: Final = 600.0  # of one head
+# Of the status of a destination: what a client may want to know.
+STATE_KEYS: Final = (
+    "destination", "running", "life", "runs_on", "state", "error", "error_since_ms",
+    "position", "position_ms", "lag", "blocked", "slowest_client", "clients",
+    "connected", "rows",
+)  # fmt: skip
 CLAIMS_MAX: Final = 10_000  # subscriptions that are read by queries at a time
 
 
@@ -47,15 +55,20 @@ class RangedService:
         asker: Hashable,
         peer_fd: int | None,
         send: Send,
+        cut: Callable[[], None] | None = None,
     ) -> None:
         """Carry a request out and send its answer; raises only what `send` raises.
 
         `asker` is the connection, of which `left` is told, and `peer_fd` its socket.
+        `cut` ends the connection from another thread, also a `send` that waits.
         """
         try:
+            if isinstance(request, ranged.RangeStatus):
+                send((self._state(request.destination),))
+                return
             instance, source = self._source(request.destination)
             if isinstance(request, ranged.RangeRead):
-                _read(source, request, send)
+                _read(source, request, send, cut)
                 return
             if isinstance(request, ranged.RangeHead):
                 self._claim(request, asker)
@@ -94,11 +107,20 @@ class RangedService:
             for key in [k for k, (_, who) in self._claims.items() if who is asker]:
                 del self._claims[key]
 
+    def _state(self, destination: str) -> bytes:
+        """Return what a destination does, also one that does not run here."""
+        found = self._instances.status_of(destination)
+        if found is None:
+            raise ClientError(f"can't find destination:{destination[:200]}")
+        told = {key: found[key] for key in STATE_KEYS if key in found}
+        text = json.dumps(told, ensure_ascii=False)
+        return ranged.answer(PacketType.RANGE_STATE, ranged.RangeState(text))
+
     def _source(self, destination: str) -> tuple[RunningInstance, RangeSource]:
         instance = self._instances.running(destination)
         if instance is None:
             if not self._instances.is_configured(destination):
-                raise ClientError(f"can't find destination:{destination[:200]}")
+                raise ClientError(f"can't find destination:{printable(destination)}")
             instance = self._instances.start_lazy(destination)
         if instance is None:
             raise _not_here(destination)
@@ -119,9 +141,9 @@ class RangedService:
             query, who = self._claims.get(key, (request.query, asker))
             if query != request.query and who is not asker:
                 raise ClientError(
-                    f"subscription {request.name} of {request.destination} is read by"
-                    f" another query, {query!r}: give each query a subscription of its"
-                    " own, or end that one",
+                    f"subscription {printable(request.name)} of"
+                    f" {request.destination} is read by another query, {query!r}: give"
+                    " each query a subscription of its own, or end that one",
                     code=IN_USE,
                 )
             if key not in self._claims and len(self._claims) >= CLAIMS_MAX:
@@ -198,7 +220,12 @@ def _plan(source: RangeSource, request: ranged.RangePlan) -> bytes:
     return ranged.answer(PacketType.RANGE_PARTS, ranged.RangeParts(told))
 
 
-def _read(source: RangeSource, request: ranged.RangeRead, send: Send) -> None:
+def _read(
+    source: RangeSource,
+    request: ranged.RangeRead,
+    send: Send,
+    cut: Callable[[], None] | None,
+) -> None:
     number = 0
 
     def take(slices: Sequence[bytes | memoryview], size: int) -> None:
@@ -208,7 +235,7 @@ def _read(source: RangeSource, request: ranged.RangeRead, send: Send) -> None:
 
     ends = _place(request.start), _place(request.end)
     relays = request.wire == ranged.Wire.BINLOG
-    source.read(request.name, request.filter, *ends, take, relays=relays)
+    source.read(request.name, request.filter, *ends, take, relays=relays, cut=cut)
     send((ranged.LAST_FRAME,))
 
 
@@ -248,12 +275,13 @@ def _position(place: RangePlace) -> RangePosition:
 
 def _not_here(destination: str) -> ClientError:
     return ClientError(
-        f"destination {destination[:200]} does not run on this server", code=NOT_HERE
+        f"destination {printable(destination)} does not run on this server",
+        code=NOT_HERE,
     )
 
 
 def _told(request: ranged.RangeRequest) -> str:
     """Return a request for the log."""
     name = getattr(request, "name", "")
-    of = f" of subscription {name}" if name else ""
-    return f"a {type(request).__name__}{of} of {request.destination:.200}"
+    of = f" of subscription {printable(name)}" if name else ""
+    return f"a {type(request).__name__}{of} of {printable(request.destination)}"

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 from canal_server.errors import CanalError, ClientError, StoreError
 from canal_server.lifecycle import Deadline
 from canal_server.model.positions import PositionRange
-from canal_server.model.quoted import quoted
+from canal_server.model.quoted import printable, quoted
 from canal_server.protocol import session
 from canal_server.protocol.framing import EMPTY_FRAME, messages_header
 from canal_server.protocol.ranged import RangeRequest
@@ -154,7 +154,7 @@ class Service:
                 if identity is not None:
                     self.subscribe(identity)
                 return ACCEPTED
-            case session.Refused(code, message):
+            case session.Refused(code=code, message=message):
                 return (error_frame(code, message),)
         raise AssertionError(f"{request!r} is answered elsewhere")
 
@@ -175,12 +175,17 @@ class Service:
         if instance is None:
             raise _not_started(identity)
 
-        instance.check_filter(identity.filter)
+        # Kept until the client is subscribed: others wait for nothing but a look-up.
+        ready = instance.check_filter(identity.filter)
         _check_not_lost(instance, identity)
         with self._locked(identity, instance):
             is_new = not instance.meta.has_subscribed(identity)
+            if is_new:
+                instance.check_room(identity)
+            is_new |= bool(instance.why_refused(identity.client_id))
             instance.meta.subscribe(identity)
             instance.subscribed(identity)
+            del ready
             if is_new or instance.meta.cursor(identity) is None:
                 _join_cursors(instance, identity)
         log.info(
@@ -290,8 +295,8 @@ class Service:
                 return
         else:
             instance = self._running(identity)
-        if not instance.meta.has_subscribed(identity) or instance.why_lost(
-            identity.client_id
+        if not instance.meta.has_subscribed(identity) or _why_not_served(
+            instance, identity
         ):
             return
         with self._locked(identity, instance) as seat:
@@ -309,7 +314,9 @@ class Service:
 
     def _check_configured(self, identity: ClientIdentity) -> None:
         if not self._instances.is_configured(identity.destination):
-            raise ClientError(f"can't find destination:{identity.destination[:200]}")
+            raise ClientError(
+                f"can't find destination:{printable(identity.destination)}"
+            )
 
     def _running(self, identity: ClientIdentity) -> RunningInstance:
         instance = self._instances.running(identity.destination)
@@ -324,7 +331,8 @@ class Service:
             raise ClientError(
                 f"ClientIdentity:{_name(identity)} should subscribe first"
             )
-        _check_not_lost(instance, identity)
+        if why := _why_not_served(instance, identity):
+            raise ClientError(why)
         return instance
 
     def _seat(self, identity: ClientIdentity, instance: RunningInstance) -> _Seat:
@@ -370,6 +378,13 @@ class Service:
 def _check_not_lost(instance: RunningInstance, identity: ClientIdentity) -> None:
     if why := instance.why_lost(identity.client_id):
         raise ClientError(why)
+
+
+def _why_not_served(instance: RunningInstance, identity: ClientIdentity) -> str:
+    """Return why a subscribed client has no cursor in the store, empty when it has."""
+    return instance.why_lost(identity.client_id) or instance.why_refused(
+        identity.client_id
+    )
 
 
 def _join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:
@@ -481,15 +496,20 @@ def _told(request: session.Request) -> str:
     identity = getattr(request, "identity", None)
     if identity is None:
         return f"a {kind}"
-    return f"the {kind} of client {identity.client_id} of {identity.destination:.200}"
+    destination = printable(identity.destination)
+    return f"the {kind} of client {identity.client_id} of {destination}"
 
 
 def _name(identity: ClientIdentity) -> str:
-    return f"[destination={identity.destination},clientId={identity.client_id}]"
+    return (
+        f"[destination={printable(identity.destination)},clientId={identity.client_id}]"
+    )
 
 
 def _not_started(identity: ClientIdentity) -> ClientError:
-    return ClientError(f"destination:{identity.destination} should start first")
+    return ClientError(
+        f"destination:{printable(identity.destination)} should start first"
+    )
 
 
 def _no_such_batch(verb: str, identity: ClientIdentity, batch_id: int) -> ClientError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import struct
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _TIMEVAL = struct.Struct("@ll")  # seconds, microseconds
-_RECEIVE_BYTES = 64 * 1024
+RECEIVE_BYTES = 64 * 1024
 _IOV_MAX = os.sysconf("SC_IOV_MAX")  # buffers in one sendmsg
 
 # A peer that vanished without a word is noticed after about two minutes.
@@ -44,7 +45,7 @@ class Transport:
         """Return the descriptor of the socket."""
         return self._sock.fileno()
 
-    def receive(self, timeout_s: float) -> bytes:
+    def receive(self, timeout_s: float, bytes_max: int = RECEIVE_BYTES) -> bytes:
         """Wait for bytes and return them, b"" when the client has closed.
 
         Raises TimeoutError when none came in time, OSError when the link broke.
@@ -53,7 +54,7 @@ class Transport:
             self._set_timeout(socket.SO_RCVTIMEO, timeout_s)
             self._receive_timeout_s = timeout_s
         try:
-            return self._sock.recv(_RECEIVE_BYTES)
+            return self._sock.recv(bytes_max)
         except BlockingIOError:
             raise TimeoutError(f"nothing received for {timeout_s:g} s") from None
 
@@ -86,6 +87,12 @@ class Transport:
                     break
                 sent -= size
                 first += 1
+
+    def wait_for_close(self, timeout_s: float) -> None:
+        """Wait so long, or until the client closes, or `shut_down`."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLRDHUP)
+        poll.poll(timeout_s * 1000)
 
     def shut_down(self) -> None:
         """End every wait on this socket; from any thread, while it is not closed."""

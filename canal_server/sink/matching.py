@@ -43,12 +43,12 @@ class Steps:
     """What is left of a number of steps."""
 
     def __init__(self, left: int = STEPS_MAX) -> None:
-        self._left = left
+        self.left = left
 
     def take(self, count: int) -> None:
         """Use some up; raises TooManyStepsError when there are no more."""
-        self._left -= count
-        if self._left < 0:
+        self.left -= count
+        if self.left < 0:
             raise TooManyStepsError
 
 
@@ -83,6 +83,7 @@ def match_end(program: Program, text: str, start: int, steps: Steps) -> int | No
                 return place
             else:
                 taken = _TAKEN[operation](argument, text, place, steps)
+                count += other
                 place += taken or 0
                 at += 1
         steps.take(count)

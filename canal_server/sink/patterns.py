@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from canal_server.model.quoted import quoted
 from canal_server.sink.characters import (
     CLASSES,
-    POSIX_CLASSES,
+    NAMED_CLASSES,
     CharacterClass,
     is_word,
 )
 
-INSTRUCTIONS_MAX: Final = 5_000  # of one program; {n,m} is written out
+# Of one piece, its look-aheads included; {n,m} is written out, and an instruction that
+# tests a class of characters counts as often as the class has ranges, and once more.
+INSTRUCTIONS_MAX: Final = 5_000
 NESTING_MAX: Final = 50  # parentheses within parentheses
 
-# The instructions: (operation, argument, other branch).
+_ATOMS_MAX: Final = 20_000  # characters and groups of one piece
+
+# The instructions: (operation, argument, other branch; of ONE_OF what a test costs).
 LITERAL: Final = 0  # this text, in lower case
 ANY: Final = 1  # one character, whichever
 ONE_OF: Final = 2  # one character of a CharacterClass
@@ -38,31 +42,65 @@ END: Final = 9
 Assertion: TypeAlias = Callable[[str, int], bool]
 Instruction: TypeAlias = tuple[int, object, int]
 Program: TypeAlias = tuple[Instruction, ...]
-# Puts the instructions of a part of the expression at the end of a program.
-_Part: TypeAlias = Callable[["_Code"], None]
+_Code: TypeAlias = list[Instruction]  # a program that is being written
+
+
+class _Part(NamedTuple):
+    """A part of the expression: what it counts, and what writes its instructions.
+
+    The size is known before anything is written, so that nothing too large ever is.
+    """
+
+    size: int
+    write: Callable[[_Code], None]  # puts them at the end of a program
 
 
 def compile_piece(piece: str) -> Program:
-    """Read one piece of a filter, as if `^` stood before and `$` behind it.
+    """Read one piece of a filter, as if `^` stood before and `$` after it.
 
     No group is put around it: `a|b` is `^a` or `b$`, and `*.*` is `^*.*$`, as users
     of canal know it. Raises ValueError, which says what is wrong with the piece.
     """
-    return _Reader(f"^{piece}$").program()
+    return read_piece(piece).write()
 
 
-class _TooLargeError(Exception):
-    """A program would have more instructions than one may have."""
+def read_piece(piece: str) -> Piece:
+    """Read one piece as `compile_piece` does; nothing is written out so far."""
+    reader = _Reader(f"^{piece}$")
+    part = reader.whole()
+    return Piece(part, reader.total, is_open=reader.is_open)
 
 
-class _Code(list[Instruction]):
-    """A program that is being written."""
+class Piece:
+    """One piece of a filter that was read, and what its program counts.
 
-    def add(self, operation: int, argument: object = None, other: int = 0) -> None:
-        # Checked here, as every repetition comes by before it gets out of hand.
-        if len(self) >= INSTRUCTIONS_MAX:
-            raise _TooLargeError
-        self.append((operation, argument, other))
+    It `is_open` when it may match without reaching the end of a name: `a|b`.
+    """
+
+    def __init__(self, part: _Part, size: int, *, is_open: bool) -> None:
+        self._part = part
+        self.size = size
+        self.is_open = is_open
+
+    def write(self) -> Program:
+        """Return its program."""
+        return _program(self._part)
+
+
+def plain_text(piece: str) -> str | None:
+    """Return the one name that a piece matches, in lower case; None: it is not plain.
+
+    So for most of a long list, which need no programs then.
+    """
+    if _PLAIN.fullmatch(piece) is None:
+        return None
+    return piece.replace("\\", "").lower()
+
+
+def _program(part: _Part) -> Program:
+    code: _Code = []
+    part.write(code)
+    return (*code, _END)
 
 
 class _Reader:
@@ -72,24 +110,29 @@ class _Reader:
         self.pattern = pattern
         self.at = 0
         self.depth = 0
+        self.total = 0  # what the finished programs count: the look-aheads', the whole
+        self.atoms = 0
+        self.is_open = False  # there are alternatives outside of parentheses
 
-    def program(self) -> Program:
+    def whole(self) -> _Part:
         part = self.alternatives()
         if self.at < len(self.pattern):
             raise self.error("a ) without its (")
-        return self.finish(part)
+        self.finish(part)
+        return part
 
-    def finish(self, part: _Part) -> Program:
-        code = _Code()
-        try:
-            part(code)
-        except _TooLargeError:
-            raise ValueError(
-                f"regular expression {quoted(self.pattern[1:-1])}: too large when its"
-                f" repetitions are written out (limit {INSTRUCTIONS_MAX}),"
-                " use * or + for large counts"
-            ) from None  # the cause says less
-        return (*code, (END, None, 0))
+    def finish(self, part: _Part) -> None:
+        """Count a program that is complete, before it is written."""
+        self.total += part.size + 1
+        if self.total > INSTRUCTIONS_MAX:
+            raise self.too_large()
+
+    def too_large(self) -> ValueError:
+        return ValueError(
+            f"regular expression {quoted(self.pattern[1:-1])}: too large when its"
+            f" repetitions are written out (limit {INSTRUCTIONS_MAX}),"
+            " use * or + for large counts"
+        )
 
     def error(self, problem: str) -> ValueError:
         return ValueError(
@@ -106,6 +149,7 @@ class _Reader:
     def alternatives(self) -> _Part:
         branches = [self.sequence()]
         while self.accept("|"):
+            self.is_open |= not self.depth
             branches.append(self.sequence())
         return branches[0] if len(branches) == 1 else _any_of(branches)
 
@@ -153,13 +197,16 @@ class _Reader:
     def atom(self) -> _Part | str | None:
         """Read one character, class or group; None when it is only a remark."""
         character = self.pattern[self.at]
+        self.atoms += 1
+        if self.atoms > _ATOMS_MAX:
+            raise self.too_large()
         if character in "*+?" or _BRACES.match(self.pattern, self.at):
             raise self.error(f"a {character} with nothing in front of it to repeat")
         self.at += 1
         if character == "(":
             return self.group()
         if character == "[":
-            return _instruction(ONE_OF, self.brackets())
+            return _one_of(self.brackets())
         if character == "\\":
             return self.escape()
         if character == ".":
@@ -184,8 +231,10 @@ class _Reader:
                 return None
         look = LOOK_AHEAD if self.accept("?=") else LOOK_PAST
         if look == LOOK_AHEAD or self.accept("?!"):
-            inner = self.finish(self.parenthesized())
-            return _instruction(look, inner)
+            inner = self.parenthesized()
+            self.finish(inner)
+            # Written once, however often it is repeated.
+            return _instruction(look, _program(inner))
         if flags is None and not self.accept("?:") and self.accept("?"):
             self.at = start
             raise self.error(
@@ -207,7 +256,7 @@ class _Reader:
     def escape(self) -> _Part | str:
         character = self.escaped()
         if character in CLASSES:
-            return _instruction(ONE_OF, CLASSES[character])
+            return _one_of(CLASSES[character])
         if character in _ASSERTIONS:
             return _instruction(ASSERT, _ASSERTIONS[character])
         if character in "123456789":
@@ -255,6 +304,9 @@ class _Reader:
             if high < low:
                 raise self.error(f"a range from {low!r} down to {high!r}")
             result.ranges.append((low, high))
+            if len(result.ranges) > INSTRUCTIONS_MAX:
+                raise self.too_large()
+        result.settle()
         return result
 
     def member(self, result: CharacterClass) -> str | None:
@@ -263,14 +315,11 @@ class _Reader:
             raise self.error("a [ without its ]")
         posix = _POSIX.match(self.pattern, self.at)
         if posix is not None:
-            if posix[2] not in POSIX_CLASSES:
+            named = NAMED_CLASSES.get((bool(posix[1]), posix[2]))
+            if named is None:
                 raise self.error(f"an unknown class [:{posix[2]}:]")
             self.at = posix.end()
-            result.predicates.append(
-                CharacterClass(
-                    negated=bool(posix[1]), predicates=[POSIX_CLASSES[posix[2]]]
-                ).__contains__
-            )
+            _add(result, named)
             return None
         self.at += 1
         character = self.pattern[self.at - 1]
@@ -278,25 +327,43 @@ class _Reader:
             return character
         character = self.escaped()
         if character in CLASSES:
-            result.predicates.append(CLASSES[character].__contains__)
+            _add(result, CLASSES[character])
             return None
         return "\b" if character == "b" else self.character(character)
 
 
-def _instruction(operation: int, argument: object = None) -> _Part:
-    return lambda code: code.add(operation, argument)
+def _add(result: CharacterClass, named: CharacterClass) -> None:
+    """Add a class to one between brackets, once however often it stands there."""
+    if named.__contains__ not in result.predicates:
+        result.predicates.append(named.__contains__)
+
+
+def _instruction(
+    operation: int, argument: object = None, *, size: int = 1, weight: int = 0
+) -> _Part:
+    made = (operation, argument, weight)  # one, however often it is repeated
+    return _Part(size, lambda code: code.append(made))
 
 
 def _literal(text: str) -> _Part:
     return _instruction(LITERAL, text.lower())
 
 
+def _one_of(characters: CharacterClass) -> _Part:
+    return _instruction(
+        ONE_OF,
+        characters,
+        size=1 + characters.width,
+        weight=len(characters.predicates),  # each is a call, ranges are looked up
+    )
+
+
 def _in_turn(parts: list[_Part]) -> _Part:
     def write(code: _Code) -> None:
         for part in parts:
-            part(code)
+            part.write(code)
 
-    return write
+    return _Part(sum(part.size for part in parts), write)
 
 
 def _any_of(branches: list[_Part]) -> _Part:
@@ -304,43 +371,51 @@ def _any_of(branches: list[_Part]) -> _Part:
         jumps = []
         for branch in branches[:-1]:
             split = len(code)
-            code.add(SPLIT)
-            branch(code)
+            code.append(_TO_COME)
+            branch.write(code)
             jumps.append(len(code))
-            code.add(MEET)
+            code.append(_TO_COME)
             code[split] = (SPLIT, split + 1, len(code))
-        branches[-1](code)
+        branches[-1].write(code)
         # The last branch goes on there as well, so that what follows is tried once
-        # at each place of the text.
+        # at each position of the text.
         jumps.append(len(code))
-        code.add(MEET)
+        code.append(_TO_COME)
         for jump in jumps:
             code[jump] = (MEET, len(code), 0)
 
-    return write
+    size = sum(branch.size for branch in branches) + 2 * len(branches) - 1
+    return _Part(size, write)
 
 
 def _repeated(part: _Part, low: int, high: int | None, *, lazy: bool) -> _Part:
+    if not part.size:
+        return part  # nothing, however often
+    optional = 1 if high is None else high - low
+
     def split_to(split: int, out: int) -> Instruction:
         return (SPLIT, out, split + 1) if lazy else (SPLIT, split + 1, out)
 
     def write(code: _Code) -> None:
         for _ in range(low):
-            before = len(code)
-            part(code)
-            if len(code) == before:
-                return  # nothing, however often
+            part.write(code)
         splits = []
-        for _ in range(1 if high is None else high - low):
+        for _ in range(optional):
             splits.append(len(code))
-            code.add(SPLIT)
-            part(code)
+            code.append(_TO_COME)
+            part.write(code)
+        out = len(code)
         if high is None:
-            code.add(LOOP, splits[0])
+            code.append((LOOP, splits[0], 0))
+            out += 1
+        elif optional > 1:
+            # All splits lead here: what follows is tried once at each position.
+            code.append((MEET, out + 1, 0))
         for split in splits:
-            code[split] = split_to(split, len(code))
+            code[split] = split_to(split, out)
 
-    return write
+    tail = 1 if high is None or optional > 1 else 0
+    return _Part(low * part.size + optional * (part.size + 1) + tail, write)
 
 
 def _at_boundary(text: str, at: int) -> bool:
@@ -355,6 +430,10 @@ def _at_start(_text: str, at: int) -> bool:
     return at == 0
 
 
+_TO_COME: Final[Instruction] = (MEET, 0, 0)  # is replaced once it is known
+_END: Final[Instruction] = (END, None, 0)
+# Letters, digits and signs that stand for themselves, and signs behind a backslash.
+_PLAIN: Final = re.compile(r"(?:[\w\-#@%&~`';:=/!<> ]|\\[^\w\\])+")
 _QUANTIFIERS: Final = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _BRACES: Final = re.compile(r"\{(\d{1,5})(,(\d{1,5})?)?\}", re.ASCII)
 _FLAGS: Final = re.compile(r"\?[ism]+([:)])")

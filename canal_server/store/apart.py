@@ -201,6 +201,10 @@ class ClientStores:
         ended = [each.join(deadline) for each in readers]
         return all(ended)
 
+    def has_all(self, client_id: int) -> bool:
+        """Tell whether a client was given all that is in the ring, and acked it."""
+        return client_id not in self._late and self._ring.has_all(client_id)
+
     # -- the port -----------------------------------------------------------------
 
     def put(self, spans: Sequence[Span], stop: Stop) -> bool:
@@ -222,7 +226,8 @@ class ClientStores:
         if late is None:
             self._ring.subscribe(client_id, accepts, after)
             return
-        late.is_judged_anew |= accepts is not late.accepts
+        # Methods of one object are equal, but not the same.
+        late.is_judged_anew |= accepts != late.accepts
         late.accepts = accepts
         reader = self._begin(client_id, late)
         if reader is None:

@@ -8,6 +8,8 @@ from canal_server.model.batch import Batch
 from canal_server.model.positions import EntryPosition
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from canal_server.store.ring import Place
     from canal_server.store.taken import Taken
 
@@ -36,3 +38,16 @@ def batch_of(taken: Taken) -> Batch:
             member: position_of(place) for member, place in (taken.places or {}).items()
         },
     )
+
+
+def place_after(
+    after: EntryPosition | Mapping[int, EntryPosition] | None,
+) -> tuple[int, int] | dict[int, tuple[int, int]] | None:
+    """Return what a cursor compares places with."""
+    if isinstance(after, EntryPosition):
+        return after.order() if after.journal_name else None
+    if after is None:
+        return None
+    return {
+        member: place.order() for member, place in after.items() if place.journal_name
+    }

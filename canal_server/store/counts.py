@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from canal_server.store.cursor import Cursor
+    from canal_server.store.ring import Ring
+
+NAMED_MAX: Final = 5  # clients that a message names
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +22,42 @@ class CursorCounts:
     get_sequence: int
     ack_sequence: int
     rows: int  # that were got, also more than once after rollbacks
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A put that waits for room: since when, and the clients whose acks would make it.
+
+    Without clients none is subscribed.
+    """
+
+    since_ms: int
+    clients: tuple[int, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as values of JSON, with words for a person."""
+        names = ", ".join(map(str, self.clients[:NAMED_MAX]))
+        if len(self.clients) > NAMED_MAX:
+            names += f" and {len(self.clients) - NAMED_MAX} more"
+        who = "client" if len(self.clients) == 1 else "clients"
+        waits = f"waits for {who} {names}" if names else "no client is subscribed"
+        return {
+            "reason": f"ring full, {waits}",
+            "since_ms": self.since_ms,
+            "clients": list(self.clients),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Slowest:
+    """The client that has acked least of what the ring holds, and how much it lacks.
+
+    `waited_s` is for how long the first of these entries has been in the ring.
+    """
+
+    client_id: int
+    entries: int
+    waited_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +83,33 @@ class StoreCounts:
     put_waiting_ns: int
     block_bytes: int
     cursors: tuple[CursorCounts, ...]
+
+
+def counts_of(
+    ring: Ring, of: Collection[Cursor], *, put_waiting_ns: int, block_bytes: int
+) -> StoreCounts:
+    """Return the numbers of a ring and its cursors; under the store's lock."""
+    cursors = sorted(of, key=lambda c: c.client_id)
+    behind = min(cursors, key=lambda c: c.get_sequence, default=None)
+    got = behind.get_sequence if behind else ring.free_sequence
+    return StoreCounts(
+        put_sequence=ring.put_sequence - 1,
+        get_sequence=got - 1,
+        ack_sequence=ring.free_sequence - 1,
+        put_bytes=ring.put_bytes,
+        ack_bytes=ring.free_bytes,
+        put_rows=ring.put_rows,
+        get_rows=behind.got_rows if behind else 0,
+        ack_rows=ring.free_rows,
+        put_time_ms=ring.put_time * 1000,
+        get_time_ms=behind.got_time * 1000 if behind else 0,
+        ack_time_ms=ring.free_time * 1000,
+        put_waiting_ns=put_waiting_ns,
+        block_bytes=block_bytes,
+        cursors=tuple(
+            CursorCounts(
+                c.client_id, c.get_sequence - 1, c.ack_sequence - 1, c.got_rows
+            )
+            for c in cursors
+        ),
+    )

@@ -6,6 +6,11 @@
     ack_sequence <= get_sequence <= bound <= scan_sequence <= put_sequence
         | in open batches | to be got | undecided
 
+A cursor with a filter asks it once about each table. That may take long, so that it is
+never done here: a cursor that meets a table which its filter was not asked about *waits*
+there (`asks`) until somebody who holds no lock has asked, and hands in the answer with
+`learn`.
+
 A cursor with a filter judges each entry once, when it scans it, and keeps the
 verdict until the entry is acked: after a rollback the client gets the same entries
 again. Transactions without a wanted row are thinned as in the sink; a BEGIN is
@@ -45,20 +50,15 @@ cdef struct After:
     uint64_t offset
 
 
-# A filter that was asked about no subject; 0 is none that it decides on.
-NO_MASK = (1, b"")
-
 
 cdef class Cursor:
     """Get and ack sequence of one client, and its filter.
 
-    `accepts` is asked once per subject, None takes everything; `mask` is what it said
-    so far, as `mask_of` returns it. `after` is a binlog file's number and an offset: what
+    `accepts` is asked once per subject, None takes everything. `after` is a binlog file's number and an offset: what
     lies at or before it is skipped. In a group it is a dict of these by member.
     """
 
     cdef Ring ring
-    cdef object subjects
     cdef readonly object accepts
     cdef readonly int client_id
     cdef readonly uint64_t get_sequence   # of the next entry to get
@@ -84,6 +84,11 @@ cdef class Cursor:
     cdef bytes mask           # of the subjects from `mask_first` on
     cdef uint64_t mask_first
     cdef uint8_t* verdicts  # NULL: no filter
+    cdef readonly bint asks   # the subject at the scan sequence is not in the mask
+    cdef bint learned         # since it was not
+    cdef object next_accepts  # another filter, until it was asked about all there is
+    cdef bytes next_mask      # None: there is no other filter
+    cdef uint64_t next_first
 
     # The transaction that is being scanned.
     cdef Emptiness empties
@@ -102,10 +107,9 @@ cdef class Cursor:
     cdef uint64_t carried_before
 
     def __init__(
-        self, Ring ring, subjects, int client_id, accepts, mask=NO_MASK, after=None
+        self, Ring ring, int client_id, accepts, after=None
     ):
         self.ring = ring
-        self.subjects = subjects
         self.client_id = client_id
         self.get_sequence = self.ack_sequence = self.scan_sequence = ring.free_sequence
         self.scan_bytes = ring.free_bytes
@@ -117,7 +121,7 @@ cdef class Cursor:
             self.seeking = True
             self.after_file_number, self.after_offset = after
         self.rows_passed = True
-        self.mask_first, self.mask = mask
+        self.mask_first, self.mask = 1, b""  # 0 is no subject that it decides on
         self.accepts = accepts
         self.choose_filter()
 
@@ -148,23 +152,35 @@ cdef class Cursor:
                 self.verdicts = <uint8_t*>calloc(self.ring.size, 1)
                 if self.verdicts == NULL:
                     raise MemoryError(f"no memory for {self.ring.size} verdicts")
-            self.grow_mask()
+        self.asks = self.learned = False
         return 0
 
-    cdef int grow_mask(self) except -1:
-        """Ask the filter about the subjects that are new since last time.
+    @property
+    def question(self):
+        """Return the filter that is to be asked, and the first subject to ask about."""
+        if self.next_mask is not None:
+            return self.next_accepts, self.next_first + <uint64_t>len(self.next_mask)
+        return self.accepts, self.mask_first + <uint64_t>len(self.mask)
 
-        What it said of those that are forgotten is forgotten as well.
+    def learn(self, question, answer):
+        """Note what the filter said in answer to `question`: what `mask_of` returns.
+
+        Without effect when the cursor has another question by now, as it has another
+        filter or somebody else was faster. What was said of subjects that are forgotten
+        is forgotten as well.
         """
-        cdef uint64_t lowest
-        lowest, more = mask_of(
-            self.accepts, self.subjects, self.mask_first + <uint64_t>len(self.mask)
-        )
-        if lowest > self.mask_first:
-            self.mask = self.mask[lowest - self.mask_first:]
-            self.mask_first = lowest
-        self.mask += more
-        return 0
+        if question != self.question:
+            return
+        if self.next_mask is not None:
+            self.next_first, self.next_mask = _longer(
+                self.next_first, self.next_mask, answer
+            )
+            self.use_next_filter()
+            return
+        self.mask_first, self.mask = _longer(self.mask_first, self.mask, answer)
+        self.asks = False
+        self.learned = True
+        self.scan()
 
     cdef inline bint knows(self, uint64_t subject) noexcept:
         """Tell whether the mask says something about a subject."""
@@ -172,15 +188,44 @@ cdef class Cursor:
             self.mask_first <= subject < self.mask_first + <uint64_t>len(self.mask)
         )
 
-    def replace_filter(self, accepts, mask=NO_MASK):
-        """Judge everything that is not acked once more, by another filter."""
-        if accepts is self.accepts:
-            return
+    def replace_filter(self, accepts):
+        """Judge everything that is not acked once more, by another filter.
+
+        That waits until the filter was asked about all tables in the ring.
+        """
+        if accepts == (self.accepts if self.next_mask is None else self.next_accepts):
+            return  # methods of one object are equal, not the same
+        self.next_accepts = self.next_mask = None
+        self.asks = self.learned = False
+        if accepts == self.accepts:
+            self.scan()
+        elif accepts is None:
+            self.use_filter(None, 1, b"")
+        else:
+            self.next_accepts, self.next_first, self.next_mask = accepts, 1, b""
+            self.use_next_filter()
+
+    cdef int use_next_filter(self) except -1:
+        """Judge by the next filter, if it says something about all that is not acked."""
+        cdef uint64_t sequence, subject
+        cdef uint64_t stop = self.next_first + <uint64_t>len(self.next_mask)
+        for sequence in range(self.ack_sequence, self.ring.put_sequence):
+            subject = self.ring.record(sequence).subject
+            if subject and not self.next_first <= subject < stop:
+                self.asks = True
+                return 0
+        accepts, mask = self.next_accepts, self.next_mask
+        self.next_accepts = self.next_mask = None
+        self.asks = False
+        self.use_filter(accepts, self.next_first, mask)
+        return 0
+
+    cdef int use_filter(self, accepts, uint64_t mask_first, bytes mask) except -1:
         self.accepts = accepts
         if accepts is None and self.carried_block is not None:
             # The carried BEGIN is for a cursor with a filter to give out.
             self.accepts = _everything
-        self.mask_first, self.mask = mask
+        self.mask_first, self.mask = mask_first, mask
         self.choose_filter()
         self.scan_sequence = self.ack_sequence
         self.available = self.available_bytes = 0
@@ -196,6 +241,7 @@ cdef class Cursor:
             self.scan_sequence = self.get_sequence
             self.scan_bytes = self.ring.put_bytes - self.weight_from(self.get_sequence)
         self.scan()
+        return 0
 
     cdef uint64_t weight_from(self, uint64_t sequence):
         cdef uint64_t total = 0
@@ -207,7 +253,9 @@ cdef class Cursor:
     # -- scanning -----------------------------------------------------------------
 
     cpdef scan(self):
-        """Judge the entries put since the last time."""
+        """Judge the entries put since the last time, as far as the filter was asked."""
+        if self.next_mask is not None:
+            return
         if self.seeking:
             self.seek()
         if self.seeking:
@@ -270,13 +318,15 @@ cdef class Cursor:
         while self.scan_sequence < self.ring.put_sequence:
             record = self.ring.record(self.scan_sequence)
             if not self.knows(record.subject):
-                self.grow_mask()
-                if not self.knows(record.subject):
+                if self.learned:
                     raise IndexError(
                         f"subject {record.subject} is none of the {len(self.mask)} "
                         f"from {self.mask_first} on, at "
                         f"{self.ring.position(self.scan_sequence)[0]}:{record.offset}"
                     )
+                self.asks = True
+                return 0
+            self.learned = False
             self.verdicts[self.scan_sequence & mask] = 0
             if self.afters != NULL and self.is_to_skip(self.scan_sequence):
                 self.scan_sequence += 1
@@ -368,7 +418,7 @@ cdef class Cursor:
 
         To make room, an undecided BEGIN is taken out of the ring as well.
         """
-        if self.get_sequence != self.ack_sequence:
+        if self.get_sequence != self.ack_sequence or self.next_mask is not None:
             return
         self.get_sequence = self.skip_rejected(self.get_sequence)
         if (
@@ -421,6 +471,11 @@ cdef class Cursor:
         """Return when the first available entry was put; there must be one."""
         assert self.available > 0
         return self.ring.slot(self.skip_rejected(self.get_sequence)).put_ms
+
+    def unacked_put_ms(self):
+        """Return when the first entry was put that is not acked; there must be one."""
+        assert self.ack_sequence < self.ring.put_sequence
+        return self.ring.slot(self.ack_sequence).put_ms
 
     def resume_place(self):
         """Return the boundary of transactions behind which all unacked entries lie.
@@ -538,6 +593,16 @@ cdef inline uint64_t entry_bytes(Ring ring, uint64_t sequence) noexcept:
     cdef Slot* slot = ring.slot(sequence)
     cdef Block block = <Block>slot.block
     return block.records[slot.index].end - block.begin_of(slot.index)
+
+
+def _longer(uint64_t first, bytes mask, answer):
+    """Return a mask's first subject and its bytes with those of an answer."""
+    cdef uint64_t lowest
+    lowest, more = answer
+    if lowest > first:
+        mask = mask[lowest - first:]
+        first = lowest
+    return first, mask + more
 
 
 def mask_of(accepts, subjects, first):

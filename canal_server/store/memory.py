@@ -9,6 +9,8 @@ waits while holding it, and it is held for a walk over one chunk or one batch:
   socket; the pump wakes it only when that changes its answer: the first entry came
   (its linger begins), a full batch is there, the pump has nothing more at hand, or
   the ring is full.
+- what a filter says of a table that is new to it is found without the lock: by the get
+  that is about to answer, or by the put when the ring is full.
 - two connections of one client share its cursor; each entry goes to one of them.
 - a client's socket may close between the last look at it and the hand-over: its
   batch is then open like one whose reply got lost, until a rollback.
@@ -25,15 +27,23 @@ from typing import TYPE_CHECKING
 from canal_server.config.schema import BatchMode
 from canal_server.errors import StoreError
 from canal_server.lifecycle import Deadline
-from canal_server.model.positions import EntryPosition
-from canal_server.store.batches import batch_of, position_of
-from canal_server.store.counts import CursorCounts, StoreCounts
-from canal_server.store.cursor import NO_MASK, Cursor, mask_of
-from canal_server.store.floating import NobodyFloats, Run, holders_of
+from canal_server.store.asking import ask_filter
+from canal_server.store.batches import batch_of, place_after, position_of
+from canal_server.store.counts import Blocked, Slowest, StoreCounts, counts_of
+from canal_server.store.cursor import Cursor
+from canal_server.store.floating import (
+    NobodyFloats,
+    Run,
+    first_that_holds,
+    holders_of,
+    is_drained,
+    oldest_of,
+    slowest_of,
+)
 from canal_server.store.parts import count_of, parts_of
 from canal_server.store.ring import Ring, bytes_in_use
 from canal_server.store.stall import TELL_AFTER_S, StallNotice
-from canal_server.store.waiting import Getter, WaitingRules, now_ms
+from canal_server.store.waiting import Getter, WaitingRules, check_size, now_ms
 from canal_server.store.wakeup import READABLE, WakeUp
 
 if TYPE_CHECKING:
@@ -44,6 +54,7 @@ if TYPE_CHECKING:
     from canal_server.core.subjects import Subjects
     from canal_server.lifecycle import Stop
     from canal_server.model.batch import Batch
+    from canal_server.model.positions import EntryPosition
     from canal_server.ports import Absences, Accepts, Span
     from canal_server.store.taken import Taken
 
@@ -94,12 +105,14 @@ class MemoryEventStore:
             config.buffer_size, config.raw_entry, frame_bytes_max, grouped
         )
         self._cursors: dict[int, Cursor] = {}
+        self._holder: Cursor | None = None  # one whose acks the oldest entries wait for
         self._getters: set[Getter] = set()  # that wait
         self._putter: WakeUp | None = None  # the put that waits for room
         self._putter_count = 0  # and for how many entries
         self._stall = StallNotice(destination, tell_after_s)
         self._closed = self._ended = False
         self.put_waiting_ns = 0
+        self._blocked_since_ms = 0  # while a put waits for room
 
     # -- the pump -----------------------------------------------------------------
 
@@ -130,11 +143,13 @@ class MemoryEventStore:
                 self._append(spans)
                 return True
         started_ns = time.monotonic_ns()
+        self._blocked_since_ms = time.time_ns() // 1_000_000
         self._stall.begin(time.monotonic())
         try:
             if not self._put_waiting(spans, count, stop):
                 return False
         finally:
+            self._blocked_since_ms = 0
             self.put_waiting_ns += time.monotonic_ns() - started_ns
         self._stall.end(time.monotonic())
         return True
@@ -143,12 +158,16 @@ class MemoryEventStore:
         with WakeUp(stop.fileno(), READABLE) as putter:
             try:
                 while True:
+                    if (holder := self._holder) is not None:
+                        self._ask_filter(holder)
                     with self._lock:
                         if self._closed:
                             return False
                         if self._has_room_made(count):
                             self._append(spans)
                             return True
+                        if self._holder_asks():
+                            continue
                         self._putter, self._putter_count = putter, count
                         self._rules.full = True
                         # Nothing more comes before somebody acks: waiting gets
@@ -169,12 +188,35 @@ class MemoryEventStore:
                     self._putter = None
                     self._rules.full = False
 
+    def _ask_filter(self, cursor: Cursor) -> None:
+        """Find out what a filter says of tables; without the lock, it may take long."""
+        ask_filter(cursor, self._subjects, self._lock, self._cursors)
+
+    def _holder_asks(self) -> bool:
+        """Tell whether the one that holds the oldest entries waits for its filter."""
+        assert self._lock.locked()
+        return self._holder is not None and self._holder.asks
+
     def holders(self) -> tuple[int, ...]:
         """Return the clients for whose acks a put waits; none when it does not."""
         with self._lock:
-            if not self._rules.full:
-                return ()
-            return tuple(holders_of(self._cursors.values()))
+            holds = self._cursors.values() if self._rules.full else ()
+            return tuple(holders_of(holds))
+
+    def blocked(self) -> Blocked | None:
+        """Return for whom a put waits, and since when; None when it does not."""
+        since_ms = self._blocked_since_ms
+        with self._lock:
+            if not self._rules.full or not since_ms:
+                return None
+            return Blocked(since_ms, tuple(holders_of(self._cursors.values())))
+
+    def slowest(self) -> Slowest | None:
+        """Return who has acked least of what is here; None: all have acked all."""
+        with self._lock:
+            found = slowest_of(self._cursors.values(), self._ring.put_sequence)
+            self._free_and_wake_putter()
+            return found
 
     def _append(self, spans: Sequence[Span]) -> None:
         assert self._lock.locked()
@@ -215,22 +257,38 @@ class MemoryEventStore:
         assert self._lock.locked()
         if self._has_room(count):
             return True
-        for cursor in self._cursors.values():
-            cursor.scan()
-            cursor.skip(make_room=True)
-        self._free_acked()
+        while self._skip_rejected():
+            if self._has_room(count):
+                return True
         if not self._cursors and self._may_drop():
             self._ring.free_before(self._ring.put_sequence)
         return self._has_room(count) or self._pass_over(count)
+
+    def _skip_rejected(self) -> bool:
+        """Have those who hold the oldest entries skip what their filters reject.
+
+        False when one of them holds them still; the others are not looked at then.
+        """
+        assert self._lock.locked()
+        oldest = self._ring.free_sequence
+        self._free_acked()
+        if self._holder is None:
+            return False
+        holder = first_that_holds(oldest, self._holder, self._cursors.values())
+        if holder is not None:
+            self._holder = holder
+            return False
+        self._free_acked()
+        return self._ring.free_sequence > oldest
 
     def _pass_over(self, count: int) -> bool:
         """Make room without those that float, the oldest first; false when none does.
 
         Only as many go as must: who is left finds its entries here when it returns.
         """
-        while (holders := holders_of(self._cursors.values())) and all(
-            map(self._absences.floats, holders)
-        ):
+        while (
+            holders := holders_of(self._cursors.values())
+        ) and self._absences.floats_in_s(holders) == 0:
             for client_id in holders:
                 cursor = self._cursors.pop(client_id)
                 self._absences.passed_over(client_id, cursor.accepts)
@@ -270,18 +328,14 @@ class MemoryEventStore:
         sources, by number. A cursor that is there stays where it is, whatever `after`
         says.
         """
-        place = _place_after(after)
-        # Outside of the lock: a filter may take long over thousands of tables.
-        mask = NO_MASK if accepts is None else mask_of(accepts, self._subjects, 0)
+        place = place_after(after)
         with self._lock:
             found = self._cursors.get(client_id)
             if found is not None:
-                found.replace_filter(accepts, mask)
+                found.replace_filter(accepts)
                 self._wake_getters()
             else:
-                self._cursors[client_id] = Cursor(
-                    self._ring, self._subjects, client_id, accepts, mask, place
-                )
+                self._cursors[client_id] = Cursor(self._ring, client_id, accepts, place)
 
     def begin_run(self, place: tuple[int, int] | None) -> None:
         """Take note that what is put from now on does not go on behind the last entry.
@@ -327,13 +381,10 @@ class MemoryEventStore:
 
         That is what lies behind the place `needs`.
         """
-        mask = NO_MASK if accepts is None else mask_of(accepts, self._subjects, 0)
         with self._lock:
             if not self._covers(needs, run):
                 return False
-            self._cursors[client_id] = Cursor(
-                self._ring, self._subjects, client_id, accepts, mask, after
-            )
+            self._cursors[client_id] = Cursor(self._ring, client_id, accepts, after)
             return True
 
     def end(self) -> None:
@@ -344,19 +395,16 @@ class MemoryEventStore:
                 getter.wake()
 
     def is_drained(self, client_id: int, *, acked: bool) -> bool:
-        """Tell whether a client was given all there is; `acked`: and has acked it.
-
-        True for one without a cursor.
-        """
+        """Tell whether a client got all, or has no cursor; `acked`: and acked that."""
         with self._lock:
             cursor = self._cursors.get(client_id)
-            if cursor is None:
-                return True
-            cursor.scan()
-            cursor.skip(make_room=False)
-            if acked and cursor.get_sequence != cursor.ack_sequence:
-                return False
-            return not cursor.available
+            return cursor is None or is_drained(cursor, acked=acked)
+
+    def has_all(self, client_id: int) -> bool:
+        """Tell whether a client has a cursor, and has got and acked all there is."""
+        with self._lock:
+            cursor = self._cursors.get(client_id)
+            return cursor is not None and is_drained(cursor, acked=True)
 
     def look_again(self) -> None:
         """Let a put that waits see that a client left."""
@@ -437,22 +485,29 @@ class MemoryEventStore:
 
     def _cursor(self, client_id: int) -> Cursor:
         assert self._lock.locked()
-        try:
-            return self._cursors[client_id]
-        except KeyError:
-            raise StoreError(
-                f"client {client_id} has no cursor; subscribe first"
-            ) from None
+        if (found := self._cursors.get(client_id)) is None:
+            raise StoreError(f"client {client_id} has no cursor; subscribe first")
+        return found
 
     def _free_acked(self) -> None:
         """Free what every cursor has acked; without cursors everything stays."""
         assert self._lock.locked()
-        if self._cursors:
-            self._ring.free_before(min(c.ack_sequence for c in self._cursors.values()))
+        cursors, holder = self._cursors, self._holder
+        if (
+            holder is not None
+            and holder.ack_sequence == self._ring.free_sequence
+            and cursors.get(holder.client_id) is holder
+        ):
+            return  # faster: so it is for each ack while others are idle
+        self._holder = oldest_of(cursors.values())
+        if self._holder is not None:
+            self._ring.free_before(self._holder.ack_sequence)
 
     def _free_and_wake_putter(self) -> None:
         self._free_acked()
-        if self._putter is not None and self._has_room_made(self._putter_count):
+        if self._putter is not None and (
+            self._has_room_made(self._putter_count) or self._holder_asks()
+        ):
             self._putter.wake()
 
     # -- getting ------------------------------------------------------------------
@@ -470,10 +525,7 @@ class MemoryEventStore:
         when the peer of the socket `peer_fd` closes; then no entry is taken.
         Raises StoreError for a client without a cursor.
         """
-        if batch_size < 1:
-            raise StoreError(
-                f"client {client_id} asks for {batch_size} entries; ask for at least 1"
-            )
+        check_size(client_id, batch_size)
         deadline = Deadline(timeout_s)
         with self._lock:
             if self._closed:
@@ -486,8 +538,11 @@ class MemoryEventStore:
     def _get_waiting(self, getter: Getter, deadline: Deadline) -> Taken | None:
         try:
             while True:
+                self._ask_filter(getter.cursor)
                 with self._lock:
                     wait_s = self._wait_s(getter, deadline)
+                    if getter.cursor.asks and not self._closed:
+                        continue
                     if wait_s == 0:
                         # The last look at the peer, just before entries are taken.
                         return None if getter.sleep(0) else self._take(getter)
@@ -515,7 +570,7 @@ class MemoryEventStore:
         assert self._lock.locked()
         for getter in self._getters:
             getter.cursor.scan()
-            if self._rules.is_news(getter):
+            if getter.cursor.asks or self._rules.is_news(getter):
                 getter.wake()
 
     def _take(self, getter: Getter) -> Taken | None:
@@ -534,41 +589,9 @@ class MemoryEventStore:
     def counts(self) -> StoreCounts:
         """Return a moment's numbers."""
         with self._lock:
-            ring = self._ring
-            cursors = sorted(self._cursors.values(), key=lambda c: c.client_id)
-            behind = min(cursors, key=lambda c: c.get_sequence, default=None)
-            got = behind.get_sequence if behind else ring.free_sequence
-            return StoreCounts(
-                put_sequence=ring.put_sequence - 1,
-                get_sequence=got - 1,
-                ack_sequence=ring.free_sequence - 1,
-                put_bytes=ring.put_bytes,
-                ack_bytes=ring.free_bytes,
-                put_rows=ring.put_rows,
-                get_rows=behind.got_rows if behind else 0,
-                ack_rows=ring.free_rows,
-                put_time_ms=ring.put_time * 1000,
-                get_time_ms=behind.got_time * 1000 if behind else 0,
-                ack_time_ms=ring.free_time * 1000,
+            return counts_of(
+                self._ring,
+                self._cursors.values(),
                 put_waiting_ns=self.put_waiting_ns,
                 block_bytes=bytes_in_use(self._pool),
-                cursors=tuple(
-                    CursorCounts(
-                        c.client_id, c.get_sequence - 1, c.ack_sequence - 1, c.got_rows
-                    )
-                    for c in cursors
-                ),
             )
-
-
-def _place_after(
-    after: EntryPosition | Mapping[int, EntryPosition] | None,
-) -> tuple[int, int] | dict[int, tuple[int, int]] | None:
-    """Return what a cursor compares places with."""
-    if isinstance(after, EntryPosition):
-        return after.order() if after.journal_name else None
-    if after is None:
-        return None
-    return {
-        member: place.order() for member, place in after.items() if place.journal_name
-    }

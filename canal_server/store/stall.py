@@ -62,10 +62,12 @@ class StallNotice:
         if holders:
             _log.warning(
                 "destination %s: nothing has been read for %.0f s: the ring is full, "
-                "and %s must ack first; whoever is gone for good has to unsubscribe",
+                "and %s must ack first; end the subscription of one that is gone for "
+                "good with `canal-server unsubscribe --destination %s --client-id ID`",
                 self._destination,
                 waited_s,
                 _names(holders),
+                self._destination,
             )
         else:
             _log.info(

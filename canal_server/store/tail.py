@@ -15,6 +15,7 @@ from canal_server.store.wakeup import PEER_CLOSED, WakeUp
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from canal_server.model.positions import EntryPosition
     from canal_server.ports import Span
 
     Place = tuple[int, int]
@@ -42,6 +43,7 @@ class Tail:
         self._end_file = ""
         self._end_s = 0  # its time
         self._is_idle = False  # the source had nothing more at hand
+        self._told_end: EntryPosition | None = None  # with that
         self.server = ""  # whose binlog it is
         self.changes = 0  # counts what waiters wait for
         self.resets = 0
@@ -77,12 +79,31 @@ class Tail:
                 self._is_idle = False
                 self._tell()  # else who waits would not notice when there is no room
 
-    def idle(self) -> None:
-        """Take note that the source has nothing more at hand."""
-        if self._is_on and not self._is_idle:
-            with self._lock:
-                self._is_idle = True
-                self._tell()
+    def idle(self, end: EntryPosition | None = None) -> None:
+        """Take note that the source has nothing more at hand.
+
+        Up to `end` all was noted, which may be behind the last boundary.
+        """
+        if not self._is_on or (self._is_idle and end == self._told_end):
+            return
+        with self._lock:
+            if not self.is_on:  # it was turned off just now
+                return
+            self._told_end = end
+            if end is not None and end.journal_name:
+                self._move_to(end)
+            self._is_idle = True
+            self._tell()
+
+    def _move_to(self, end: EntryPosition) -> None:
+        assert self._lock.locked()
+        place = end.order()
+        if self._end is not None and place <= self._end:
+            return
+        self._end, self._end_file = place, end.journal_name or ""
+        self._end_s = max(self._end_s, (end.timestamp or 0) // 1000)
+        if self._begin is None and not self._spans:
+            self._begin = place[0], place[1] - 1
 
     def reset(self, begin: Place | None, server: str = "") -> None:
         """Forget everything: what comes begins behind a place, if that is known.
@@ -100,7 +121,7 @@ class Tail:
         self._spans, self._places = [], []
         self._bytes = 0
         self._begin, self._end = begin, None
-        self._is_idle = False
+        self._is_idle, self._told_end = False, None
 
     def _add(self, span: Span) -> None:
         assert self._lock.locked()

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from canal_server.config.schema import BatchMode
+from canal_server.errors import StoreError
 from canal_server.store.wakeup import PEER_CLOSED, WakeUp
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ UNLIMITED = 2**64 - 1
 def now_ms() -> int:
     """Return a clock's time in 32 bits; only differences mean something."""
     return time.monotonic_ns() // 1_000_000 & 0xFFFFFFFF
+
+
+def check_size(client_id: int, batch_size: int) -> None:
+    """Raise StoreError when a get asks for no entries."""
+    if batch_size < 1:
+        raise StoreError(
+            f"client {client_id} asks for {batch_size} entries; ask for at least 1"
+        )
 
 
 class Getter(WakeUp):

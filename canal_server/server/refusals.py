@@ -1,0 +1,82 @@
+"""Refusals in the log: the first of an address at once, its next ones in sum.
+
+Whoever can connect can have something refused a thousand times a second. Thread-safe;
+the sum of a period is logged with the first refusal after it, of whichever address.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+PERIOD_S: Final = 60.0
+ADDRESSES_MAX: Final = 1_000  # that are told apart; others count as one
+OTHERS: Final = "other addresses"
+
+
+class Refusals:
+    """What was refused in this period, by address."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        # By address and level: when its period began, how many were not logged, and the
+        # last of them.
+        self._known: OrderedDict[tuple[str, int], tuple[float, int, str]] = (
+            OrderedDict()
+        )
+
+    def note(self, address: str, message: str, level: int = logging.WARNING) -> None:
+        """Log a refusal, or count it when one of this address was a while ago."""
+        now_s = self._clock()
+        with self._lock:
+            sums = self._expired(now_s)
+            key = address, level
+            if key not in self._known and len(self._known) >= ADDRESSES_MAX:
+                key = OTHERS, level
+            known = self._known.get(key)
+            if known is None:
+                self._known[key] = now_s, 0, ""
+            else:
+                self._known[key] = known[0], known[1] + 1, message
+        _log_sums(sums)
+        if known is None:
+            log.log(level, "%s", message)
+
+    def flush(self) -> None:
+        """Log the sums that are left."""
+        with self._lock:
+            sums = self._expired(None)
+        _log_sums(sums)
+
+    def _expired(self, now_s: float | None) -> list[tuple[str, int, int, str]]:
+        assert self._lock.locked()
+        found = []
+        while self._known:
+            key, (began_s, count, last) = next(iter(self._known.items()))
+            if now_s is not None and now_s - began_s < PERIOD_S:
+                break
+            del self._known[key]
+            if count:
+                found.append((*key, count, last))
+        return found
+
+
+def _log_sums(sums: list[tuple[str, int, int, str]]) -> None:
+    for address, level, count, last in sums:
+        log.log(
+            level,
+            "%d more refusals for %s within %.0f s; the last: %s",
+            count,
+            address,
+            PERIOD_S,
+            last,
+        )

@@ -25,6 +25,7 @@ USER canal
 # Within a container 127.0.0.1 is nobody else's: which of the host's addresses lead here
 # is said where the port is published.
 ENV PATH=/opt/canal-server/bin:$PATH \
+    CANAL_CONF=/etc/canal-server \
     CANAL_IP=0.0.0.0 \
     CANAL_FILE_DATA_DIR=/var/lib/canal-server
 VOLUME /var/lib/canal-server

@@ -5,6 +5,7 @@ What the actions have in common: the way to them, and the options that say of wh
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _EPILOG = (
-    "Exit status: 0 done, 1 failed{failed}, 2 settings or options that cannot be used."
+    "Exit status: 0 done, 1 failed{failed}, 2 settings or options that cannot be used,"
+    " 130 ended by Ctrl-C."
 )
 
 
@@ -72,7 +74,17 @@ def add_listing_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--destination", metavar="NAME", help="this one only (default: all)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, for machines")
+    add_json_option(parser)
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`, as `args.json`."""
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def print_json(found: object) -> None:
+    """Print values as JSON, for programs."""
+    print(json.dumps(found, indent=2, ensure_ascii=False))
 
 
 def add_destination_options(parser: argparse.ArgumentParser, whose: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,13 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig
 
+VARIABLE = "CANAL_CONF"  # of the environment: the conf folder of all commands
 DEFAULT = Path("conf")
+
+
+def default_conf() -> Path:
+    """Return the conf folder that is meant when none is named."""
+    return Path(os.environ.get(VARIABLE) or DEFAULT)
 
 
 def add_conf_option(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +30,9 @@ def add_conf_option(parser: argparse.ArgumentParser) -> None:
         "--conf",
         metavar="DIR",
         type=Path,
-        default=DEFAULT,
-        help="folder with canal.properties (default: %(default)s)",
+        default=default_conf(),
+        help=f"folder with canal.properties (default: {VARIABLE} of the environment,"
+        f" else {DEFAULT})",
     )
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-import os
-import re
 import sys
-import urllib.parse
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from canal_server.cli.conf import DEFAULT, VARIABLE
+from canal_server.cli.decode_source import access, position, resolved, source, tls
+from canal_server.cli.moments import count
 from canal_server.client.format import changes, json_line
+from canal_server.config.schema import Action
 from canal_server.dump.file_columns import load_columns
 from canal_server.dump.part import Part, Place
 from canal_server.errors import CanalError, ConfigError
@@ -25,23 +25,20 @@ from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.settings import (
     Access,
-    Address,
-    Credentials,
     TlsMode,
-    TlsOptions,
 )
 from canal_server.sink.filters import TableFilter
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
+    from canal_server.mysql.settings import Access
     from canal_server.ports import TableImages
     from canal_server.protocol.entries import Entry
 
 DIFFERENT = 3  # exit status of a comparison that found something
 _DIFFERENCES_SHOWN = 100
-_PORT = 3306
-_PLACE = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
 _CONTENTS = {
     EntryType.TRANSACTIONBEGIN: ("transactionBegin", "transaction_begin"),
     EntryType.TRANSACTIONEND: ("transactionEnd", "transaction_end"),
@@ -57,27 +54,42 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Print the changes in binlog files, or in a part of a server's "
         "binlog, one JSON object a line.",
         epilog="Exit status: 0 done, 1 failed, 2 wrong options, 3 --compare found "
-        "differences.",
+        "differences, 130 ended by Ctrl-C.",
     )
     add = parser.add_argument
     add("files", metavar="FILE", nargs="*", type=Path, help="binlog files, in order")
-    add("--source", metavar="URL", type=_source, help="mysql://user@host:port of the "
+    add("--source", metavar="URL", type=source, help="mysql://user@host:port of the "
         "server that has the tables, and the binlog of --from")  # fmt: skip
     add("--password-env", metavar="NAME", help="variable of the environment that holds "
         "the password for --source")  # fmt: skip
-    add("--tls", metavar="MODE", type=_tls, default=TlsMode.PREFERRED,
+    add("--tls", metavar="MODE", type=tls, default=TlsMode.PREFERRED,
         help="TLS to --source: DISABLED, PREFERRED (default), REQUIRED")  # fmt: skip
+    add("--server-public-key", metavar="FILE.pem", default="", help="key with which "
+        "the password is encrypted where there is no TLS")  # fmt: skip
+    add("--allow-public-key-retrieval", action="store_true", help="ask the server for "
+        "that key, whoever answers; it is always asked on this machine")  # fmt: skip
     add("--columns", metavar="FILE.json", type=Path, help="columns of the tables; "
         "without it and --source they are what the table maps tell")  # fmt: skip
-    add("--from", metavar="FILE:POS", type=_place, dest="start", help="read the binlog "
-        "of --source from here, to its end unless told otherwise")  # fmt: skip
-    add("--until", metavar="FILE:POS", type=_place, help="end in front of the first "
-        "event that begins there or later")  # fmt: skip
-    add("--count", metavar="N", type=_count, help="end after N changes")
+    add("--conf", metavar="DIR", type=Path, help="without --source: folder with "
+        f"canal.properties, whose source is read by --from (default: {VARIABLE} of the "
+        f"environment, else {DEFAULT})")  # fmt: skip
+    add("--destination", metavar="NAME", help="whose source; needed when several are "
+        "configured")  # fmt: skip
+    add("--from", metavar="START", type=position, dest="start", help="read the binlog "
+        "of the source from here, to its end by default: FILE:POS, a time "
+        "(2026-11-21T10:00:00, -1h, milliseconds since 1970), a GTID set, "
+        "oldest")  # fmt: skip
+    add("--until", metavar="STOP", type=position, help="end before the first event "
+        "that begins there or later; as --from, of files FILE:POS only")  # fmt: skip
+    add("--count", metavar="N", type=count, help="end after N changes")
     add("--follow", action="store_true", help="wait for more at the binlog's end")
     add("--filter", default="", help="tables, as regular expressions for schema.table")
     add("--transactions", action="store_true", help="print begin and end as well")
     add("--entries", action="store_true", help="print whole entries, all their fields")
+    add("--json", action="store_true", help="JSON lines, as always")
+    add("--unreadable", metavar="HOW", choices=[each.value for each in Action],
+        help="pass over events that cannot be read: skip leaves them out, raw prints "
+        "their bytes; each is logged")  # fmt: skip
     add("--compare", action="store_true", help="read with mysql-replication, too, and "
         "print the differences instead")  # fmt: skip
 
@@ -85,19 +97,27 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print or compare; returns the exit status."""
     _check(args)
+    reached: Access | None = None
+    if args.start or args.source:
+        reached = access(args)
+    if args.start:
+        assert reached is not None, "it is read from there"
+        args.start = resolved(reached, args.start, "--from")
+        args.until = args.until and resolved(reached, args.until, "--until")
     if args.compare:
-        return _compare(args)
-    with _images(args) as images:
+        assert reached is not None, "--compare needs --from"
+        return _compare(args, reached)
+    with _images(args, reached) as images:
         part = Part(
             images=images,
             take=_Printer(args).take,
             wants=_wants(args),
             until=args.until,
+            unreadable=Action(args.unreadable) if args.unreadable else None,
         )
         try:
-            if args.start:
-                access = _access(args)
-                part.read_server(access, args.start, Stop(), follow=args.follow)
+            if args.start and reached is not None:
+                part.read_server(reached, args.start, Stop(), follow=args.follow)
             else:
                 _read_files(part, args.files)
         finally:
@@ -116,10 +136,9 @@ def _read_files(part: Part, files: list[Path]) -> None:
             raise CanalError(f"{path}: {error.strerror}") from error
 
 
-def _compare(args: argparse.Namespace) -> int:
+def _compare(args: argparse.Namespace, access: Access) -> int:
     from canal_server.dump.compare import Comparison  # noqa: PLC0415  # an extra
 
-    access = _access(args)
     until = args.until
     if until is None:
         # Both have to end at the same place, and the binlog may grow between them.
@@ -196,15 +215,15 @@ def _check(args: argparse.Namespace) -> None:
     if args.files and args.start:
         problems.append("decode: give files, or --from, not both")
     if not args.files and not args.start:
-        problems.append("decode: give binlog files, or --source and --from FILE:POS")
-    if args.start and not args.source:
-        problems.append("decode: --from needs --source URL: whose binlog it is")
+        problems.append("decode: give binlog files, or --from, as --from -1h")
+    if args.files and args.until and not isinstance(args.until, Place):
+        problems.append("decode: --until of files is FILE:POS, as binlog.000001:4")
     if args.columns and args.source and args.files:
-        problems.append("decode: --columns and --source both tell the columns")
+        problems.append("decode: --columns and --source both name the columns")
     if args.follow and not args.start:
-        problems.append("decode: --follow needs --source and --from")
+        problems.append("decode: --follow needs --from")
     if args.compare and not args.start:
-        problems.append("decode: --compare needs --source and --from")
+        problems.append("decode: --compare needs --from")
     if args.compare and (args.follow or args.count or args.columns):
         problems.append("decode: --compare goes with --until only")
     if problems:
@@ -212,11 +231,13 @@ def _check(args: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _images(args: argparse.Namespace) -> Iterator[TableImages | None]:
+def _images(
+    args: argparse.Namespace, reached: Access | None
+) -> Iterator[TableImages | None]:
     if args.columns:
         yield load_columns(args.columns)
-    elif args.source:
-        with closing(CachedColumns(ControlConnection(_access(args)))) as columns:
+    elif reached is not None:
+        with closing(CachedColumns(ControlConnection(reached))) as columns:
             yield columns
     else:
         yield None
@@ -227,54 +248,3 @@ def _wants(args: argparse.Namespace) -> Any:
         return TableFilter(args.filter, "").accepts
     except ValueError as error:
         raise ConfigError([f"decode: --filter {args.filter}: {error}"]) from error
-
-
-def _access(args: argparse.Namespace) -> Access:
-    """Return how to reach --source. Raises ConfigError without its password."""
-    address, user, password = args.source
-    name = args.password_env
-    if name is not None:
-        if name not in os.environ:
-            raise ConfigError([f"decode: --password-env {name}: there is no variable"])
-        password = os.environ[name]
-    return Access(
-        address=address,
-        credentials=Credentials(user, password),
-        tls=TlsOptions(args.tls),
-    )
-
-
-def _source(text: str) -> tuple[Address, str, str]:
-    """Return address, user and password of a URL."""
-    try:
-        parts = urllib.parse.urlsplit(text)
-        port = parts.port or _PORT
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"no URL: {error}") from error
-    if parts.scheme != "mysql" or not parts.hostname or not parts.username:
-        raise argparse.ArgumentTypeError("expected mysql://user@host:port")
-    unquote = urllib.parse.unquote
-    password = unquote(parts.password or "")
-    return Address(parts.hostname, port), unquote(parts.username), password
-
-
-def _tls(text: str) -> TlsMode:
-    modes = (TlsMode.DISABLED, TlsMode.PREFERRED, TlsMode.REQUIRED)
-    for mode in modes:
-        if text.upper() == mode.name:
-            return mode
-    names = ", ".join(mode.name for mode in modes)
-    raise argparse.ArgumentTypeError(f"expected one of {names}")
-
-
-def _place(text: str) -> Place:
-    found = _PLACE.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError("expected FILE:POS, as binlog.000001:4")
-    return Place(found["file"], int(found["offset"]))
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError("expected a number from 1 on")
-    return int(text)

@@ -15,6 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli import FAILED, mirror_look
+from canal_server.cli.conf import VARIABLE, default_conf
 from canal_server.cli.start import LEVELS, log_to_stderr
 from canal_server.errors import CanalError, ConfigError
 from canal_server.lifecycle import Stop
@@ -40,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Copy tables into a lake and keep the copies up to date, in the "
         "foreground, until a signal. It goes on where it was when it is started again.",
     )
-    _add_conf(parser, DEFAULT)
+    _add_conf(parser, _default_conf())
     add = parser.add_argument
     add("--dry-run", action="store_true", help="tell what would be done, and what is "
         "wrong; nothing is written")  # fmt: skip
@@ -62,10 +63,17 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "anew too, at the end of the binlog: what helps when changes were purged.",
     )
     _add_conf(copy)
+    copy.add_argument("--json", action="store_true", help="print JSON, for programs")
     which = copy.add_mutually_exclusive_group(required=True)
     which.add_argument("table", nargs="*", default=[], help="schema.table")
     which.add_argument("--all", action="store_true", help="all tables of the mirror")
     mirror_look.add_parsers(actions, _add_conf)
+
+
+def _default_conf() -> str:
+    """Return the file that is meant when none is named."""
+    beside = default_conf() / DEFAULT
+    return str(beside) if VARIABLE in os.environ and beside.is_file() else DEFAULT
 
 
 def _add_conf(parser: argparse.ArgumentParser, default: str | None = None) -> None:
@@ -78,7 +86,8 @@ def _add_conf(parser: argparse.ArgumentParser, default: str | None = None) -> No
     parser.add_argument(
         "--conf",
         metavar="FILE",
-        help=f"the mirror's settings (default: {DEFAULT})",
+        help=f"the mirror's settings (default: {DEFAULT} of the folder {VARIABLE} of "
+        f"the environment, if it is there, else {DEFAULT} here)",
         **keywords,
     )
 
@@ -148,13 +157,22 @@ def _copy(args: argparse.Namespace, settings: Any) -> int:
         found = requests.copy_all(settings)
     else:
         found = requests.copy_tables(settings, args.table)
+    if args.json:
+        shown = {"tables": list(map(str, found.tables)), "runs_on": found.runs_on}
+        print(json.dumps(shown, indent=2, ensure_ascii=False))
+        _warn(found.warning)
+        return 0
     when = f"{found.runs_on} does it" if found.runs_on else "when the mirror is started"
     print(f"to be copied again, {when}:")
     for name in found.tables:
         print(f"  {name}")
-    if found.warning:
-        print(f"canal-server: {found.warning}", file=sys.stderr)
+    _warn(found.warning)
     return 0
+
+
+def _warn(text: str) -> None:
+    if text:
+        print(f"canal-server: {text}", file=sys.stderr)
 
 
 # --- mirroring ------------------------------------------------------------------------

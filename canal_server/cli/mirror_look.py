@@ -32,7 +32,8 @@ def add_parsers(
         help="compare source and copies",
         description="Compare counts and checksums of tables and their copies at one "
         "place of the binlog, while both go on, and show the first rows that differ. "
-        "Exit status: 0 all are equal, 1 one is not, or could not be compared.",
+        "Exit status: 0 all are equal (a table that the source has dropped is no "
+        "difference), 1 one is not, or could not be compared.",
     )
     add_conf(parser)
     add = parser.add_argument

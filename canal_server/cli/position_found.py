@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.cli.schema_options import time_text
 from canal_server.control import NoServer, ask
 from canal_server.model.cursors import DestinationCursors, cursors_from_json
+from canal_server.model.moments import time_text
 from canal_server.model.positions import LogIdentity
 from canal_server.position.logposition import same_server
 from canal_server.position.stored import read_stored

@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.cli.actions import add_destination_options
+from canal_server.cli.actions import (
+    add_destination_options,
+    add_json_option,
+    print_json,
+)
 from canal_server.cli.conf import load_for, named
 from canal_server.cli.position_found import (
     Found,
@@ -17,7 +22,7 @@ from canal_server.cli.position_found import (
     place_text,
 )
 from canal_server.cli.position_parts import Part, chosen_parts, parts_of, view_of
-from canal_server.cli.schema_options import printable, time_text
+from canal_server.cli.schema_options import place_as_json, printable
 from canal_server.control import ask, locked
 from canal_server.dump.target import Target, TargetFinder, Wanted, parse_target
 from canal_server.errors import (
@@ -27,6 +32,7 @@ from canal_server.errors import (
     PositionError,
     SourceRefused,
 )
+from canal_server.model.moments import time_text
 from canal_server.model.positions import (
     EntryPosition,
     LogPosition,
@@ -46,21 +52,31 @@ if TYPE_CHECKING:
 SEEK_TIMEOUT_S: Final = 60.0  # for the server to stop reading and to begin anew
 
 
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """Where clients go in one source, which has no name if it is the only one."""
+
+    source: str
+    to: LogPosition
+    effects: list[str]
+
+
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this action."""
     parser = subparsers.add_parser(
         "seek",
-        help="move clients to another place",
-        description="Move clients to another place of the source's binlog. What comes "
-        "again or is skipped is printed before. A running server goes on from there at "
-        "once, and its clients stay connected; batches that they have open are void.",
+        help="move clients to another position",
+        description="Move clients to another position of the source's binlog. What "
+        "comes again or is skipped is printed before. A running server resumes from "
+        "there at once, and its clients stay connected; batches that they have open "
+        "are void.",
     )
     add_destination_options(parser, "whose clients")
     add = parser.add_argument
     add("--to", required=True, type=_target, metavar="TARGET",
         help="FILE:POSITION, a GTID set, a time with its zone "
-        "(2026-11-21T10:00:00+00:00) or in milliseconds since 1970, oldest, "
-        "latest")  # fmt: skip
+        "(2026-11-21T10:00:00+00:00), in milliseconds since 1970 or relative to now "
+        "(-1h, -10m, -2d), oldest, latest")  # fmt: skip
     add("--source", metavar="NAME", help="in a group move in this source only, named "
         "masterN or by its address; needed for FILE:POSITION and a GTID set (default: "
         "in all)")  # fmt: skip
@@ -68,6 +84,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="this client only; may be given again (default: all)")  # fmt: skip
     add("--dry-run", action="store_true", help="print what would happen, no more")
     add("--yes", action="store_true", help="do it without asking")
+    add_json_option(parser)
 
 
 def _target(text: str) -> Wanted:
@@ -89,29 +106,62 @@ def run(args: argparse.Namespace) -> int:
     for part in parts:
         if part not in chosen:
             _check_kept(part)
-    positions = _look_at_all(instance, chosen, args.to, ids)
-    if len(chosen) < len(parts):
-        print(
-            "in the other sources all clients stay where they are; what they have got"
-            " and not acked comes again"
-        )
-    if args.dry_run:
-        print("nothing was changed")
-        return 0
-    if not args.yes and not _agreed():
+    moves = _look_at_all(chosen, args.to, ids)
+    others_stay = len(chosen) < len(parts)
+    if not args.json:
+        for line in _lines(instance, moves, others_stay=others_stay):
+            print(printable(line))
+    if not args.dry_run and not args.yes and not _agreed():
         print("nothing was changed", file=sys.stderr)
         return 1
-    _move(instance, data_dir, moved, positions)
-    print("done")
+    if not args.dry_run:
+        _move(instance, data_dir, moved, [each.to for each in moves])
+    if args.json:
+        print_json(_as_json(instance, moves, sorted(ids), moved=not args.dry_run))
+    else:
+        print("nothing was changed" if args.dry_run else "done")
     return 0
 
 
+def _lines(
+    instance: InstanceConfig, moves: list[_Move], *, others_stay: bool
+) -> Iterator[str]:
+    for each in moves:
+        name = f", {each.source}" if each.source else ""
+        where = place_text(each.to.position)
+        yield f"destination {instance.destination}{name}: to {where}"
+        yield from (f"  {effect}" for effect in each.effects)
+    if others_stay:
+        yield (
+            "in the other sources all clients stay where they are; what they have got"
+            " and not acked comes again"
+        )
+
+
+def _as_json(
+    instance: InstanceConfig, moves: list[_Move], clients: list[int], *, moved: bool
+) -> dict[str, Any]:
+    return {
+        "destination": instance.destination,
+        "moved": moved,
+        "clients": clients,
+        "sources": [
+            {
+                "name": each.source or None,
+                **place_as_json(each.to.position),
+                "effects": each.effects,
+            }
+            for each in moves
+        ],
+    }
+
+
 def _look_at_all(
-    instance: InstanceConfig, parts: list[Part], wanted: Wanted, ids: Collection[int]
-) -> list[LogPosition]:
-    """Find the place in each of some sources, and print what a move does."""
+    parts: list[Part], wanted: Wanted, ids: Collection[int]
+) -> list[_Move]:
+    """Find the position in each of some sources, and what a move there does."""
     try:
-        return [_look(instance, part, wanted, ids) for part in parts]
+        return [_look(part, wanted, ids) for part in parts]
     except (ConnectionLost, SourceRefused) as error:
         if len(parts) == 1:
             raise
@@ -121,10 +171,8 @@ def _look_at_all(
         ) from error
 
 
-def _look(
-    instance: InstanceConfig, part: Part, wanted: Wanted, ids: Collection[int]
-) -> LogPosition:
-    """Find the place in one source, and print what a move to it does."""
+def _look(part: Part, wanted: Wanted, ids: Collection[int]) -> _Move:
+    """Find the position in one source, and what a move to it does."""
     moved: list[ClientCursor] = []
     others: list[ClientCursor] = []
     for each in part.cursors.clients:
@@ -132,13 +180,8 @@ def _look(
     with view_of(part) as view:
         target = TargetFinder(view).find(wanted)
         _check_others(part, view, others)
-        name = f", {part.name}" if part.name else ""
-        print(
-            f"destination {instance.destination}{name}: to {place_text(target.place)}"
-        )
-        for line in _effects(view, target, moved, others=bool(others)):
-            print(f"  {printable(line)}")
-        return LogPosition(view.identity, target.place)
+        effects = list(_effects(view, target, moved, others=bool(others)))
+        return _Move(part.name, LogPosition(view.identity, target.place), effects)
 
 
 def _chosen(
@@ -189,7 +232,8 @@ def _check_kept(part: Part) -> None:
     except (ConnectionLost, SourceRefused) as error:
         print(
             f"{part.name} cannot be looked at ({error}): what clients have not acked of"
-            " it comes again when it can be read"
+            " it comes again when it can be read",
+            file=sys.stderr,
         )
 
 
@@ -234,7 +278,7 @@ def _move(
 
 def _agreed() -> bool:
     """Ask the person at the terminal. Raises ConfigError when there is none."""
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigError(["say --yes to do it, nobody is here to be asked"])
     return input("move them? [y/N] ").strip().lower() in ("y", "yes")
 
@@ -268,13 +312,13 @@ def _effect(view: SourceView, place: EntryPosition, client: ClientCursor) -> str
     if not same_server(furthest.identity, view.identity):
         return (
             f"{text}of {furthest.identity.address}:{furthest.identity.port}, so what"
-            " comes again or is skipped cannot be told"
+            " comes again or is skipped is not known"
         )
     gone = view.gone(before)
     if gone is not None:
-        return f"{text}{gone_text(gone)}; all before the new place is skipped"
+        return f"{text}{gone_text(gone)}; all before the new position is skipped"
     if not view.files.had(before.journal_name, before.position):
-        return f"{text}no place of this binlog, which was begun anew"
+        return f"{text}not in this binlog, which was reset"
     if before.order() <= place.order():
         distance, verb = view.between(before, place), "skipped"
     else:

@@ -34,8 +34,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "show",
         help="print where clients stand, and how far they are behind",
-        description="Print the place up to which each client has acked, the one up to "
-        "which the source was read, and how far they are behind its end.",
+        description="Print the position up to which each client has acked, the one up "
+        "to which the source was read, and how far they are behind its end.",
     )
     add_listing_options(parser)
 
@@ -172,6 +172,6 @@ def _place_lines(what: str, place: dict[str, Any], named: str) -> Iterator[str]:
         client = f" --client {place['client']}" if "client" in place else ""
         seek = f"canal-server position seek {named}{client} --to"
         yield f"    {place['gone']['text']}"
-        yield "    choices: put the files back; or load the tables anew, then"
-        yield f"      {seek} oldest   begins with what is left"
-        yield f"      {seek} latest   begins with what comes"
+        yield "    choices: put the files back; or load the tables again, then"
+        yield f"      {seek} oldest   resumes with what is left"
+        yield f"      {seek} latest   resumes with what comes"

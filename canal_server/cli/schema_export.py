@@ -8,7 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canal_server.cli.actions import add_destination_options
+from canal_server.cli.actions import (
+    add_destination_options,
+    add_json_option,
+    print_json,
+)
 from canal_server.cli.schema_options import (
     add_at_option,
     load_config,
@@ -34,12 +38,13 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this action."""
     parser = subparsers.add_parser(
         "export",
-        help="write the tables at a place into a file",
-        description="Write the tables as they were at a place into a JSON file, which "
-        "`schema import` reads.",
+        help="write the tables at a position into a file",
+        description="Write the tables as they were at a position into a JSON file, "
+        "which `schema import` reads.",
     )
     add_destination_options(parser, "whose history")
     add_at_option(parser)
+    add_json_option(parser)
     parser.add_argument(
         "file", metavar="FILE", type=Path, help="a file to write; - is standard output"
     )
@@ -66,6 +71,15 @@ def run(args: argparse.Namespace) -> int:
         _write(args.file, document)
     except OSError as error:
         raise CanalError(f"cannot write {args.file}: {error.strerror}") from error
+    if args.json:
+        print_json(
+            {
+                "file": str(args.file),
+                "tables": exported.count,
+                "position": str(exported.position),
+            }
+        )
+        return 0
     tables = "1 table" if exported.count == 1 else f"{exported.count} tables"
     print(f"{tables} as of {exported.position} written to {args.file}")
     return 0

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli.actions import add_destination_options
 from canal_server.cli.schema_options import (
+    add_format_json,
     load_config,
     opened_history,
     place_as_json,
     printable,
     time_ms,
-    time_text,
     unknown_table,
 )
 from canal_server.cli.schema_secrets import without_secrets
 from canal_server.errors import ConfigError
+from canal_server.model.moments import time_text
 from canal_server.tablemeta.changelog import Changelog, since
 
 if TYPE_CHECKING:
@@ -46,9 +47,10 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     add = parser.add_argument
     add("--table", metavar="SCHEMA.TABLE", required=True, help="the table")
     add("--since", metavar="TIME", type=time_ms, help="leave out what was before: "
-        "2026-11-21T10:00:00, or milliseconds since 1970")  # fmt: skip
+        "2026-11-21T10:00:00, -1h, or milliseconds since 1970")  # fmt: skip
     add("--format", choices=_FORMATS, default="text", help="for the eye, or one JSON "
         "object a line (default: %(default)s)")  # fmt: skip
+    add_format_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,20 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.cli.actions import add_destination_options
+from canal_server.cli.actions import (
+    add_destination_options,
+    add_json_option,
+    print_json,
+)
 from canal_server.cli.schema_export import STANDARD
 from canal_server.cli.schema_options import (
     load_config,
     opened_history,
     place,
 )
-from canal_server.control import ControlError, ask
+from canal_server.control import ControlError, NoServer, ask
 from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.places import SourceFiles
 from canal_server.dump.source_traits import source_of, traits_of
 from canal_server.errors import CanalError, ConfigError
 from canal_server.lifecycle import Stop
-from canal_server.mysql.binlogs import binary_logs
+from canal_server.mysql.binlogs import binary_logs, server_time_s
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.replication import FileStart
@@ -45,13 +49,14 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="begin the history with the tables in a file",
         description="Begin the history with the tables of a file that `schema export` "
         "wrote, or of a schema dump of mysqldump or mariadb-dump together with the "
-        "place in the binlog at which it was taken. The server must not run.",
+        "position in the binlog at which it was taken. The server must not run.",
     )
     add_destination_options(parser, "whose history")
+    add_json_option(parser)
     add = parser.add_argument
-    add("--at", metavar="PLACE", type=place, help="of a dump: "
-        "binlog.000003:4711; default: what its --source-data or --master-data has "
-        "told")  # fmt: skip
+    add("--at", metavar="POSITION", type=place, help="of a dump: "
+        "binlog.000003:4711; default: what its --source-data or --master-data "
+        "says")  # fmt: skip
     add("--schema", metavar="NAME", default="", help="of a dump that does not name it")
     add("file", metavar="FILE", type=Path, help="a file to read; - is standard input")
 
@@ -77,19 +82,36 @@ def run(args: argparse.Namespace) -> int:
         )
         if behind is not None:
             history.tsdb.extend(stretch, (behind,), last=exported.position)
+    _report(args, config, exported)
+    return 0
+
+
+def _report(
+    args: argparse.Namespace, config: InstanceConfig, exported: Exported
+) -> None:
+    """Print what the history has now."""
+    if args.json:
+        print_json(
+            {
+                "destination": config.destination,
+                "tables": exported.count,
+                "position": str(exported.position),
+                "server": exported.source,
+            }
+        )
+        return
     tables = "1 table" if exported.count == 1 else f"{exported.count} tables"
     print(
-        f"the table history of destination {config.destination} goes on with {tables}"
+        f"the table history of destination {config.destination} continues with {tables}"
         f" as of {exported.position} of server {exported.source}"
     )
-    return 0
 
 
 def _refuse_running(data_dir: Path, config: InstanceConfig) -> None:
     try:
         status = ask(data_dir, "status")
-    except ControlError:
-        return  # nobody is there
+    except NoServer:
+        return
     raise CanalError(
         f"a server (process {status.get('pid')}) runs with this history of destination"
         f" {config.destination}; stop it first: canal-server stop"
@@ -132,8 +154,8 @@ def _from_dump(args: argparse.Namespace, config: InstanceConfig, text: str) -> E
         raise ConfigError(
             [
                 (
-                    "import: name the place in the binlog at which the dump was taken:"
-                    " --at binlog.000003:4711"
+                    "import: name the position in the binlog at which the dump was"
+                    " taken: --at binlog.000003:4711"
                 )
             ]
         )
@@ -161,7 +183,7 @@ def _checked(
     files = SourceFiles(tuple(binary_logs(control)))
     if not files.had(at.journal_name, at.position):
         raise CanalError(
-            f"the binlog of {control.access.address} has no place {at}; it holds"
+            f"the binlog of {control.access.address} has no position {at}; it holds"
             f" {files}"
         )
     scanner = DdlScanner(config, control.access, Stop())
@@ -169,8 +191,7 @@ def _checked(
     first = scanner.first_position(start)
     if first is not None:
         return replace(at, timestamp=first.timestamp)
-    now_s = control.query("SELECT UNIX_TIMESTAMP()")[0][0]
-    return replace(at, timestamp=int(now_s) * 1000)
+    return replace(at, timestamp=server_time_s(control) * 1000)
 
 
 def _with_collation(schema: StoredSchema, control: ControlConnection) -> StoredSchema:

@@ -8,13 +8,13 @@ import difflib
 import os
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from canal_server.cli.conf import source_of_destination
 from canal_server.config.load import load
 from canal_server.dump.places import base_name
 from canal_server.errors import ConfigError, TableMetaError
+from canal_server.model.moments import WRITTEN_AS, moment_ms, time_text
 from canal_server.model.positions import EntryPosition
 from canal_server.sink.filters import TableFilter
 from canal_server.tablemeta.storage_open import open_storage
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.storage import HistoryStorage, Stretch
 
 _PLACE: Final = re.compile(r"(?P<file>[^\s:]+):(?P<offset>\d+)")
-_EARLIEST_MS: Final = 10**11  # 1973; a smaller number is in seconds
 _NEAREST: Final = 3  # names that are told when one is not known
 _CONTROLS: Final = {
     code: f"\\x{code:02x}"
@@ -61,11 +60,23 @@ def add_at_option(parser: argparse.ArgumentParser) -> None:
     """Add `--at`, as `args.at`: a place, a time in ms, or None."""
     parser.add_argument(
         "--at",
-        metavar="PLACE|TIME",
+        metavar="POSITION|TIME",
         type=place_or_time,
-        help="binlog.000003:4711 (what begins before it counts), 2026-11-21T10:00:00 "
-        "with or without zone, or milliseconds since 1970; default: the end of what "
-        "is known",
+        help="binlog.000003:4711 (what begins before it counts), a time as "
+        "2026-11-21T10:00:00 with or without zone, relative to now as -1h, or in "
+        "milliseconds since 1970; default: the end of what is known",
+    )
+
+
+def add_format_json(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`, which is short for `--format json`."""
+    parser.add_argument(
+        "--json",
+        action="store_const",
+        const="json",
+        dest="format",
+        default=argparse.SUPPRESS,
+        help="the same as --format json",
     )
 
 
@@ -84,45 +95,28 @@ def place(text: str) -> EntryPosition:
     """Read an argument that is a place in the binlog."""
     found = _PLACE.fullmatch(text)
     if found is None:
-        raise argparse.ArgumentTypeError("expected a place as binlog.000003:4711")
+        raise argparse.ArgumentTypeError("expected a position as binlog.000003:4711")
     return EntryPosition(found["file"], int(found["offset"]))
 
 
 def place_or_time(text: str) -> EntryPosition | int:
     """Read an argument that is a place in the binlog, or a time."""
     if text.isascii() and text.isdecimal():
-        return time_ms(text)
+        return time_ms(text)  # whose error says more
     for read in (time_ms, place):
         with contextlib.suppress(argparse.ArgumentTypeError):
             return read(text)
     raise argparse.ArgumentTypeError(
-        "expected a place as binlog.000003:4711 or a time as 2026-11-21T10:00:00"
+        f"expected a position as binlog.000003:4711, or {WRITTEN_AS}"
     )
 
 
 def time_ms(text: str) -> int:
     """Read an argument that is a time; without a zone it is the local one."""
-    if text.isascii() and text.isdecimal():
-        if int(text) < _EARLIEST_MS:
-            raise argparse.ArgumentTypeError(
-                "a number is a time in milliseconds since 1970, and this one is too"
-                " small"
-            )
-        return int(text)
     try:
-        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            "expected a time as 2026-11-21T10:00:00 or in milliseconds since 1970"
-        ) from None  # says no more
-
-
-def time_text(timestamp_ms: int | None) -> str:
-    """Return a time as people here have it, with its zone; "" when it is not known."""
-    if not timestamp_ms:
-        return ""
-    moment = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
-    return moment.isoformat(timespec="seconds")
+        return moment_ms(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None  # says no more
 
 
 def place_as_json(position: EntryPosition) -> dict[str, str | None]:

@@ -9,6 +9,7 @@ from canal_server.cli.actions import add_destination_options
 from canal_server.cli.schema_options import (
     Moment,
     add_at_option,
+    add_format_json,
     add_table_option,
     chosen_tables,
     load_config,
@@ -16,9 +17,9 @@ from canal_server.cli.schema_options import (
     opened_history,
     place_as_json,
     printable,
-    time_text,
 )
 from canal_server.cli.schema_secrets import without_secrets
+from canal_server.model.moments import time_text
 from canal_server.tablemeta.image import GENERATED, INVISIBLE, quoted
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this action."""
     parser = subparsers.add_parser(
         "show",
-        help="print the tables as they were at a place or time",
-        description="Print the definitions of tables as they were at a place in the "
+        help="print the tables as they were at a position or time",
+        description="Print the definitions of tables as they were at a position in the "
         "binlog, or at a time.",
     )
     add_destination_options(parser, "whose history")
@@ -48,6 +49,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         default="sql",
         help="CREATE TABLE texts, or one JSON object a line (default: %(default)s)",
     )
+    add_format_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:

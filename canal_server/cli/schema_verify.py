@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from canal_server.cli.actions import add_destination_options
+from canal_server.cli.actions import (
+    add_destination_options,
+    add_json_option,
+    print_json,
+)
 from canal_server.cli.schema_options import (
     add_table_option,
     chosen_tables,
@@ -35,10 +39,11 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "server. Statements that the history does not know yet are read and taken "
         "into account, so that what differs is an error of one of the two.",
         epilog="Exit status: 0 equal, 1 different or failed, 2 settings or options "
-        "that cannot be used.",
+        "that cannot be used, 130 ended by Ctrl-C.",
     )
     add_destination_options(parser, "whose history")
     add_table_option(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,11 +59,34 @@ def run(args: argparse.Namespace) -> int:
         HistoryEnd(moment.stretch, moment.image, event),
         lambda names: chosen_tables(names, args.table),
     )
-    for line in _lines(verified, moment.stretch):
-        print(printable(line))
+    if args.json:
+        print_json(_as_json(verified, moment.stretch))
+    else:
+        for line in _lines(verified, moment.stretch):
+            print(printable(line))
     # Nothing is proven when the account may see nothing.
     none_seen = verified.unread and not verified.compared
     return DIFFERENT if verified.differing or none_seen else 0
+
+
+def _as_json(verified: Verified, stretch: Stretch) -> dict[str, Any]:
+    return {
+        "history_end": str(stretch.last),
+        "server_end": str(verified.position),
+        "compared": verified.compared,
+        "behind": [str(each) for each in verified.behind],
+        "not_compared": list(verified.unread),
+        "differing": [
+            {
+                "schema": each.name[0],
+                "table": each.name[1],
+                "uncertain": each.is_uncertain,
+                "differences": [difference.as_json() for difference in each.found],
+                "lines": [str(difference) for difference in each.found],
+            }
+            for each in verified.differing
+        ],
+    }
 
 
 def _lines(verified: Verified, stretch: Stretch) -> Iterator[str]:

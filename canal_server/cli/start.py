@@ -6,6 +6,7 @@ import logging
 import os
 import resource
 import sys
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,14 @@ LOG_LINE = "%(asctime)s %(levelname)-7s [%(threadName)s] %(message)s"
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this command."""
-    parser = subparsers.add_parser("start", help="run the server in the foreground")
+    parser = subparsers.add_parser(
+        "start",
+        help="run the server in the foreground",
+        description="Run the server in the foreground until SIGTERM, SIGINT (Ctrl-C), "
+        "SIGHUP or `canal-server stop`. It logs to standard error.",
+        epilog="Exit status: 0 ended cleanly, 1 failed, 2 settings or options that "
+        "cannot be used.",
+    )
     add_conf_option(parser)
     parser.add_argument(
         "--log-level",
@@ -65,13 +73,21 @@ def allow_descriptors() -> None:
         log.warning("stays with %d descriptors: %s", soft, error)
 
 
+class _ZonedFormatter(logging.Formatter):
+    """Writes times with their zone: 2026-11-21T10:00:00.123+01:00."""
+
+    def formatTime(  # noqa: N802  # the name is logging's
+        self, record: logging.LogRecord, datefmt: str | None = None
+    ) -> str:
+        del datefmt
+        moment = datetime.fromtimestamp(record.created).astimezone()
+        return moment.isoformat(timespec="milliseconds")
+
+
 def log_to_stderr(level: str, handler: logging.Handler | None = None) -> None:
-    """Log to standard error, or by a handler: time, level, thread, message."""
-    formatter = logging.Formatter(LOG_LINE)
-    formatter.default_time_format = "%Y-%m-%dT%H:%M:%S"
-    formatter.default_msec_format = "%s.%03d"
+    """Log to standard error, or by a handler: time and zone, level, thread, message."""
     handler = handler or logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
+    handler.setFormatter(_ZonedFormatter(LOG_LINE))
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())

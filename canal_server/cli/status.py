@@ -7,10 +7,32 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.cli.actions import add_json_option, print_json
 from canal_server.cli.conf import add_conf_option
+from canal_server.cli.moments import duration
+from canal_server.cli.status_check import (
+    EXIT_STATUS,
+    NO_ANSWER,
+    NOT_RUNNING,
+    Finding,
+    Limits,
+    findings,
+)
+from canal_server.cli.status_text import (
+    ago_text,
+    error_text,
+    lag_cell,
+    standing_lines,
+)
 from canal_server.config.load import load, load_data_dir
 from canal_server.config.schema import Wiring
-from canal_server.control import ASK_TIMEOUT_S, ControlError, NoServer, ask
+from canal_server.control import (
+    ASK_TIMEOUT_S,
+    ControlError,
+    NoAnswer,
+    NoServer,
+    ask,
+)
 from canal_server.errors import ConfigError, ZooKeeperError
 from canal_server.ha.view import look
 
@@ -23,9 +45,10 @@ if TYPE_CHECKING:
 
 ZOOKEEPER_S: Final = 5.0  # for ZooKeeper to answer; a person waits
 ANSWER_S: Final = ASK_TIMEOUT_S  # for the server to answer
+BLOCKED_S: Final = 10.0  # as long as a client may well think about a batch
 SUBSCRIPTIONS_SHOWN: Final = 10  # of a destination
 HEADINGS: Final = (
-    "destination", "state", "runs on", "position", "last change", "clients",
+    "destination", "state", "runs on", "position", "last change", "lag", "clients",
 )  # fmt: skip
 
 
@@ -37,9 +60,23 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Show what the server of a conf folder does, and, where servers "
         "share destinations by ZooKeeper, which one runs each. Without a server the "
         "cluster is shown alone.",
+        epilog=EXIT_STATUS,
     )
     add_conf_option(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    add_json_option(parser)
+    add = parser.add_argument
+    add("--check", action="store_true", help="say by the exit status whether the "
+        "server and its destinations are healthy, and print what is not")  # fmt: skip
+    add("--max-lag", type=duration, metavar="TIME", help="with --check: how far a "
+        "destination may be behind its source, as 60s (default: no limit)")  # fmt: skip
+    add("--max-client-lag", type=duration, metavar="TIME", help="with --check: how old "
+        "the first change may be that a client has not acked (default: no "
+        "limit)")  # fmt: skip
+    add("--max-blocked", type=duration, metavar="TIME", default=BLOCKED_S, help="with "
+        "--check: how long reading may wait for clients (default: "
+        "%(default)gs)")  # fmt: skip
+    add("--timeout", type=duration, metavar="TIME", help="how long the server may take "
+        f"to answer (default: {ANSWER_S:g}s)")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,11 +84,15 @@ def run(args: argparse.Namespace) -> int:
 
     Raises ControlError then, and when there is no server, and no cluster either.
     """
+    if args.check:
+        return _check(args)
+    _refuse_limits(args)
+    timeout_s = ANSWER_S if args.timeout is None else args.timeout
     instances = _configured(args.conf)
     clusters = _clusters(instances)
     failure: ControlError | None = None
     try:
-        told = ask(load_data_dir(args.conf, os.environ), "status", ANSWER_S)
+        told = ask(load_data_dir(args.conf, os.environ), "status", timeout_s)
     except NoServer:
         if not any("error" not in cluster for cluster in clusters):
             for line in _cluster_lines(clusters):
@@ -73,6 +114,42 @@ def run(args: argparse.Namespace) -> int:
     if failure is not None:
         raise failure
     return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    """Print what is not healthy; returns the exit status that says so."""
+    timeout_s = ANSWER_S if args.timeout is None else args.timeout
+    limits = Limits(
+        lag_s=args.max_lag,
+        client_lag_s=args.max_client_lag,
+        blocked_s=args.max_blocked,
+    )
+    try:
+        answer = ask(load_data_dir(args.conf, os.environ), "status", timeout_s)
+    except NoServer as error:
+        found = [Finding(NOT_RUNNING, str(error))]
+    except NoAnswer as error:
+        found = [Finding(NO_ANSWER, str(error))]
+    else:
+        found = findings(answer, limits)
+    status = found[0].status if found else 0
+    if args.json:
+        problems = [{"status": each.status, "problem": each.text} for each in found]
+        print_json({"healthy": not found, "status": status, "problems": problems})
+    else:
+        for each in found:
+            print(each.text)
+        if not found:
+            print("healthy")
+    return status
+
+
+def _refuse_limits(args: argparse.Namespace) -> None:
+    """Raise ConfigError for limits that nothing is compared with."""
+    for name in ("max_lag", "max_client_lag"):
+        if getattr(args, name) is not None:
+            option = "--" + name.replace("_", "-")
+            raise ConfigError([f"status: {option} is for --check"])
 
 
 def _configured(conf: Path) -> tuple[InstanceConfig, ...]:
@@ -126,7 +203,7 @@ def _server_lines(told: dict[str, Any]) -> Iterator[str]:
     stopping = ", stopping" if told["stopping"] else ""
     yield (
         f"canal-server {told['version']}, process {told['pid']}, {port}, up"
-        f" {_ago_text(told['uptime_s'])}{stopping}"
+        f" {ago_text(told['uptime_s'])}{stopping}"
     )
 
 
@@ -174,10 +251,13 @@ def _notes(told: dict[str, Any]) -> Iterator[str]:
             # One that waits says nothing of the others.
             for source in sources:
                 name = f"{each['destination']}/{source['name']}"
-                words = (name, source["state"], source["error"])
-                yield ": ".join(filter(None, words))
+                error = error_text(source) if source["error"] else ""
+                yield ": ".join(filter(None, (name, source["state"], error)))
         elif each.get("error"):
-            yield f"{each['destination']}: {each['error']}"
+            yield f"{each['destination']}: {error_text(each)}"
+        yield from (f"{each['destination']}: {line}" for line in standing_lines(each))
+        for source in (each, *sources):
+            yield from _unreadable(each["destination"], source)
         yield from _subscriptions(each)
         for told_of_client in _client_notes(each):
             yield f"{each['destination']}: {told_of_client}"
@@ -185,6 +265,21 @@ def _notes(told: dict[str, Any]) -> Iterator[str]:
             yield f"{each['destination']}: its file was changed: {refused}"
     for name, why in told.get("refused", {}).items():
         yield f"{name}: {why}"
+
+
+def _unreadable(name: str, source: dict[str, Any]) -> Iterator[str]:
+    """Tell what became of the events that may be passed over."""
+    where = f"{name}/{source['name']}" if "name" in source else name
+    for each in source.get("unreadable", ()):
+        if each["state"] == "read":
+            yield f"{where}: event {each['event']} can be read, its key is not needed"
+        elif each["state"] == "passed over":
+            table = f", table {each['table']}" if each["table"] else ""
+            done = "left out" if each["action"] == "skip" else "delivered as raw bytes"
+            yield (
+                f"{where}: event {each['event']} (type {each['event_type']}{table},"
+                f" {each['events']} in all) was {done}: {each['error']}"
+            )
 
 
 def _subscriptions(instance: dict[str, Any]) -> Iterator[str]:
@@ -199,9 +294,7 @@ def _subscriptions(instance: dict[str, Any]) -> Iterator[str]:
         read = "read by a query" if subscription in queries else "not read"
         acked_ms = place["acked_ms"]
         ago = (
-            f", acked {_ago_text(time.time() - acked_ms / 1000)} ago"
-            if acked_ms
-            else ""
+            f", acked {ago_text(time.time() - acked_ms / 1000)} ago" if acked_ms else ""
         )
         yield f"{name}: subscription {subscription} at {place['position']}, {read}{ago}"
 
@@ -217,7 +310,7 @@ def _client_notes(instance: dict[str, Any]) -> Iterator[str]:
 def _late(client: str, late: dict[str, Any]) -> str:
     """Tell of a client for which the ring does not hold entries any more."""
     if not late["reading"]:
-        return f"client {client} is away for {_ago_text(late['away_s'] or 0)}"
+        return f"client {client} is away for {ago_text(late['away_s'] or 0)}"
     where = f", at {late['position']}" if late["position"] else ""
     why = f": {late['error']}" if late["error"] else ""
     return f"client {client} catches up{where}{why}"
@@ -237,6 +330,8 @@ def _row(
     if here.get("running"):
         runs_on = "here" if runs_on is None else f"{runs_on} (here)"
     state = here.get("state") or here.get("life") or "-"
+    if here.get("blocked"):
+        state = "blocked"
     changed_ms = here.get("position_ms")
     clients = ", ".join(map(str, here.get("clients", ())))
     return (
@@ -244,14 +339,7 @@ def _row(
         state,
         runs_on or nobody,
         here.get("position") or "-",
-        f"{_ago_text(time.time() - changed_ms / 1000)} ago" if changed_ms else "-",
+        f"{ago_text(time.time() - changed_ms / 1000)} ago" if changed_ms else "-",
+        lag_cell(here),
         clients or "-",
     )
-
-
-def _ago_text(seconds: float) -> str:
-    """Return a duration in one unit that fits it."""
-    for unit_s, name in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * unit_s:
-            return f"{seconds // unit_s:.0f} {name}"
-    return f"{max(0.0, seconds):.0f} s"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from canal_server.cli.actions import add_json_option, print_json
 from canal_server.cli.conf import add_conf_option
+from canal_server.cli.moments import duration
 from canal_server.config.load import load_data_dir
 from canal_server.control import ControlError, ask_to_stop
 from canal_server.lifecycle import Deadline
@@ -18,14 +20,21 @@ TIMEOUT_S = 30.0
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this command."""
-    parser = subparsers.add_parser("stop", help="end a running server")
+    parser = subparsers.add_parser(
+        "stop",
+        help="end a running server",
+        description="End the server of a conf folder, and wait until it has ended.",
+        epilog="Exit status: 0 it has ended, 1 no server runs, or it still runs after "
+        "the time-out, 2 settings or options that cannot be used, 130 ended by Ctrl-C.",
+    )
     add_conf_option(parser)
+    add_json_option(parser)
     parser.add_argument(
         "--timeout",
-        metavar="SECONDS",
-        type=float,
+        metavar="TIME",
+        type=duration,
         default=TIMEOUT_S,
-        help="how long to wait for its end (default: %(default)g)",
+        help="how long to wait for its end, as 30s or 2m (default: %(default)gs)",
     )
 
 
@@ -37,4 +46,6 @@ def run(args: argparse.Namespace) -> int:
             f"the server of {data_dir} still runs after {args.timeout:g} seconds;"
             " see its log"
         )
+    if args.json:
+        print_json({"stopped": str(data_dir)})
     return 0

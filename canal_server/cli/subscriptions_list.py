@@ -12,10 +12,11 @@ from canal_server.cli.actions import add_listing_options
 from canal_server.cli.conf import load_for
 from canal_server.cli.position_found import behind_as_json, behind_text, find_cursors
 from canal_server.cli.position_parts import parts_of, view_of
-from canal_server.cli.schema_options import printable, time_text
+from canal_server.cli.schema_options import printable
 from canal_server.control import NoServer, ask
 from canal_server.dump.lag import Behind
 from canal_server.errors import CanalError
+from canal_server.model.moments import time_text
 from canal_server.model.positions import EntryPosition, LogPosition
 from canal_server.model.ranges import RangePlace, Subscription
 from canal_server.position.stored_subscriptions import read_subscriptions
@@ -48,8 +49,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "list",
         help="print the subscriptions, and how far they are behind",
-        description="Print the place of each subscription, how far that is behind the "
-        "source's end, when it was acked last, and whether a query reads it now.",
+        description="Print the position of each subscription, how far that is behind "
+        "the source's end, when it was acked last, and whether a query reads it now.",
     )
     add_listing_options(parser)
 
@@ -146,8 +147,8 @@ def _behind(place: RangePlace, epoch: int | None, view: SourceView | None) -> Be
         return Behind()
     if place.epoch != epoch:
         return Behind(
-            problem=f"a place of epoch {place.epoch}; the source has another binlog"
-            f" since, that of epoch {epoch}"
+            problem=f"a position of epoch {place.epoch}; the source has had another"
+            f" binlog since, that of epoch {epoch}"
         )
     position = EntryPosition(place.journal, place.position, included=True)
     return view.behind(LogPosition(view.identity, position))

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from canal_server.cli.actions import add_destination_options
+from canal_server.cli.actions import (
+    add_destination_options,
+    add_json_option,
+    print_json,
+)
 from canal_server.cli.conf import load_for, named
 from canal_server.control import NoServer, ask, locked
 from canal_server.errors import ConfigError, MetaStoreError
@@ -28,11 +32,12 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "remove",
         help="end subscriptions that nobody reads any more",
         description="Forget subscriptions and where they stand. One that a query "
-        "reads is not removed; a query that comes back later goes on from its "
-        "checkpoint, and makes its subscription anew.",
+        "reads is not removed; a query that comes back later resumes from its "
+        "checkpoint, and makes its subscription again.",
     )
     add_destination_options(parser, "whose")
-    parser.add_argument("name", nargs="+", help="as `subscriptions list` tells it")
+    add_json_option(parser)
+    parser.add_argument("name", nargs="+", help="as `subscriptions list` shows it")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,9 +48,13 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             [f"--destination {config.destination} merges several sources: it has none"]
         )
-    for name in dict.fromkeys(args.name):
+    names = list(dict.fromkeys(args.name))
+    for name in names:
         _remove(config, data_dir, name)
-        print(f"subscription {name} of {config.destination} is removed")
+        if not args.json:
+            print(f"subscription {name} of {config.destination} is removed")
+    if args.json:
+        print_json({"destination": config.destination, "removed": names})
     return 0
 
 

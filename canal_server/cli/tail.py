@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
-import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.cli.link import add_link_options, client_of, failure_of
-from canal_server.client.format import changes, json_line, text_lines
-from canal_server.errors import CanalError
-from canal_server.model.entry import EntryType
+from canal_server.cli.link import add_link_options, client_of, complete_link, failure_of
+from canal_server.cli.moments import count
+from canal_server.cli.tail_ids import IDS, clients_of, end_forgotten, free_id, state_of
+from canal_server.cli.tail_print import Printer
+from canal_server.cli.tail_ranged import follow, start_of
+from canal_server.cli.tail_silence import Silence
+from canal_server.errors import CanalError, ClientError, ConfigError
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
     from canal_server.client.canal import CanalClient
-    from canal_server.protocol.entries import Entry
 
-# An id of our own, so that looking on takes nothing away from the real clients.
-TAIL_CLIENT_ID = 9999
-_FETCH_SIZE = 1000
-_FETCH_TIMEOUT_S = 60.0
+_FETCH_SIZE: Final = 1000
+_FIRST_WAIT_S: Final = 2.0  # for the first change, before it is said why none comes
+_WAIT_S_MAX: Final = 30.0  # until it is looked again why none comes
+_NOT_HERE: Final = "should start first"  # the words of the protocol
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -33,17 +34,25 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "tail",
         help="print changes as they come, as a client of a server",
         description="Print the changes of a destination: lines for the eye on a "
-        "terminal, else one JSON object a line.",
+        "terminal, else one JSON object a line. While nothing comes, standard error "
+        "says why.",
+        epilog="Exit status: 0 the count is reached, or ended by Ctrl-C, SIGTERM or "
+        "SIGHUP; 1 failed, or the server ended; 2 settings or options that cannot be "
+        "used.",
     )
     add_link_options(parser)
     add = parser.add_argument
     add("--filter", default="", help="tables, as regular expressions for schema.table; "
         "default: what the server has configured")  # fmt: skip
-    add("--client-id", type=int, metavar="ID", help="go on where this client is, and "
-        "leave its subscription in place; default: a new subscription of the id "
-        f"{TAIL_CLIENT_ID}, which ends with the command; two commands at once need two "
-        "ids")  # fmt: skip
-    add("--count", type=int, metavar="N", help="end after N changes")
+    add("--from", "--since", dest="start", metavar="START", type=_start, help="where "
+        "to begin: FILE:POSITION, a time (2026-11-21T10:00:00, -10m, -1h, milliseconds "
+        "since 1970), gtid:SET, oldest or latest; read from the source's binlog again, "
+        "no client is subscribed for it; default: the oldest change that the server "
+        "still holds")  # fmt: skip
+    add("--client-id", type=int, metavar="ID", help="resume where this client is, and "
+        "leave its subscription in place; default: a new subscription of an id that "
+        "nobody uses, which ends with the command")  # fmt: skip
+    add("--count", type=count, metavar="N", help="end after N changes")
     add("--no-ack", action="store_true", help="acknowledge nothing: the position of "
         "the client stays where it is (the server stops when its memory for changes "
         "is full)")  # fmt: skip
@@ -51,59 +60,72 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     add("--json", action="store_true", help="JSON lines also on a terminal")
 
 
+def _start(text: str) -> str:
+    try:
+        return start_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None  # says no more
+
+
 def run(args: argparse.Namespace) -> int:
     """Print until the count is reached, Ctrl-C, or the connection ends (status 1)."""
-    client = client_of(
-        args, TAIL_CLIENT_ID if args.client_id is None else args.client_id
-    )
+    if args.start is not None and (args.client_id is not None or args.no_ack):
+        raise ConfigError(
+            [("tail: --from reads the binlog without a client: leave out --client-id"
+             " and --no-ack")]
+        )  # fmt: skip
+    complete_link(args)
     try:
         with _interrupted_by_signals():
-            client.connect()
-            with _subscription(client, args):
-                _print_changes(client, args)
+            if args.start is None:
+                _as_client(args)
+            else:
+                follow(args, Printer(args), Silence(args))
     except KeyboardInterrupt:
         pass
-    except BrokenPipeError:
-        raise  # nobody reads what we print any more; the caller knows what to do
+    except ConfigError:
+        raise  # of an option
     except (OSError, CanalError) as error:
         print(failure_of(args, error), file=sys.stderr)
+        if isinstance(error, ClientError) and _NOT_HERE in str(error):
+            Silence(args).explain()
         return 1
-    finally:
-        client.close()
     return 0
 
 
+def _as_client(args: argparse.Namespace) -> None:
+    """Print what a client receives. Raises what ends it."""
+    client = client_of(args, IDS.start if args.client_id is None else args.client_id)
+    try:
+        client.connect()
+        if args.client_id is None:
+            clients = clients_of(state_of(args))
+            end_forgotten(args, clients)
+            client.client_id = free_id(clients)
+        with _subscription(client, args):
+            _print_changes(client, args)
+    finally:
+        client.close()
+
+
 def _print_changes(client: CanalClient, args: argparse.Namespace) -> None:
-    as_json = args.json or not sys.stdout.isatty()
-    colour = not as_json and not os.environ.get("NO_COLOR")
-    left = args.count  # None: without end
+    printer, silence = Printer(args), Silence(args)
     others = _OtherReaders(client.client_id)
-    while left is None or left > 0:
-        message = client.get(_FETCH_SIZE, _FETCH_TIMEOUT_S)
+    wait_s = _FIRST_WAIT_S
+    while not printer.has_enough():
+        message = client.get(_FETCH_SIZE, wait_s)
         if not message:
+            silence.explain()
+            wait_s = min(2 * wait_s, _WAIT_S_MAX)
             continue
+        wait_s = _FIRST_WAIT_S
         others.see(message.id)
-        whole = True
-        for entry in message.entries:
-            lines = list(_lines(entry, args.transactions, as_json, colour))
-            if left is not None and entry.entry_type == EntryType.ROWDATA:
-                whole = whole and len(lines) <= left
-                del lines[left:]
-                left -= len(lines)
-            sys.stdout.writelines(lines)
-        sys.stdout.flush()
+        whole = printer.take(message.entries)
+        if printer.took_changes:
+            silence.end()
         # What was printed in part comes again.
         if whole and not args.no_ack:
             client.ack(message.id)
-
-
-def _lines(entry: Entry, marks: bool, as_json: bool, colour: bool) -> Iterator[str]:
-    if as_json:
-        for change in changes(entry, marks=marks):
-            yield json_line(change) + "\n"
-    else:
-        for line in text_lines(entry, colour=colour, marks=marks):
-            yield line + "\n"
 
 
 @contextlib.contextmanager
@@ -112,8 +134,8 @@ def _subscription(client: CanalClient, args: argparse.Namespace) -> Iterator[Non
 
     A subscription that nobody serves would hold the server's memory.
     """
-    client.subscribe(args.filter)
     try:
+        client.subscribe(args.filter)
         yield
     finally:
         if args.client_id is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canal_server.config.keys import host_keys
+from canal_server.config.keys import UNREADABLE_FIELD, host_keys, unreadable_key
 from canal_server.config.problems import find, read_all
 from canal_server.config.schema import Wiring
 
@@ -44,7 +44,11 @@ def members(lookup: Lookup, problems: Problems) -> dict[int, Fields]:
         }
         standby = has_address["standby"]
         if has_address["master"] is not None:
-            keys = (*host_keys("master", number), *host_keys("standby", number))
+            keys = (
+                *host_keys("master", number),
+                unreadable_key(number),
+                *host_keys("standby", number),
+            )
             found[number] = {
                 **read_all(keys, lookup, problems),
                 "source.member": number,
@@ -79,6 +83,7 @@ def sources(
         field: value
         for field, value in common.items()
         if not field.startswith(("source.master.", "source.standby."))
+        and field != UNREADABLE_FIELD
     }
     return tuple(make(shared | members[number]) for number in sorted(members))
 

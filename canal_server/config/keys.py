@@ -20,6 +20,7 @@ DAY_S = 86_400
 HOURS_MAX = 100 * 366 * 24
 SLOTS_MAX = 2**24  # of a ring; each costs some bytes also when it is empty
 SERVER_ID_MAX = 2**32 - 1
+UINT32_MAX = 2**32 - 1  # what an event's length can say
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,9 @@ class Key:
 
 
 SERVER_KEYS = (
-    Key("canal.ip", "ip", values.text),
+    Key("canal.ip", "ip", values.host),
     Key("canal.port", "port", values.integer(0, PORT_MAX)),
-    Key("canal.register.ip", "register_ip", values.text),
+    Key("canal.register.ip", "register_ip", values.host),
     Key("canal.withoutNetty", "listen", values.opposite),
     Key("canal.user", "user", values.text),
     Key("canal.passwd", "passwd", values.password_hash, secret=True),
@@ -58,6 +59,24 @@ SERVER_KEYS = (
     Key(
         "canal.server.handshake.timeout.seconds",
         "handshake_timeout_s",
+        values.seconds(1, DAY_S),
+        ours=True,
+    ),
+    Key(
+        "canal.server.connections.per.address.max",
+        "per_address_max",
+        values.integer(1, 100_000),
+        ours=True,
+    ),
+    Key(
+        "canal.server.connections.pending.max",
+        "pending_max",
+        values.integer(1, 100_000),
+        ours=True,
+    ),
+    Key(
+        "canal.server.send.timeout.seconds",
+        "send_timeout_s",
         values.seconds(1, DAY_S),
         ours=True,
     ),
@@ -86,11 +105,33 @@ def host_keys(host: str, number: int = 0) -> tuple[Key, ...]:
         Key(name + "sslCa", field + "ssl_ca", values.folder, ours=True),
         Key(name + "sslCert", field + "ssl_cert", values.folder, ours=True),
         Key(name + "sslKey", field + "ssl_key", values.folder, ours=True),
+        Key(
+            name + "serverPublicKey",
+            field + "server_public_key",
+            values.folder,
+            ours=True,
+        ),
+        Key(
+            name + "allowPublicKeyRetrieval",
+            field + "allow_public_key_retrieval",
+            values.boolean,
+            ours=True,
+        ),
     )
+
+
+UNREADABLE_FIELD = "source.events.unreadable"
+
+
+def unreadable_key(number: int = 0) -> Key:
+    """Return the key of events that may be passed over, in a group with its number."""
+    name = f"canal.instance.master{number or ''}.unreadable.events"
+    return Key(name, UNREADABLE_FIELD, values.named_events, ours=True)
 
 
 SOURCE_KEYS = (
     *host_keys("master"),
+    unreadable_key(),
     *host_keys("standby"),
     Key("canal.instance.dbUsername", "source.user", values.text),
     Key("canal.instance.dbPassword", "source.password", values.text, secret=True),
@@ -154,6 +195,12 @@ SOURCE_KEYS = (
         values.integer(0, INT32_MAX, "seconds"),
         ours=True,
     ),
+    Key(
+        "canal.instance.event.bytes.max",
+        "source.events.bytes_max",
+        values.integer(MIB, UINT32_MAX, "bytes"),
+        ours=True,
+    ),
     Key("canal.instance.detecting.enable", "source.detecting.enable", values.boolean),
     Key("canal.instance.detecting.sql", "source.detecting.sql", values.text),
     Key(
@@ -176,6 +223,12 @@ SOURCE_KEYS = (
 FILTER_KEYS = (
     Key("canal.instance.filter.regex", "filter.regex", values.text),
     Key("canal.instance.filter.black.regex", "filter.black_regex", values.text),
+    Key(
+        "canal.instance.filter.client.length.max",
+        "filter.client_length_max",
+        values.integer(1, 1_000_000, "characters"),
+        ours=True,
+    ),
     Key("canal.instance.filter.field", "filter.field", values.text),
     Key("canal.instance.filter.black.field", "filter.black_field", values.text),
     *(
@@ -242,6 +295,12 @@ STORE_KEYS = (
         "canal.instance.memory.block.bytes.max",
         "store.block_bytes_max",
         values.integer(1 * MIB, 2**40, "bytes"),
+        ours=True,
+    ),
+    Key(
+        "canal.instance.clients.max",
+        "store.clients_max",
+        values.integer(1, 65_536),
         ours=True,
     ),
     Key(

@@ -18,11 +18,12 @@ from canal_server.config.properties import (
     UnreadableError,
     read_properties,
 )
-from canal_server.config.resolve import InstanceLookup, Lookup
+from canal_server.config.resolve import InstanceLookup, Lookup, UnresolvableError
 from canal_server.config.schema import (
     BufferConfig,
     DaemonConfig,
     DetectingConfig,
+    EventConfig,
     FilterConfig,
     HostConfig,
     InstanceConfig,
@@ -251,6 +252,8 @@ class _Loading:
             self._check_address(
                 config.source, lookup, own.origin, missing=found is None
             )
+        if found is not None or config.source.master.address is not None:
+            self._check_login(lookup, own.origin)
         for source in sources or (config.source,):
             self._check_source(source, lookup, own.origin)
             self._check_place(source, lookup)
@@ -281,6 +284,21 @@ class _Loading:
         else:
             self._problems.add(
                 file, key, "", "no MySQL server is named; write host:port"
+            )
+
+    def _check_login(self, lookup: Lookup, file: str) -> None:
+        """Note that no account is named: none is made up."""
+        user, password = "canal.instance.dbUsername", "canal.instance.dbPassword"
+        if not _is_set(lookup, user):
+            self._problems.add(
+                file, user, "", "no account is named; write that of the MySQL server"
+            )
+        elif not _is_set(lookup, password) and not lookup.is_written(password):
+            self._problems.add(
+                file,
+                password,
+                "",
+                "not set; write the account's password, nothing behind the = for none",
             )
 
     def _check_place(self, source: SourceConfig, lookup: Lookup) -> None:
@@ -339,7 +357,7 @@ class _Loading:
             note(
                 "canal.instance.network.silence.seconds",
                 f"not more than {source.heartbeat_s:g} seconds, the heartbeat's period;"
-                f" write {source.heartbeat_s + 10:g}",
+                f" write {3 * source.heartbeat_s:g}",
             )
         for name, host in (("master", source.master), ("standby", source.standby)):
             prefix = f"canal.instance.{name}{source.member or ''}."
@@ -347,6 +365,7 @@ class _Loading:
                 ("sslCa", host.ssl_ca),
                 ("sslCert", host.ssl_cert),
                 ("sslKey", host.ssl_key),
+                ("serverPublicKey", host.server_public_key),
             ):
                 if path and not os.access(path, os.R_OK):
                     note(prefix + word, f"cannot read {path}; name a PEM file")
@@ -354,7 +373,9 @@ class _Loading:
                 note(prefix + "sslKey", f"a key alone; set {prefix}sslCert too")
 
     def _data_dir(self, main: Properties) -> Path:
-        lookup = InstanceLookup(self._environ, [main], fixed={})
+        # What each destination has of its own is not there yet.
+        fixed = {"canal.instance.destination": ""}
+        lookup = InstanceLookup(self._environ, [main], fixed=fixed)
         found = find(lookup, DATA_DIR_KEY, self._problems)
         path = Path(found.text) if found else DATA_DIR_DEFAULT
         return anchored(self._conf_dir, path)
@@ -383,11 +404,20 @@ def anchored(conf_dir: Path, path: Path) -> Path:
     return Path(os.path.abspath(conf_dir / path))  # noqa: PTH100  # links stay
 
 
+def _is_set(lookup: Lookup, key: str) -> bool:
+    """Tell whether a key has a value; one that cannot be resolved is one."""
+    try:
+        return lookup.find(key) is not None
+    except UnresolvableError:
+        return True
+
+
 def _source(read: dict[str, object]) -> SourceConfig:
     return SourceConfig(
         master=HostConfig(**_fields(read, "source.master.")),
         standby=HostConfig(**_fields(read, "source.standby.")),
         detecting=DetectingConfig(**_fields(read, "source.detecting.")),
+        events=EventConfig(**_fields(read, "source.events.")),
         **_fields(read, "source."),
     )
 

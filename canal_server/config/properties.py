@@ -1,10 +1,14 @@
 """Reads .properties files as Java does: ISO-8859-1 with escapes.
 
+A byte order mark, which Java takes for a part of the first key, is skipped.
+
 Leaves out what the values mean; the one door to `javaproperties`.
 """
 
 from __future__ import annotations
 
+import codecs
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
+
+# What editors, above all on Windows, write in front of a text; also amid a file that
+# was put together from several.
+_BOM = re.compile(rb"^\xef\xbb\xbf", re.MULTILINE)
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class UnreadableError(Exception):
@@ -54,7 +63,9 @@ def _content(path: Path) -> bytes:
         raise UnreadableError(
             f"larger than {FILE_BYTES_MAX} bytes; is it a properties file?"
         )
-    return content
+    if content.startswith(_UTF_16) or b"\0" in content:
+        raise UnreadableError("not ASCII but UTF-16, or no text; save it as UTF-8")
+    return _BOM.sub(b"", content)
 
 
 def _non_ascii(content: bytes) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Finds the text of a key: environment, files, `${key:default}`.
 
-Server keys are taken as they stand in canal.properties; `${…}` means something in
-the keys of instances only. Leaves out what a text means (`canal_server.config.values`).
+Server keys are taken as they stand in canal.properties; `${…}` is replaced in the keys
+of instances only, and an error elsewhere. Leaves out what a text means
+(`canal_server.config.values`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 ENVIRONMENT = "environment"
 NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
+_REFERENCE = re.compile(r"\$\{[^}]*\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Found:
 
 
 class UnresolvableError(Exception):
-    """A value that refers to itself."""
+    """A value that refers to itself, or to something that is set nowhere."""
 
     def __init__(self, message: str, origin: str, text: str) -> None:
         super().__init__(message)
@@ -63,7 +65,24 @@ class Lookup:
         self.used: set[str] = set()
 
     def find(self, key: str) -> Found | None:
-        """Return the raw text of a key, None when it is missing or blank."""
+        """Return the text of a key, None when it is missing or blank.
+
+        Raises UnresolvableError when it holds a `${…}`, which nobody replaces.
+        """
+        found = self._as_written(key)
+        if found is not None and (reference := _REFERENCE.search(found.text)):
+            message = (
+                f"{reference[0]} is not replaced in a key of the server; write the"
+                f" value, or set the variable {environment_name(key)}"
+            )
+            raise UnresolvableError(message, found.origin, found.text)
+        return found
+
+    def is_written(self, key: str) -> bool:
+        """Tell whether a file has a key, be it blank."""
+        return key in self.values
+
+    def _as_written(self, key: str) -> Found | None:
         self.used.add(key)
         text = self._environ.get(key, "").strip()
         if not text and key.startswith("canal."):
@@ -79,7 +98,8 @@ class InstanceLookup(Lookup):
     """As `Lookup`, and `${key:default}` in a value is replaced.
 
     `${a:b}` is the value of `a`, or `b` when it has none; both may hold further
-    `${…}`. Without a default, what cannot be found is empty.
+    `${…}`. Without a default, what is blank in a file is empty, and what is in no file
+    an error.
     """
 
     def __init__(
@@ -95,7 +115,7 @@ class InstanceLookup(Lookup):
     def find(self, key: str) -> Found | None:
         """Return the text of a key with all `${…}` replaced.
 
-        Raises UnresolvableError when the value refers to itself.
+        Raises UnresolvableError when the value refers to itself or to nothing.
         """
         found = self._raw(key)
         if found is None or "${" not in found.text:
@@ -105,13 +125,19 @@ class InstanceLookup(Lookup):
         except _CircleError as circle:
             message = f"refers to itself ({' -> '.join(circle.keys)}); break the circle"
             raise UnresolvableError(message, found.origin, found.text) from None
+        except _MissingError as missing:
+            message = (
+                f"${{{missing.key}}} is set nowhere; set it in a file or in the"
+                f" environment, or write ${{{missing.key}:}} for nothing"
+            )
+            raise UnresolvableError(message, found.origin, found.text) from None
         return Found(text, found.origin) if text else None
 
     def _raw(self, key: str) -> Found | None:
         if key in self._fixed:
             self.used.add(key)
             return Found(self._fixed[key], "")
-        return super().find(key)
+        return self._as_written(key)
 
     def _expand(self, text: str, inside: tuple[str, ...]) -> str:
         """Replace every `${…}`; `inside` are the keys whose values we are in."""
@@ -122,26 +148,35 @@ class InstanceLookup(Lookup):
         if end < 0:  # never closed: plain text
             return text
         # What is inside is replaced first, so that a key may be put together.
-        name, _, default = self._expand(text[begin + 2 : end], inside).partition(":")
+        name, colon, rest = self._expand(text[begin + 2 : end], inside).partition(":")
+        default = rest.strip() if colon else None
         return (
             text[:begin]
-            + self._value(name.strip(), default.strip(), inside)
+            + self._value(name.strip(), default, inside)
             + self._expand(text[end + 1 :], inside)
         )
 
-    def _value(self, key: str, default: str, inside: tuple[str, ...]) -> str:
+    def _value(self, key: str, default: str | None, inside: tuple[str, ...]) -> str:
         if key in inside:
             raise _CircleError((*inside, key))
         found = self._raw(key)
         if found is None:
-            return default
-        return self._expand(found.text, (*inside, key)).strip() or default
+            if default is None and not self.is_written(key):
+                raise _MissingError(key)
+            return default or ""
+        return self._expand(found.text, (*inside, key)).strip() or default or ""
 
 
 class _CircleError(Exception):
     def __init__(self, keys: tuple[str, ...]) -> None:
         super().__init__()
         self.keys = keys
+
+
+class _MissingError(Exception):
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self.key = key
 
 
 def _closing_brace(text: str, begin: int) -> int:

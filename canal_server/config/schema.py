@@ -12,6 +12,7 @@ from pathlib import Path
 
 KIB = 1024
 MIB = 1024 * KIB
+GIB = 1024 * MIB
 
 
 class BatchMode(StrEnum):
@@ -66,7 +67,10 @@ class ServerConfig:
     passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(password)))
     connections_max: int = 1000
     frame_bytes_max: int = 1 * MIB  # of a request; replies are not limited by it
-    handshake_timeout_s: float = 30.0  # from accept to a successful log-in
+    handshake_timeout_s: float = 10.0  # from accept to a successful log-in
+    per_address_max: int = 500  # connections from one address
+    pending_max: int = 100  # connections that have not logged in
+    send_timeout_s: float = 300.0  # how long a client may take nothing of an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +86,9 @@ class HostConfig:
     ssl_ca: Path | None = None  # PEM; None: the certificates the system trusts
     ssl_cert: Path | None = None  # PEM, shown to the server
     ssl_key: Path | None = None  # PEM, without a pass phrase
+    server_public_key: Path | None = None  # PEM; for passwords without TLS
+    # Whether the server may be asked for that key; None: with a warning.
+    allow_public_key_retrieval: bool | None = None
 
     @property
     def has_start(self) -> bool:
@@ -100,6 +107,30 @@ class DetectingConfig:
     switch_to_standby: bool = False
 
 
+class Action(StrEnum):
+    """What becomes of an event that cannot be read."""
+
+    SKIP = "skip"  # it is left out
+    RAW = "raw"  # its bytes are delivered in a marked entry
+
+
+@dataclass(frozen=True, slots=True)
+class NamedEvent:
+    """An event that may be passed over where it cannot be read."""
+
+    file: str
+    position: int
+    action: Action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventConfig:
+    """What is asked of single events."""
+
+    bytes_max: int = GIB  # of one, also when it is inflated
+    unreadable: tuple[NamedEvent, ...] = ()  # that may be passed over
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceConfig:
     """The MySQL side of an instance, or one of them in a group."""
@@ -107,16 +138,16 @@ class SourceConfig:
     member: int = 0  # its number in a group: that of its masterN; 0: no group
     master: HostConfig = HostConfig()
     standby: HostConfig = HostConfig()
-    user: str = "retl"
-    password: str = field(default="retl", repr=False)
+    user: str = ""  # whoever loads the files demands one
+    password: str = field(default="", repr=False)
     default_database: str = ""
     connection_charset: str = "utf-8"  # a codec of Python
     gtid_on: bool = False
     gtid_sets: bool = True  # without it: kept beside cursors, for another server
     slave_id: int = 0  # 0: one is chosen
     so_timeout_s: float = 30.0  # to connect, and for the answer to a query
-    heartbeat_s: float = 15.0  # how often an idle source is asked to speak
-    silence_s: float = 25.0  # without a byte for so long, the connection is lost
+    heartbeat_s: float = 3.0  # how often an idle source is asked to speak
+    silence_s: float = 9.0  # without a byte for so long, the connection is lost
     receive_buffer_bytes: int = 16 * KIB
     binlog_formats: tuple[str, ...] = ()  # those allowed; empty: any
     binlog_images: tuple[str, ...] = ()  # those allowed; empty: any
@@ -124,6 +155,7 @@ class SourceConfig:
     standby_lag_max_s: int = 0  # one that lags further may not take over; 0: any
     auto_reset_latest: bool = False  # begin at the end when the position is purged
     detecting: DetectingConfig = DetectingConfig()
+    events: EventConfig = EventConfig()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +164,7 @@ class FilterConfig:
 
     regex: str = r".*\..*"  # for clients without a filter of their own
     black_regex: str = ""  # never for anybody
+    client_length_max: int = 64 * KIB  # characters of a client's own filter
     field: str = ""  # schema.table:column/column,…
     black_field: str = ""
     druid_ddl: bool = True  # DDL is told apart by parsing, not by patterns
@@ -167,6 +200,7 @@ class StoreConfig:
     linger_ms: int = 5  # what a get with entries waits for more; 0: its time-out
     block_bytes_max: int = 64 * MIB  # what blocks may really hold
     ranged_bytes_max: int = 32 * MIB  # kept for who reads ranges
+    clients_max: int = 1000  # subscribed client ids; those that are stored stay
     pin_seconds: int = 300  # how long an absent client holds entries; -1: for ever
 
 
@@ -179,10 +213,8 @@ class PositionConfig:
     flush_period_ms: int = 1000  # of files
     zookeeper_servers: str = ""  # host:port,host:port/chroot
     zookeeper_flush_period_ms: int = 1000
-    zookeeper_session_timeout_ms: int = (
-        90_000  # asked for; servers grant what they like
-    )
-    zookeeper_takeover_delay_ms: int = 5000  # before another server's place is taken
+    zookeeper_session_timeout_ms: int = 4000  # asked for; servers grant what they like
+    zookeeper_takeover_delay_ms: int = 5000  # before a Java server's place is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +224,8 @@ class MysqlDatabase:
     address: HostPort
     name: str
     ssl_mode: SslMode = SslMode.PREFERRED
+    server_public_key: Path | None = None
+    allow_public_key_retrieval: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ Both are the original's, which is told its database by one and its SQL by the ot
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
@@ -40,7 +41,7 @@ COMPONENT_SETS = {"h2-tsdb.xml": False, "mysql-tsdb.xml": True}
 def database(value: str) -> MysqlDatabase | None:
     """Read `jdbc:mysql://host:port/database?options`; None for the embedded one.
 
-    Of the options those about TLS count.
+    Of the options those about TLS and about the key for a password count.
     """
     if value.lower().startswith(EMBEDDED):
         return None
@@ -61,9 +62,31 @@ def database(value: str) -> MysqlDatabase | None:
     name = unquote(found["database"])
     if not 0 < len(name) <= DATABASE_CHARACTERS_MAX:
         raise ValueError(f"names no data base; {URL_REMEDY}")
+    options = found["options"] or ""
+    key, retrieval = _public_key(options)
     return MysqlDatabase(
-        values.address(found["address"]), name, _ssl_mode(found["options"] or "")
+        values.address(found["address"]),
+        name,
+        _ssl_mode(options),
+        server_public_key=key,
+        allow_public_key_retrieval=retrieval,
     )
+
+
+def _public_key(options: str) -> tuple[Path | None, bool | None]:
+    """Read which key a password without TLS is for, as Connector/J calls it."""
+    key, retrieval = None, None
+    for name, value in parse_qsl(options):
+        word = name.lower()
+        if word == "serverrsapublickeyfile":
+            key = values.folder(value)
+            if not (key.is_absolute() and os.access(key, os.R_OK)):
+                raise ValueError(
+                    f"cannot read {name} {value}; name a PEM file, with its whole path"
+                )
+        if word == "allowpublickeyretrieval":
+            retrieval = values.boolean(value)
+    return key, retrieval
 
 
 def _ssl_mode(options: str) -> SslMode:

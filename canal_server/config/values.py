@@ -12,7 +12,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from canal_server.config.schema import BatchMode, HostPort, SslMode
+from canal_server.config.schema import (
+    Action,
+    BatchMode,
+    HostPort,
+    NamedEvent,
+    SslMode,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +29,7 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 SHA1_HEX_DIGITS = 40
 
+_HOST = r"[\w.-]+"
 _ZOOKEEPER = r"\s*(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\],]+)(?::[0-9]{1,5})?\s*"
 _ZOOKEEPERS = f"{_ZOOKEEPER}(?:,{_ZOOKEEPER})*"
 
@@ -87,6 +94,26 @@ def seconds(least: int, most: int) -> Callable[[str], float]:
     return lambda value: float(read_integer(value))
 
 
+_NAMED_EVENT = re.compile(r"(?P<file>[^\s:=,/]+):(?P<at>[0-9]{1,19})=(?P<how>\w+)")
+
+
+def named_events(value: str) -> tuple[NamedEvent, ...]:
+    """Read `file:position=skip|raw`, several with commas."""
+    found: dict[tuple[str, int], NamedEvent] = {}
+    for item in (part.strip() for part in value.split(",")):
+        parts = _NAMED_EVENT.fullmatch(item)
+        if parts is None or parts["how"] not in set(Action):
+            raise ValueError(
+                f"{item!r} names no event; write file:position=skip or =raw, as"
+                " binlog.000003:4711=skip"
+            )
+        event = NamedEvent(parts["file"], int(parts["at"]), Action(parts["how"]))
+        if (event.file, event.position) in found:
+            raise ValueError(f"{event.file}:{event.position} is named twice")
+        found[event.file, event.position] = event
+    return tuple(found.values())
+
+
 def power_of_two(most: int) -> Callable[[str], int]:
     """Make a reader of powers of two from 2 to `most`."""
     read_integer = integer(2, most)
@@ -104,13 +131,17 @@ def power_of_two(most: int) -> Callable[[str], int]:
 
 def address(value: str) -> HostPort:
     """Read `host:port`; `[::1]:3306` for IPv6; the port may be left out."""
+    if re.search("[,;]", value):
+        raise ValueError("names several servers; write one host:port")
     found = re.fullmatch(
-        r"(?:\[(?P<ipv6>[^\[\]/]+)\]|(?P<host>[^\s:\[\]/]+))(?::(?P<port>\d+))?",
+        rf"(?:\[(?P<ipv6>[^\[\]/]+)\]|(?P<host>{_HOST}))(?::(?P<port>\d+))?",
         value,
         re.ASCII,
     )
     if not found:
-        raise ValueError("not an address; write host:port")
+        raise ValueError(
+            "not an address; write host:port, or [::1]:port with an IPv6 address"
+        )
     port = int(found["port"][:6]) if found["port"] else MYSQL_PORT
     if not 1 <= port <= PORT_MAX:
         raise ValueError(f"the port is out of range; write 1 to {PORT_MAX}")
@@ -120,6 +151,17 @@ def address(value: str) -> HostPort:
         except ValueError:
             raise ValueError("not an IPv6 address; write [::1]:port") from None
     return HostPort(found["ipv6"] or found["host"], port)
+
+
+def host(value: str) -> str:
+    """Read the name or IP of one host, without a port."""
+    if re.fullmatch(_HOST, value, re.ASCII):
+        return value
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        raise ValueError("not a host; write one name or IP, without a port") from None
+    return value
 
 
 def zookeeper_servers(value: str) -> str:

@@ -1,0 +1,118 @@
+"""The server whose binlog `decode` reads, and where in it: options become places.
+
+Leaves out reading it (`decode`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import urllib.parse
+from typing import Final
+
+from canal_server.cli.conf import default_conf, source_of_destination
+from canal_server.config.load import load
+from canal_server.config.schema import InstanceConfig
+from canal_server.dump.lag import SourceView
+from canal_server.dump.part import Place
+from canal_server.dump.target import Kind, TargetFinder, Wanted, parse_target
+from canal_server.errors import ConfigError
+from canal_server.model.moments import moment_ms
+from canal_server.mysql.settings import (
+    Access,
+    Address,
+    Credentials,
+    KeyRetrieval,
+    ServerKey,
+    TlsMode,
+    TlsOptions,
+)
+from canal_server.wiring import access_of
+
+_PORT: Final = 3306
+_PLACE: Final = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
+_DESTINATION: Final = "decode"  # a name for what has none
+
+
+def position(text: str) -> Place | Wanted:
+    """Read an argument that is a position, or that one has to be found for."""
+    try:
+        ms = moment_ms(text)
+    except ValueError:
+        pass  # no time
+    else:
+        return Wanted(Kind.TIME, text, ms)
+    try:
+        wanted = parse_target(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None  # says no more
+    if wanted.kind is not Kind.PLACE:
+        return wanted
+    found = _PLACE.fullmatch(wanted.text)
+    assert found is not None, "parse_target has read it"
+    return Place(found["file"], int(found["offset"]))
+
+
+def source(text: str) -> tuple[Address, str, str]:
+    """Read an argument that is a URL; returns address, user and password."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        port = parts.port or _PORT
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not a URL: {error}") from error
+    if parts.scheme != "mysql" or not parts.hostname or not parts.username:
+        raise argparse.ArgumentTypeError("expected mysql://user@host:port")
+    unquote = urllib.parse.unquote
+    password = unquote(parts.password or "")
+    return Address(parts.hostname, port), unquote(parts.username), password
+
+
+def tls(text: str) -> TlsMode:
+    """Read an argument that says whether TLS is used."""
+    modes = (TlsMode.DISABLED, TlsMode.PREFERRED, TlsMode.REQUIRED)
+    for mode in modes:
+        if text.upper() == mode.name:
+            return mode
+    names = ", ".join(mode.name for mode in modes)
+    raise argparse.ArgumentTypeError(f"expected one of {names}")
+
+
+def access(args: argparse.Namespace) -> Access:
+    """Return how to reach the source: that of --source, or of a configured destination.
+
+    Raises ConfigError.
+    """
+    if args.source is None:
+        conf = default_conf() if args.conf is None else args.conf
+        instance = source_of_destination(load(conf, os.environ), args.destination)
+        return access_of(instance.source, instance.destination)
+    address, user, password = args.source
+    name = args.password_env
+    if name is not None:
+        if name not in os.environ:
+            raise ConfigError([f"decode: --password-env {name}: there is no variable"])
+        password = os.environ[name]
+    return Access(
+        address=address,
+        credentials=Credentials(user, password),
+        tls=TlsOptions(args.tls),
+        server_key=ServerKey(
+            args.server_public_key,
+            KeyRetrieval.ALLOWED
+            if args.allow_public_key_retrieval
+            else KeyRetrieval.LOOPBACK,
+        ),
+    )
+
+
+def resolved(source: Access, wanted: Place | Wanted, option: str) -> Place:
+    """Return the position of a binlog that an option means, between two transactions.
+
+    Raises SourceError, PositionError.
+    """
+    if isinstance(wanted, Place):
+        return wanted
+    with SourceView(InstanceConfig(destination=_DESTINATION), source) as view:
+        found = TargetFinder(view, option).find(wanted).place
+    return Place(found.journal_name or "", found.position or 0)

@@ -1,0 +1,53 @@
+"""Words of `status` for a person: durations, errors, what blocks, who is behind."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from canal_server.model.moments import time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def ago_text(seconds: float) -> str:
+    """Return a duration in one unit that fits it."""
+    for unit_s, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit_s:
+            return f"{seconds // unit_s:.0f} {name}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def error_text(status: dict[str, Any]) -> str:
+    """Return the error of a destination or a source, and since when there is one."""
+    since_ms = status.get("error_since_ms")
+    if not since_ms:
+        return str(status["error"])
+    ago = ago_text(time.time() - since_ms / 1000)
+    return f"{status['error']} (since {time_text(since_ms)}, {ago})"
+
+
+def blocked_text(blocked: dict[str, Any]) -> str:
+    """Return what reading waits for, and for how long."""
+    ago = ago_text(time.time() - blocked["since_ms"] / 1000)
+    return f"blocked: {blocked['reason']} (since {ago})"
+
+
+def lag_cell(status: dict[str, Any]) -> str:
+    """Return how far reading may be behind the source, for the table."""
+    seconds = (status.get("lag") or {}).get("seconds")
+    return "-" if seconds is None else ago_text(seconds)
+
+
+def standing_lines(status: dict[str, Any]) -> Iterator[str]:
+    """Yield what reading waits for, and which client is behind most."""
+    if blocked := status.get("blocked"):
+        yield blocked_text(blocked)
+    if slowest := status.get("slowest_client"):
+        number, seconds = slowest["entries"], slowest["seconds"]
+        parts = [] if number is None else [f"{number} entries"]
+        if seconds is not None:
+            parts.append(ago_text(seconds))
+        behind = ", ".join(parts) or "by an unknown amount"
+        yield f"slowest client {slowest['client']}, {behind} behind"

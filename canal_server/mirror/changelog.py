@@ -160,6 +160,11 @@ class ChangeLog:
             old = pc.sum(pc.equal(new[OP.name], fold.PREIMAGE)).as_py() or 0
             return Applied(len(new) - deleted - old, deleted)
 
+    def correct(self, copy_id: str, changes: pa.Table) -> Applied:
+        """Refuse: what is in a log stays."""
+        del copy_id, changes
+        raise LakeError(f"{self} is a log of changes, whose rows are not corrected")
+
     def empty(
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:

@@ -23,12 +23,20 @@ from canal_server.spark.batches import typed_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Protocol
 
     from canal_server.decoder.arrow_results import Field
     from canal_server.lifecycle import Stop
-    from canal_server.mirror.chunks import Chunk
     from canal_server.mirror.model import MirrorColumn, MirrorTable
     from canal_server.mysql.settings import Access
+
+    class Picked(Protocol):
+        """Which rows: a chunk, or something else that tells."""
+
+        @property
+        def clauses(self) -> str:
+            """Return what stands behind the table's name in a SELECT."""
+
 
 BATCH_ROWS: Final = 65_536
 BATCH_BYTES: Final = 32 << 20
@@ -53,7 +61,7 @@ _BASE: Final = re.compile(r"\s*([a-z0-9_]+)", re.IGNORECASE)
 def read_chunk(  # what is read, and how fast
     access: Access,
     table: MirrorTable,
-    chunk: Chunk,
+    chunk: Picked,
     *,
     batch_rows: int = BATCH_ROWS,
     rows_per_s: int = 0,
@@ -81,7 +89,7 @@ def open_stream(stream: ResultStream) -> None:
 def read_rows(
     stream: ResultStream,
     table: MirrorTable,
-    chunk: Chunk,
+    chunk: Picked,
     *,
     batch_rows: int = BATCH_ROWS,
     rows_per_s: int = 0,
@@ -115,7 +123,7 @@ def chunk_schema(table: MirrorTable) -> pa.Schema:
     return pa.schema([wanted.field(i) for i in range(len(table.columns))])
 
 
-def select_of(table: MirrorTable, chunk: Chunk) -> str:
+def select_of(table: MirrorTable, chunk: Picked) -> str:
     """Return the SELECT of a chunk."""
     columns = ", ".join(_expression(column) for column in table.columns)
     return f"SELECT {columns} FROM {table_in_sql(table.source)}{chunk.clauses}"  # noqa: S608  # quoted

@@ -44,6 +44,8 @@ from canal_server.mirror.reshape import Reshape
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from deltalake import CommitProperties
+
     from canal_server.mirror.model import CopiedFile, MirrorTable
     from canal_server.mirror.steps import Step
 
@@ -153,6 +155,13 @@ class DeltaLakeTable:
                     continue
             return self._apply(copy_id, changes, upto, note)
 
+    def correct(self, copy_id: str, changes: pa.Table) -> Applied:
+        """Commit rows as they are to be, and what the commit before told."""
+        with self._telling("correct rows of"):
+            delta = self._published(copy_id)
+            commit = delta_log.commit_of_upkeep(delta)
+            return self._merged(delta, as_in_lake(changes), commit)
+
     def empty(
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:
@@ -261,6 +270,11 @@ class DeltaLakeTable:
         if len(new) == 0:
             delta_log.commit_alone(delta, commit)
             return Applied()
+        return self._merged(delta, new, commit)
+
+    def _merged(
+        self, delta: DeltaTable, new: pa.Table, commit: CommitProperties
+    ) -> Applied:
         told = properties.told_now(delta.metadata().configuration)
         if told and (wide := properties.too_wide(new, told)):
             # Before they are there, for a merge would take what is wrong for granted.

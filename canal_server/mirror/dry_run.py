@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import CanalError, LakeError, SourceError, SourceRefused
+from canal_server.mirror.foreign_keys import hidden_keys
 from canal_server.mirror.lake import other_format
 from canal_server.mirror.overview import aligned
 from canal_server.mirror.session import in_settings, source_options
@@ -52,6 +53,7 @@ class DryRun:
     server: str = ""
     tables: tuple[FoundTable, ...] = ()
     problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
         """Yield it for a person, but for the problems."""
@@ -65,6 +67,9 @@ class DryRun:
         if self.tables:
             yield ""
             yield from aligned([HEADINGS, *map(self._row, self.tables)])
+        if self.warnings:
+            yield ""
+            yield from (f"warning: {each}" for each in self.warnings)
 
     def _row(self, found: FoundTable) -> tuple[str, ...]:
         table = found.table
@@ -111,6 +116,8 @@ def _look_at_database(found: DryRun) -> None:
             seen = survey(control, settings)
             found.tables = seen.tables
             found.problems += seen.problems
+            keys = hidden_keys(control, settings)
+            found.warnings += [each.warning for each in keys if each.warning]
             if settings.source.replica is None:
                 _check_rights(found, control)
     except SourceError as error:

@@ -27,7 +27,7 @@ from canal_server.mirror.steps import (
     WidenColumn,
 )
 from canal_server.mirror.tables import HIDDEN_PREFIX, table_by_rule
-from canal_server.mirror.widening import Outcome, outcome
+from canal_server.mirror.widening import Outcome, outcome, told_apart
 from canal_server.tablemeta.image import AUTO_INCREMENT, GENERATED
 
 if TYPE_CHECKING:
@@ -278,9 +278,10 @@ class _Decision:
             )
         effect = outcome(before, column)
         if effect is Outcome.UNKNOWN:
+            was, now = told_apart(before, column)
             raise _CannotFollowError(
-                f"column {new.name} was {before.mysql_type} and is now "
-                f"{column.mysql_type}: some of its values may be other ones"
+                f"column {new.name} was {was} and is now {now}: some of its values may "
+                "be other ones"
             )
         if old.target != new.target:
             self._renames.append(RenameColumn(old.target, new.target))

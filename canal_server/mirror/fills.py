@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 
 from canal_server.model.members import members_of
@@ -27,6 +27,7 @@ _FRACTION: Final = re.compile(r"(.*?)(?:\.(\d{1,6}))?")
 _TIME: Final = re.compile(r"-?\d{2,3}:[0-5]\d:[0-5]\d")
 _DIGITS_OF_FLOAT: Final = 6
 _PRECISION: Final = re.compile(r"\((\d+)")
+_EXACT: Final = Context(prec=65)  # the digits of a DECIMAL
 _TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _BYTES: Final = ("varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
@@ -126,7 +127,7 @@ def _decimal(value: str, column: ColumnMeta) -> str:
     scale = wanted_column(column).scale
     try:
         number = Decimal(value.strip())
-        exact = number.quantize(Decimal(1).scaleb(-scale)) if number else None
+        exact = _EXACT.quantize(number, Decimal(1).scaleb(-scale)) if number else None
     except InvalidOperation:
         raise NotConstantError(f"its default {value[:40]!r} is no number") from None
     if exact is not None and exact != number:

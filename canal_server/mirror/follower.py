@@ -19,6 +19,7 @@ from canal_server.mirror.evolve import Copy, Empty, Gone, Steps, Stop, decide
 from canal_server.mirror.keys import NullKeyError, check_keys
 from canal_server.mirror.lake import UnlikeError
 from canal_server.mirror.statements import is_moved_beside, read_statement
+from canal_server.mirror.widening import told_apart
 from canal_server.mirror.xa import is_of_xa
 from canal_server.model.table import ColumnMeta
 from canal_server.model.versions import place_of
@@ -100,7 +101,7 @@ class Follower:
         # Before this position number, rows of the copy may be of before or behind a
         # statement (`amid_copy`).
         self.copied_until = 0
-        self._lake = lake
+        self.lake = lake
         self._copy_id = copy_id
         self._plan = plan
         self._rule = rule
@@ -125,7 +126,7 @@ class Follower:
         self.rows = 0
         self._part = (0, 0)
         self._batch = batch
-        self._is_done = bool(batch) and self._lake.place()[1].get(BATCH) == batch
+        self._is_done = bool(batch) and self.lake.place()[1].get(BATCH) == batch
 
     def reached(self, place: int) -> None:
         """Take note that what is read now has come to a place."""
@@ -177,7 +178,7 @@ class Follower:
             data = data.filter(pc.greater_equal(data["_seq"], self.applied))
         if data.num_rows:
             self._check_columns(data, item)
-            self._gathered.append(self._as_in_lake(data))
+            self._gathered.append(self.as_in_lake(data))
             self._gathered_rows += data.num_rows
             self._gathered_bytes += data.nbytes
 
@@ -198,11 +199,31 @@ class Follower:
             upto = max(upto, gathered[-1]["_seq"][-1].as_py() + 1)
             changes = pa.concat_tables(gathered)
             with _needing_a_copy():
-                done = self._lake.apply(self._copy_id, changes, upto, note)
+                done = self.lake.apply(self._copy_id, changes, upto, note)
             self.rows += done.changed + done.deleted
             self.applied = upto
         if ends_batch:
             self.reached(upto)
+
+    @property
+    def gathered(self) -> Sequence[pa.Table]:
+        """Rows of the batch at hand, as the lake has them, that it has not yet."""
+        return self._gathered
+
+    @property
+    def key_in_lake(self) -> list[str]:
+        """The names of the primary key's columns in the lake."""
+        return [c.target for c in self.table.columns if c.name in self.table.key]
+
+    def correct(self, changes: pa.Table) -> None:
+        """Bring rows of the lake in line, behind all that was written.
+
+        They are no changes of the stream, and as `as_in_lake` gives them. Raises what
+        `flush` raises.
+        """
+        with _needing_a_copy():
+            done = self.lake.correct(self._copy_id, changes)
+        self.rows += done.changed + done.deleted
 
     def drop_gathered(self) -> None:
         """Forget what was gathered; it comes again."""
@@ -238,8 +259,10 @@ class Follower:
     # Rows
     # --------------------------------------------------------------------------------
 
-    def _as_in_lake(self, data: pa.Table) -> pa.Table:
-        rows = masks.apply(data.drop_columns(list(NOT_KEPT)), self.table)
+    def as_in_lake(self, data: pa.Table) -> pa.Table:
+        """Return rows as the lake has them. Raises TableStoppedError."""
+        left_out = [name for name in NOT_KEPT if name in data.column_names]
+        rows = masks.apply(data.drop_columns(left_out), self.table)
         try:
             check_keys(rows, self.table)
         except NullKeyError as error:
@@ -251,11 +274,9 @@ class Follower:
         came, known = shapes_of(data.schema), shapes(self.columns.all)
         if came == known:
             return
-        other = sorted({name for name, *_ in set(came) ^ set(known)})
         raise CopyNeededError(
             f"rows at {item.journal}:{item.position} have other columns than were "
-            f"known ({', '.join(other)[:300] or 'in another order'}), and no statement "
-            "told why"
+            f"known ({_what_differs(known, came)[:300]}), and no statement told why"
         )
 
     # --------------------------------------------------------------------------------
@@ -286,7 +307,7 @@ class Follower:
         if isinstance(decision, Stop):
             raise TableStoppedError(f"{decision.reason}, {told}")
         if isinstance(decision, Empty):
-            self._lake.empty(self._copy_id, upto, committed_ms(item), note)
+            self.lake.empty(self._copy_id, upto, committed_ms(item), note)
             self.applied = upto
             return
         if item.seq < self.copied_until and decision.unsure_amid_copy:
@@ -295,7 +316,7 @@ class Follower:
             # Also for columns that the lake has not: a statement that comes again is
             # known by its place, for by then its columns are what they were made.
             with _needing_a_copy():
-                self._lake.evolve(self._copy_id, decision.steps, upto, note)
+                self.lake.evolve(self._copy_id, decision.steps, upto, note)
             self.applied = upto
         self._take(decision)
 
@@ -348,7 +369,7 @@ class Follower:
     def _take(self, decision: Steps) -> None:
         self.columns = Columns(decision.columns, decision.kept)
         self.table = self._plan(self.columns.all)
-        self._lake.take(self.table)
+        self.lake.take(self.table)
 
 
 def is_about(item: Packed, table: TableName) -> bool:
@@ -401,6 +422,23 @@ def shapes_of(schema: pa.Schema) -> tuple[Shape, ...]:
         for field in schema
         if field.metadata and b"mysql_type" in field.metadata
     )
+
+
+def _what_differs(known: Sequence[Shape], came: Sequence[Shape]) -> str:
+    """Return the columns that two tables do not have alike, with what they are."""
+    before, after = (
+        {each[0]: meta_of(*each) for each in side} for side in (known, came)
+    )
+    told = []
+    for name in sorted(before.keys() | after.keys()):
+        if name not in after:
+            told.append(f"no {name}")
+        elif name not in before:
+            told.append(f"{name} is new")
+        elif before[name] != after[name]:
+            was, now = told_apart(before[name], after[name])
+            told.append(f"{name} was {was} and is now {now}")
+    return ", ".join(told) or "in another order"
 
 
 def _text(metadata: Any, key: bytes) -> str:

@@ -54,6 +54,7 @@ class Status:
     failing_since_ms: int = 0
     spark: str = ""  # what it keeps waiting
     caught_up: bool = False  # the server had nothing more when it was asked last
+    warnings: tuple[str, ...] = ()  # of what lasts, such as foreign keys
 
     def to_json(self) -> str:
         """Return the text of the file."""
@@ -65,6 +66,7 @@ class Status:
         found = _known(cls, json.loads(text))
         if found.get("last") is not None:
             found["last"] = Batch(**_known(Batch, found["last"]))
+        found["warnings"] = tuple(map(str, found.get("warnings", ())))
         return cls(**found)
 
 

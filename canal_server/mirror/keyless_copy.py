@@ -24,6 +24,8 @@ from canal_server.mirror.copy_files import is_whole, sizes_of, write_files
 from canal_server.mirror.manifests import ChunkManifest
 from canal_server.mirror.places import latest, starting_place
 from canal_server.mirror.session import table_options
+from canal_server.mirror.widening import told_apart
+from canal_server.model.table import ColumnMeta
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.result_stream import ResultStream
 from canal_server.spark.offsets import offset_from_json, offset_to_json, version_of
@@ -202,10 +204,20 @@ class _Window:
                 self._settings.canal.destination, name.schema, name.table, place
             )
         )
-        there = {each.name: (each.mysql_type, each.charset) for each in found.columns}
+        there = {each.name: each for each in found.columns}
         for column in self._table.columns:
-            if there.get(column.name) != (column.mysql_type, column.charset):
+            now = there.get(column.name)
+            if now is None:
                 raise SourceError(
-                    f"table {name}: column {column.name} is not what it was when the "
-                    "copy was begun: copy the table anew"
+                    f"table {name}: column {column.name}, with which the copy was "
+                    "begun, is gone: copy the table anew"
+                )
+            if (now.mysql_type, now.charset) != (column.mysql_type, column.charset):
+                texts = told_apart(
+                    ColumnMeta(column.name, column.mysql_type, column.charset),
+                    ColumnMeta(column.name, now.mysql_type, now.charset),
+                )
+                raise SourceError(
+                    f"table {name}: column {column.name} was {texts[0]} when the copy "
+                    f"was begun and is now {texts[1]}: copy the table anew"
                 )

@@ -111,6 +111,12 @@ class LakeTable(Protocol):
         left out.
         """
 
+    def correct(self, copy_id: str, changes: pa.Table) -> Applied:
+        """Apply rows that are no changes of the stream: what is applied stays.
+
+        Else as `apply`. Only for a table with a key that is no log.
+        """
+
     def empty(
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:

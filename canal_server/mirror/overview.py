@@ -138,6 +138,8 @@ def as_text(found: Overview) -> Iterator[str]:
             yield f"{each.table}: {each.message}"
     if not found.tables:
         yield "no table was begun yet"
+    if found.status is not None:
+        yield from (f"warning: {each}" for each in found.status.warnings)
 
 
 def _first_line(found: Overview, now_ms: float) -> str:

@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
 PATIENCE_S: Final = 120.0  # with transactions that are on the way
+SHORT_S: Final = 10.0  # the same, where the stream waits
 POLL_S: Final = 0.02
 WAIT_S: Final = 1  # of one question that waits in the server
 OLD_S: Final = 60  # without GTIDs
@@ -93,6 +94,24 @@ def starting_place(
             executed = executed_gtids(control, info)
             _await_set(_Waiting(replica, stop, wait.deadline), executed, info)
     return place
+
+
+def await_visible(settings: MirrorSettings, place: RangePosition, stop: Stop) -> bool:
+    """Wait until what is read from now on sees all before a place.
+
+    False where the server cannot tell: MySQL without GTIDs. Raises SourceError when
+    that does not come to be in time, ConnectionLost when a stop is asked for.
+    """
+    with ControlConnection(settings.source.access, stop) as control:
+        wait = _Waiting(control, stop, Deadline(SHORT_S))
+        info = read_server_info(control)
+        if info.is_mariadb:
+            _await_snapshot(wait, place)
+        elif info.has_gtids:
+            _await_owners(wait, place)
+        else:
+            return False
+    return True
 
 
 def latest(settings: MirrorSettings, channel: Channel) -> RangePosition:

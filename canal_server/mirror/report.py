@@ -23,6 +23,8 @@ from canal_server.mirror.idle import Idle
 from canal_server.spark.offsets import version_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from canal_server.mirror.settings import MirrorSettings
     from canal_server.mirror.storage import Folder
     from canal_server.mirror.stream import BatchReport
@@ -95,10 +97,11 @@ class Report:
         if why:
             self._idle.batch()
 
-    def turn(self, spark: str = "") -> None:
+    def turn(self, spark: str = "", warnings: Sequence[str] = ()) -> None:
         """Store what was noted, every few seconds; a failure is told.
 
-        `spark` is why nothing goes on for want of what Spark has to give.
+        `spark` is why nothing goes on for want of what Spark has to give; `warnings`
+        are of what stays as it is until somebody changes it.
         """
         now = time.monotonic()
         if now - self._written < EVERY_S:
@@ -120,6 +123,7 @@ class Report:
                 failing_since_ms=self._failing_since_ms,
                 spark=spark,
                 caught_up=self._idle.is_caught_up(),
+                warnings=tuple(warnings),
             )
             try:
                 self._history.flush()

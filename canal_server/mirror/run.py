@@ -32,6 +32,7 @@ from canal_server.mirror.follower import (
     TableStoppedError,
 )
 from canal_server.mirror.gone import GoneTables
+from canal_server.mirror.key_changes import KeyChanges
 from canal_server.mirror.lake import OtherCopyError, UnusableTableError
 from canal_server.mirror.lease import Lease
 from canal_server.mirror.places import warn_of_unseen_xa
@@ -103,6 +104,7 @@ class Mirror:
             on_left=self._left,
             on_batch=self._batch_taken,
         )
+        self._keys = KeyChanges(settings, stop, self._stream)
 
     def run(self) -> None:
         """Mirror until the stop. Raises CanalError with what somebody has to mend."""
@@ -117,6 +119,7 @@ class Mirror:
         wanted = self._found()
         if wanted is None:
             return
+        self._keys.begin(wanted.hidden_keys)
         spark = open_session(self._settings)
         work = TableWork(
             self._settings,
@@ -149,6 +152,7 @@ class Mirror:
             with ExitStack() as ending:  # each of them, whatever one raises
                 ending.callback(_ended, "Spark", spark.stop)
                 ending.callback(self._gone.close)
+                ending.callback(self._keys.close)
                 ending.callback(pool.shutdown, wait=True, cancel_futures=True)
                 ending.callback(_ended, "the stream", query.stop)
 
@@ -197,6 +201,7 @@ class Mirror:
                 self._take_requests()
                 self._look_for_gone()
                 self._look_for_xa()
+                self._keys.turn()
                 self._schedule(pool, work)
                 self._look_at(query)
                 upkeep.turn()
@@ -205,7 +210,7 @@ class Mirror:
                 # What could not be noted there is found again.
                 pause_s = backoff.delay_s(time.monotonic())
                 log.warning("%s; tried again in %.0f s", error, pause_s)
-            self._report.turn(executors.problem())
+            self._report.turn(executors.problem(), self._keys.warnings)
             self._show()
 
     def _begin(self, wanted: Wanted, work: TableWork) -> None:

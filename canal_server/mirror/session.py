@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError, ConfigError
@@ -43,6 +45,7 @@ _WORDS: Final = {
 }
 _UNKNOWN: Final = "can't find destination"  # as canal's server says it
 _KNOWN_BY: Final = "; see canal.destination, and canal.destinations of the server"
+END_S: Final = 20.0  # for a JVM, and threads that deal with it
 RETRIES: Final = 4  # of a task; in local mode it has to be said with the master
 # What a JVM is begun with, and how spark-submit is told.
 OF_THE_JVM: Final = {
@@ -95,6 +98,31 @@ def open_session(settings: MirrorSettings) -> Any:
     _register_source(session)
     quieten(session)
     return session
+
+
+def end_session(session: Any) -> None:
+    """End a session, and its JVM with it where this process has begun that.
+
+    Before the interpreter ends: a thread that comes back to it afterwards, as that in
+    which py4j lets go of objects, is ended amid whatever native code it is in.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415  # heavy
+
+    session.stop()
+    gateway = SparkContext._gateway  # noqa: SLF001  # nothing else has it
+    process = getattr(gateway, "proc", None)  # None: spark-submit's JVM began us
+    if gateway is None or process is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  # it is gone
+    gateway.shutdown()
+    for thread in threading.enumerate():
+        if type(thread).__module__.partition(".")[0] == "py4j":
+            thread.join(END_S)
+    process.stdin.close()  # at whose end it ends
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        log.warning("Spark's JVM, process %d, does not end: it is left", process.pid)
 
 
 def _no_master(wanted: dict[str, str]) -> CanalError:

@@ -85,6 +85,7 @@ class TableRule:
     form: str = "delta"  # or parquet, json
     drift: str = "copy"  # or stop: what DDL leads to that cannot be followed
     dropped_columns: str = "drop"  # or keep
+    foreign_keys: str = "warn"  # or reread: rows that they change without an event
     place: str = ""  # in the file, for problems that show later
 
     def applies_to(self, name: TableName) -> bool:

@@ -30,6 +30,8 @@ from canal_server.mysql.settings import (
     Access,
     Address,
     Credentials,
+    KeyRetrieval,
+    ServerKey,
     TlsMode,
     TlsOptions,
 )
@@ -163,6 +165,11 @@ def _access(section: Section, main: Access | None) -> Access:
     if section.has("password") or main is None:
         password = section.secret("password")
     section.ask("password")
+    usual_key = main.server_key if main is not None else ServerKey()
+    allowed = section.truth(
+        "allow_public_key_retrieval",
+        default=usual_key.retrieval is KeyRetrieval.ALLOWED,
+    )
     mode = section.one_of("ssl_mode", _TLS_MODES, tls.mode.value.lower())
     key_password = section.secret("ssl_key_password") or tls.key_password
     return Access(
@@ -174,6 +181,10 @@ def _access(section: Section, main: Access | None) -> Access:
             section.text("ssl_cert", tls.cert),
             section.text("ssl_key", tls.key),
             key_password,
+        ),
+        server_key=ServerKey(
+            section.text("server_public_key", usual_key.pinned),
+            KeyRetrieval.ALLOWED if allowed else KeyRetrieval.LOOPBACK,
         ),
         connect_timeout_s=section.seconds("connect_timeout", connect_s),
         io_timeout_s=section.seconds("io_timeout", io_s),
@@ -269,6 +280,7 @@ def _rule(
         deletes=section.one_of("deletes", DELETES, deletes),
         form=section.one_of("format", FORMS, form),
         drift=section.one_of("drift", ("copy", "stop"), "copy"),
+        foreign_keys=section.one_of("foreign_keys", ("warn", "reread"), "warn"),
         dropped_columns=section.one_of("dropped_columns", ("drop", "keep"), "drop"),
         place=place,
     )

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.feed import Feed
     from canal_server.mirror.follower import Columns, Follower
     from canal_server.mirror.model import TableName
+    from canal_server.mirror.reread import Rereading
     from canal_server.mirror.xa import Seqs
     from canal_server.spark.packed import Packed
 
@@ -110,6 +111,8 @@ class ChangeStream:
         self.gap = ""  # why no batch is taken any more, if one did not follow on
         self._query = ""  # the checkpoint's identity: batches are numbered in it
         self._is_open = False
+        self.rereading: Rereading | None = None  # set before there are tables
+        self.statements = 0  # that came, so that others see when there are more
         self._unusable: Counter[TableName] = Counter()  # times in a row
         self._moved: Seqs = {}  # as in the feed, with the batch that is not noted yet
 
@@ -120,6 +123,8 @@ class ChangeStream:
     def join(self, follower: Follower) -> None:
         """Have a table's changes go to its follower; `joining` is held."""
         self._followers[follower.table.source] = follower
+        if self.rereading is not None:
+            self.rereading.joined(follower.table.source)
         self._unusable.pop(follower.table.source, None)
 
     def leave(self, name: TableName) -> Follower | None:
@@ -176,6 +181,7 @@ class ChangeStream:
             if not self._is_open:
                 raise StreamClosedError("the mirror stops; the batch comes again")
             self._begin(f"{self._query}/{number}")
+            rereading = self._rereads()
             held: dict[TableName, list[Packed]] = {}
             size = 0
             part: Packed | None = None
@@ -186,8 +192,7 @@ class ChangeStream:
                 if item.kind == PART:
                     part = item
                     continue
-                if is_moved(item):
-                    moved[item.table] = max(item.seq, moved.get(item.table, 0))
+                self._note(item, moved, rereading)
                 for name in self._concerned(item, xa):
                     items = held.setdefault(name, [])
                     if part is not None and told.get(name) is not part:
@@ -199,7 +204,7 @@ class ChangeStream:
                     self._write(pool, held, report, None)
                     held, size = {}, 0
             assert report.end is not None or not report.came, "each task has a part"
-            self._write(pool, held, report, report.end)
+            self._end(pool, held, report, rereading)
             if self.feed is not None and report.end is not None:
                 place, query = report.end, self._query
                 report.feed = replace(
@@ -215,6 +220,68 @@ class ChangeStream:
         report.seconds = time.monotonic() - begun
         self._on_batch(report)
         self.feed = report.feed or self.feed
+
+    def _note(self, item: Packed, moved: Seqs, rereading: Rereading | None) -> None:
+        """Take note of what else a change means than rows of its table."""
+        if rereading is not None:
+            rereading.take(item)
+        if is_moved(item):
+            moved[item.table] = max(item.seq, moved.get(item.table, 0))
+
+    def _end(
+        self,
+        pool: ThreadPoolExecutor,
+        held: dict[TableName, list[Packed]],
+        report: BatchReport,
+        rereading: Rereading | None,
+    ) -> None:
+        """Write what is left of a batch, and what foreign keys changed besides."""
+        if rereading is None:
+            self._write(pool, held, report, report.end)
+            return
+        self._write(pool, held, report, None)
+        rereading.find()  # while the lake has what was before
+        self._write(pool, {}, report, report.end)
+        if report.end is not None:
+            self._settle(rereading, report.end)
+        self._count(report)
+
+    def _settle(self, rereading: Rereading, end: RangePosition) -> None:
+        for name, why in rereading.settle(end).items():
+            self._leave(name, why)
+
+    def settle(self) -> None:
+        """Read rows again that wait for it, unless a batch is taken now.
+
+        Raises what the lake raises.
+        """
+        rereading = self.rereading
+        if rereading is None or not rereading.has_suspects or self.feed is None:
+            return
+        if not self.joining.acquire(blocking=False):
+            return  # the batch does it
+        try:
+            rereading.begin()
+            rereading.find()
+            self._settle(rereading, self.feed.place)
+        finally:
+            self.joining.release()
+
+    def _rereads(self) -> Rereading | None:
+        """Return who reads rows again in the batch that begins, if that is wanted."""
+        rereading = self.rereading
+        if rereading is None or not rereading.is_active:
+            return None
+        rereading.begin()
+        return rereading
+
+    def _count(self, report: BatchReport) -> None:
+        """Count rows that followers wrote."""
+        for name, follower in self._followers.items():
+            if follower.rows:
+                report.rows += follower.rows
+                report.written[name] = report.written.get(name, 0) + follower.rows
+                follower.rows = 0
 
     def _begin(self, batch: str) -> None:
         """Have followers look whether they have a batch; some may leave for that."""
@@ -236,6 +303,7 @@ class ChangeStream:
     def _concerned(self, item: Packed, xa: PreparedXa) -> list[TableName]:
         """Return the tables that are to get an item; tells of statements for none."""
         rolled_back = xa.take(item)
+        self.statements += item.kind == STATEMENT
         if is_of_xa(item):
             return [
                 name

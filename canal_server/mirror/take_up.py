@@ -15,6 +15,7 @@ from canal_server.errors import ConfigError
 from canal_server.mirror import tables
 from canal_server.mirror.beginning import identity_of
 from canal_server.mirror.follower import TableStoppedError
+from canal_server.mirror.foreign_keys import hidden_keys
 from canal_server.mirror.lake import NOWHERE, UnusableTableError, open_table
 from canal_server.mirror.requests import told_to_stop
 from canal_server.mirror.session import table_options
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from canal_server.lifecycle import Stop
+    from canal_server.mirror.foreign_keys import HiddenKey
     from canal_server.mirror.model import TableName
     from canal_server.mirror.settings import MirrorSettings, TableRule
     from canal_server.mirror.state import States
@@ -48,6 +50,7 @@ class Wanted:
     stopped: dict[TableName, str] = field(default_factory=dict)
     is_mariadb: bool = False
     source: str = ""  # which database it is
+    hidden_keys: tuple[HiddenKey, ...] = ()  # whose changes are in no event
 
 
 def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
@@ -61,6 +64,7 @@ def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
         problems = list(binlog_problems(info))
         found = tables.survey(connection, settings)
         is_mariadb = connection.is_mariadb
+        keys = tuple(hidden_keys(connection, settings))
     in_use = {id(rule) for rule in _in_use(settings, known)}
     problems += [each.text for each in found.found if id(each.rule) not in in_use]
     if problems:
@@ -74,7 +78,8 @@ def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
             stopped[problem.table] = f"{told}; {problem.text}" if told else problem.text
     names = [each.table.source for each in found.tables] + list(stopped)
     hidden = _hidden(settings, known, set(names))
-    return Wanted((*names, *hidden), stopped, is_mariadb, identity_of(info))
+    identity = identity_of(info)
+    return Wanted((*names, *hidden), stopped, is_mariadb, identity, keys)
 
 
 def _in_use(settings: MirrorSettings, known: Known) -> Iterator[TableRule]:

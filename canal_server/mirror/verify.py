@@ -22,19 +22,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from pyspark.storagelevel import StorageLevel
 
-from canal_server.errors import CanalError, ConfigError, LakeError
+from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
 from canal_server.mirror import masks
-from canal_server.mirror.session import hush, open_session
+from canal_server.mirror.foreign_keys import hidden_keys
+from canal_server.mirror.session import end_session, hush, open_session
 from canal_server.mirror.spark_told import reason
 from canal_server.mirror.state import Phase, States
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.verify_changes import HashedChanges
 from canal_server.mirror.verify_compare import at_place, compare, last_changes
-from canal_server.mirror.verify_places import Places
+from canal_server.mirror.verify_places import GoneError, Places
 from canal_server.mirror.verify_report import (
     DIFFERENT,
     EQUAL,
     FAILED,
+    GONE,
     LOG,
     TableReport,
     side_of,
@@ -42,6 +44,7 @@ from canal_server.mirror.verify_report import (
 from canal_server.mirror.verify_rows import HASHED_TYPES, Hashed, RowForm
 from canal_server.mirror.verify_show import Rows
 from canal_server.mirror.verify_source import SourceRows
+from canal_server.mysql.connection import ControlConnection
 from canal_server.spark.offsets import version_of
 
 if TYPE_CHECKING:
@@ -125,9 +128,32 @@ def run(
     spark = open_session(settings)
     try:
         hush(spark)
-        return verify(spark, settings, names, wishes, tell)
+        return warned(settings, verify(spark, settings, names, wishes, tell))
     finally:
-        spark.stop()
+        end_session(spark)
+
+
+def warned(
+    settings: MirrorSettings, reports: Sequence[TableReport]
+) -> list[TableReport]:
+    """Return reports with the foreign keys by which a copy may come to differ.
+
+    Without them where the source does not answer: the reports tell why.
+    """
+    try:
+        with ControlConnection(settings.source.access) as connection:
+            keys = hidden_keys(connection, settings)
+    except SourceError as error:
+        log.debug("the foreign keys of the source cannot be listed: %s", error)
+        return list(reports)
+    told: dict[str, list[str]] = {}
+    for each in keys:
+        if each.warning:
+            told.setdefault(str(each.child), []).append(each.warning)
+    return [
+        replace(report, warnings=tuple(told.get(report.table, ())))
+        for report in reports
+    ]
 
 
 def _report(table: _TableVerify) -> TableReport:
@@ -137,6 +163,8 @@ def _report(table: _TableVerify) -> TableReport:
             return table.compared()
         except _Again as again:
             why = str(again)
+        except GoneError as gone:
+            return table.gone(gone)
         except ConfigError as error:
             return table.failed("; ".join(error.problems))
         except (CanalError, PySparkException, OSError, ValueError) as error:
@@ -189,6 +217,10 @@ class _TableVerify:
     def failed(self, problem: str) -> TableReport:
         """Return that it was not compared, and why."""
         return replace(self._report, outcome=FAILED, problem=problem)
+
+    def gone(self, why: GoneError) -> TableReport:
+        """Return that there is nothing to compare the copy with any more."""
+        return replace(self._report, outcome=GONE, target=why.target, problem=str(why))
 
     def compared(self) -> TableReport:
         """Read both sides and compare them.

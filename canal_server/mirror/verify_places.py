@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from canal_server.client.ranged import RangePosition
-from canal_server.errors import LakeError
+from canal_server.errors import ConfigError, LakeError
 from canal_server.lifecycle import Deadline, Stop
 from canal_server.mirror import tables
 from canal_server.mirror.chunks import cut
@@ -29,8 +29,9 @@ from canal_server.mirror.session import source_options, table_options
 from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.verify_copy import CopyRows
-from canal_server.mirror.work import columns_at
+from canal_server.mirror.work import columns_at, unknown_to
 from canal_server.model.versions import place_of
+from canal_server.mysql.columns import TableColumns
 from canal_server.mysql.connection import ControlConnection
 from canal_server.spark.offsets import offset_from_json, version_of
 from canal_server.spark.servers import Channel
@@ -67,6 +68,19 @@ class CopyPlace:
         return f"{stem}.{place.file_number:06}:{place.offset}"
 
 
+class GoneError(LakeError):
+    """The source has dropped a table; what the lake has of it stays there."""
+
+    def __init__(self, state: TableState) -> None:
+        """Tell of a table that the mirror has had."""
+        super().__init__(
+            "the source no longer has this table; what is in the lake stays as it was"
+            if state.copy_id
+            else "the source no longer has this table, of which no copy was begun"
+        )
+        self.target = state.target
+
+
 class Places:
     """Finds places for one table; a context manager, for one thread."""
 
@@ -96,12 +110,27 @@ class Places:
     def table(self) -> MirrorTable:
         """Return the table as the source has it now, and the settings want it.
 
-        Raises LakeError when it is not there, ConfigError when it cannot be mirrored.
+        Raises GoneError when the source has it no more, LakeError when the mirror has
+        never had it either, ConfigError when it cannot be mirrored.
         """
         columns = columns_at(self._channel, self._name, None)
         if not columns:
-            raise LakeError("the source has no such table any more")
+            self._raise_missing()
         return tables.mirror_table(self._name, columns, self._settings)
+
+    def _raise_missing(self) -> NoReturn:
+        """Raise for a table that canal-server does not have."""
+        with ControlConnection(self._settings.source.access, self._stop) as control:
+            found = TableColumns(control).fetch(*self._name)
+        if found is not None:
+            raise ConfigError([unknown_to(self._settings.canal.destination)])
+        state = States(self._folder).read(self._name)
+        if state is None:
+            raise LakeError(
+                "neither the source nor the mirror has such a table: see "
+                "`canal-server mirror status` for those that it has"
+            )
+        raise GoneError(state)
 
     def before_reading(self) -> RangePosition:
         """Return a place before which everything is seen by what reads from now on."""

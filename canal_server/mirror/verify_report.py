@@ -13,6 +13,7 @@ EQUAL: Final = "equal"
 DIFFERENT: Final = "different"
 FAILED: Final = "not compared"
 LOG: Final = "a log"  # of changes, which is no copy
+GONE: Final = "gone"  # from the source; what is in the lake stays
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,17 @@ class TableReport:
     is_all: bool = True
     first: tuple[RowDifference, ...] = ()
     problem: str = ""  # why it was not compared
+    warnings: tuple[str, ...] = ()  # of what may make them differ
     seconds: float = 0.0
 
 
 def exit_status(reports: Sequence[TableReport]) -> int:
-    """Return 0 when all tables that have a copy were compared and are equal."""
-    return int(any(report.outcome not in (EQUAL, LOG) for report in reports))
+    """Return 0 when all tables that the source has were compared and are equal.
+
+    A log of changes is no copy, and one of a table that was dropped has nothing that it
+    could differ from.
+    """
+    return int(any(report.outcome not in (EQUAL, LOG, GONE) for report in reports))
 
 
 def as_json(reports: Sequence[TableReport]) -> str:
@@ -112,6 +118,7 @@ def _details(report: TableReport) -> list[str]:
     lines = []
     if report.problem:
         lines.append(f"{report.table}: {report.problem}")
+    lines += [f"warning: {each}" for each in report.warnings]
     if report.left_out:
         lines.append(
             f"{report.table}: {_many(report.left_out, 'key')} left out, which changed "

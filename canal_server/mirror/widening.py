@@ -66,6 +66,25 @@ def outcome(before: ColumnMeta, after: ColumnMeta) -> Outcome:
     return _in_lake(before, after)
 
 
+def told_apart(before: ColumnMeta, after: ColumnMeta) -> tuple[str, str]:
+    """Return the definitions of a column, which are not alike if the column changed."""
+    has_set = (before.charset or "") != (after.charset or "")
+    was, now = (_defined(each, has_set=has_set) for each in (before, after))
+    if was != now:
+        return was, now
+    keys = "outside of the primary key", "in the primary key"
+    if before.is_key != after.is_key:
+        return f"{was} {keys[before.is_key]}", f"{now} {keys[after.is_key]}"
+    nulls = "NOT NULL", "NULL"
+    return f"{was} {nulls[before.nullable]}", f"{now} {nulls[after.nullable]}"
+
+
+def _defined(column: ColumnMeta, *, has_set: bool) -> str:
+    if not has_set:
+        return column.mysql_type
+    return f"{column.mysql_type} CHARACTER SET {column.charset or 'none'}"
+
+
 def _in_lake(before: ColumnMeta, after: ColumnMeta) -> Outcome:
     """Tell whether the lake's type grows, for values that stay."""
     try:

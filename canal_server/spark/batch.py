@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from canal_server.errors import ClientError
+from canal_server.errors import ClientError, PositionError
 from canal_server.spark.offsets import version_of
 from canal_server.spark.ranges import (
     Range,
@@ -55,7 +55,8 @@ class CanalBatchReader(DataSourceReader):
         try:
             start = self._start(channel)
             end = self._locate(channel, self._options.ending_position or TO)
-            if version_of(start) >= version_of(end):
+            self._check_order(channel.destination, start, end)
+            if version_of(start) == version_of(end):
                 # Packed, the place is told where nothing lies in between.
                 here = Range(channel.destination, start, start)
                 return [here] if self._options.is_packed else []
@@ -71,6 +72,19 @@ class CanalBatchReader(DataSourceReader):
                 ) from error
         finally:
             channel.close()
+
+    def _check_order(
+        self, destination: str, start: RangePosition, end: RangePosition
+    ) -> None:
+        """Raise PositionError where the end lies before the start."""
+        if version_of(start) > version_of(end):
+            options = self._options
+            raise PositionError(
+                f"destination {destination}: endingPosition ="
+                f" {options.ending_position or TO} is {end}, which lies before"
+                f" startingPosition = {options.starting_position or FROM}, {start};"
+                " read from the earlier one to the later one"
+            )
 
     def _start(self, channel: Channel) -> RangePosition:
         try:

@@ -97,7 +97,7 @@ class StreamDriver:
                 if waits.are_over():
                     return ends
             elif self._is_over(begin):
-                return ends
+                return self._past_files(begin)
             else:
                 waits.go_on_for(self._targets, self._latest)
             acking = False
@@ -280,6 +280,19 @@ class StreamDriver:
             or version_of(target) <= version_of(places[name])
             for name, target in self._targets.items()
         )
+
+    def _past_files(self, places: Places) -> dict[str, RangePosition]:
+        """Return places at the query's end, moved where a file of before has ended.
+
+        Nothing is wanted in between, but the source may purge that file until the next
+        query begins.
+        """
+        ends = dict(places)
+        for name, target in self._targets.items():
+            place = places[name]
+            if place.epoch == target.epoch and place.journal != target.journal:
+                ends[name] = max(place, target, key=version_of)
+        return ends
 
     def _plan(
         self, name: str, start: RangePosition | None, end: RangePosition

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import ConfigError
+from canal_server.model.positions import binlog_file_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -175,6 +176,7 @@ class _Reader:
             for name in ("startingPosition", "endingPosition"):
                 if self._text(name) == "acked" and not self._has("subscription"):
                     self._add(f"option {name} = acked: name the subscription")
+            self._check_order()
             return
         if not self._has("subscription"):
             self._add(
@@ -184,11 +186,30 @@ class _Reader:
         if self._has("endingPosition"):
             self._add("option endingPosition is for batch reads; a stream has no end")
 
+    def _check_order(self) -> None:
+        """Note an end that is told to be before the start.
+
+        Where nothing lies between the two, the binlog has one position for both.
+        """
+        start, end = (
+            _order_of(self._text(name))
+            for name in ("startingPosition", "endingPosition")
+        )
+        if start and end and start[0] == end[0] and end < start:
+            self._add(
+                f"endingPosition = {self._text('endingPosition')} lies before"
+                f" startingPosition = {self._text('startingPosition')}; read from the"
+                " earlier one to the later one"
+            )
+
     def check_together(self) -> None:
         """Note what is missing, and what does not go together."""
         has = self._has
         if not has("destination"):
-            self._add("option destination is missing: name what the server calls it")
+            self._add(
+                "option destination is missing: name what the server calls it; a table "
+                "of the catalog keeps its options where CREATE TABLE has no columns"
+            )
         if has("table") and has("filter"):
             self._add("options table and filter exclude each other; leave out filter")
         if not has("table"):
@@ -298,6 +319,21 @@ def _position(text: str) -> str:
     if moment.tzinfo is None:
         raise ValueError(f"a time without its zone; write time:{rest}+00:00 or so")
     return f"time:{round(moment.timestamp() * 1000)}"
+
+
+def _order_of(text: str) -> tuple[str, int, int] | None:
+    """Return a key that sorts texts of one kind; None where the text does not tell."""
+    try:
+        kind, _, rest = _position(text).partition(":")
+    except ValueError:
+        return None  # told already
+    if kind == "time":
+        return kind, int(rest), 0
+    if kind == "file":
+        file, _, offset = rest.rpartition(":")
+        return kind, binlog_file_number(file), int(offset)
+    ends = {"earliest": 0, "latest": 1}
+    return ("end", ends[kind], 0) if kind in ends else None
 
 
 def _truth(text: str) -> bool:

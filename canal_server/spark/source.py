@@ -29,21 +29,30 @@ class CanalDataSource(DataSource):
         """Return the schema: of all tables, or of the one that option `table` names.
 
         Called before anybody knows whether this is a stream, so only what is needed
-        here is checked here.
+        here is checked here. That of a table of the catalog keeps its options.
         """
         from canal_server.spark.schema import schema_of_all  # noqa: PLC0415  # types
+        from canal_server.spark.tables import (  # noqa: PLC0415
+            options_of_new,
+            with_kept,
+        )
 
-        options = read_options(self.options)
+        of_new = options_of_new(self.options)
+        options = read_options(self.options if of_new is None else of_new)
         if options.table is None:
-            return schema_of_all(options.payload)
-        return _schema_of_table(options)
+            found = schema_of_all(options.payload)
+        else:
+            found = _schema_of_table(options)
+        return found if of_new is None else with_kept(found, of_new)
 
     def reader(self, schema: StructType) -> CanalBatchReader:
         """Return a reader of what lies between two places."""
         from canal_server.spark.batch import CanalBatchReader  # noqa: PLC0415
         from canal_server.spark.schema import check_given  # noqa: PLC0415
+        from canal_server.spark.tables import parted  # noqa: PLC0415
 
-        options = read_options(self.options, streaming=False)
+        schema, given = parted(schema, self.options)
+        options = read_options(given, streaming=False)
         check_given(options, schema)
         return CanalBatchReader(options, schema)
 
@@ -51,8 +60,10 @@ class CanalDataSource(DataSource):
         """Return a reader that goes on for ever."""
         from canal_server.spark.schema import check_given  # noqa: PLC0415
         from canal_server.spark.stream import CanalStreamReader  # noqa: PLC0415
+        from canal_server.spark.tables import parted  # noqa: PLC0415
 
-        options = read_options(self.options, streaming=True)
+        schema, given = parted(schema, self.options)
+        options = read_options(given, streaming=True)
         check_given(options, schema)
         return CanalStreamReader(options, schema)
 

@@ -11,7 +11,7 @@ SOURCES := pyproject.toml setup.py $(shell find canal_server pyspark_canal -name
 CHECKED := canal_server pyspark_canal tests tools benchmarks
 
 .PHONY: help demo demo-spark test bench bench-spark bench-mirror spark-plot format dev
-.PHONY: servers clean
+.PHONY: servers clean soak
 .PHONY: demo-needs lint lint-format lint-style lint-types
 
 help:
@@ -26,6 +26,9 @@ help:
 	@echo 'make spark-plot'
 	@echo '             draw how soon changes are in Spark; needs Java 17 or 21;'
 	@echo '             S="--seconds 60" for longer'
+	@echo 'make soak    run everything at once for 10 minutes, with faults, and tell what was'
+	@echo '             lost; HOURS=2 or MINUTES=5 for other times, SEED=7 to do it again;'
+	@echo '             needs Java 17 or 21'
 	@echo 'make lint    check format, style and types; make format mends the first two'
 	@echo 'make dev     install an editable build for working on the code'
 
@@ -71,6 +74,13 @@ bench-mirror: $(VENV)/installed
 spark-plot: $(VENV)/installed
 	$(BIN)/pip install --quiet 'canal-server[spark]'
 	$(BIN)/python benchmarks/spark_plot.py $(S)
+
+# The installed package is what runs, not the checkout: hence the folder.
+soak: $(VENV)/installed servers
+	$(BIN)/pip install --quiet 'canal-server[mirror]'
+	cd tools && $(abspath $(BIN))/python -m soak --plot '$(CURDIR)/soak.svg' \
+		$(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(SEED),--seed $(SEED)) $(S)
 
 # `make --keep-going lint` tells everything at once.
 lint: lint-format lint-style lint-types

@@ -231,7 +231,7 @@ def measure(
 ) -> Iterator[Verdict | str]:
     """Yield what is found, one after the other."""
     mirror = MirrorProcess(
-        folder, server, process.address, DESTINATION, tables=SETTINGS
+        folder, server, process.address, destination=DESTINATION, tables=SETTINGS
     )
     subject = Subject(mirror)
     other = "left out" if wanted.no_jdbc else copy_by_jdbc(server, wanted.rows, folder)

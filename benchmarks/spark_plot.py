@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer, insert_row
 from server_process import DESTINATION, ServerProcess, require_package
-from spark_source import make_session, require_spark
+from spark_source import require_spark
 
 from canal_server.mirror.picture import Panel, Series, picture, text_plot
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
 from servers import PrivateServer
+from spark_session import make_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

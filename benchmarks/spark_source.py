@@ -36,6 +36,7 @@ from canal_server.client.ranged import RangedClient, Wire
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
 from servers import PrivateServer
+from spark_session import make_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -238,33 +239,6 @@ def require_spark() -> None:
         raise SystemExit("pyspark is absent: pip install 'canal-server[spark]'")
     if not shutil.which("java") and not os.environ.get("JAVA_HOME"):
         raise SystemExit("Spark runs on Java, which is absent: install 17 or 21")
-
-
-def make_session(folder: Path, *, parallel_gc: bool = False) -> Any:
-    """Return a session as a user has it, with two cores."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra
-
-    # Its processes are started with `-m`, which looks into the current folder first:
-    # the checkout must not be taken for the package.
-    os.environ |= {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONSAFEPATH": "1",
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.python.authenticate.socketTimeout", "120s")  # if it is busy
-        .config("spark.local.dir", str(folder / "local"))
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-    )
-    if parallel_gc:
-        option = "spark.driver.extraJavaOptions"
-        builder = builder.config(option, "-XX:+UseParallelGC")
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
 
 
 def measure_rates(

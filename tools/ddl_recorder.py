@@ -67,6 +67,7 @@ class RecordingServer:
         self._admin = self._server.connect(read_timeout=60)
         self._say("SET sql_log_bin = 0")
         self._say("SET lock_wait_timeout = 3")
+        self._say("SET foreign_key_checks = 0")  # for `_clean`
         self._settings = dict(self._ask("SHOW GLOBAL VARIABLES"))
         self._accounts = self._account_names()
         self._collations = self._collation_names()
@@ -247,7 +248,10 @@ class RecordingServer:
                 self._set_back(name, value)
         for (schema,) in self._ask("SHOW DATABASES"):
             if schema.lower() not in OWN_SCHEMAS:
-                self._say(f"DROP DATABASE `{schema.replace('`', '``')}`")
+                name = f"`{schema.replace('`', '``')}`"
+                if not self.mariadb:
+                    self._say(f"ALTER DATABASE {name} READ ONLY = 0")
+                self._say(f"DROP DATABASE {name}")
         for account in self._account_names() - self._accounts:
             with contextlib.suppress(pymysql.err.MySQLError):
                 self._say(f"DROP USER {account}")

@@ -111,7 +111,7 @@ class Demo:
         )
         address = "127.0.0.1", self._daemon.port
         self._mirror = MirrorProcess(
-            folder, server, address, DESTINATION, tables=SETTINGS
+            folder, server, address, destination=DESTINATION, tables=SETTINGS
         )
 
     def _folder(self) -> Path:

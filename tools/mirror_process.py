@@ -5,12 +5,13 @@ Leaves out the source that it reads (`servers`), and canal-server (`demo_daemon`
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from deltalake import DeltaTable
 from server_spawner import SPAWNER
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from servers import Server
 
 NAME = "demo"
 POLL_S = 0.2
@@ -29,7 +29,7 @@ LOG_LINES = 5  # of the end of a log, when it failed
 CONF = """\
 name: {name}
 canal:
-  servers: ["{canal}"]
+  servers: {canal}
   destination: {destination}
 source:
   host: "{host}"
@@ -48,20 +48,28 @@ class MirrorFailed(Exception):  # noqa: N818  # what a demo or a benchmark ends 
     """The mirror does not run as it should; the message says why."""
 
 
+class Account(Protocol):
+    """Where the source is, and who the mirror is there; a `Server` is one."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+
+
 class MirrorProcess:
     """`canal-server mirror` on a lake of its own; ends with this process at last."""
 
     def __init__(
         self,
         folder: Path,
-        source: Server,
-        canal: tuple[str, int],
+        source: Account,
+        *canal: tuple[str, int],
         destination: str,
-        *,
         tables: str,
         more: str = "",
     ) -> None:
-        """Write the settings; `tables` and `more` are YAML."""
+        """Write the settings; `canal` are servers, `tables` and `more` YAML."""
         self.folder = folder
         self.conf = folder / "mirror.yml"
         self.lake = folder / "lake"
@@ -70,7 +78,7 @@ class MirrorProcess:
         self.conf.write_text(
             CONF.format(
                 name=NAME,
-                canal="{}:{}".format(*canal),
+                canal=",".join(f"{host}:{port}" for host, port in canal),
                 destination=destination,
                 host=source.host,
                 port=source.port,
@@ -128,13 +136,28 @@ class MirrorProcess:
         while not done():
             self.check()
             if time.monotonic() > give_up_at:
-                raise MirrorFailed(f"{what}: not within {timeout_s:g} s; {self._end()}")
+                raise MirrorFailed(
+                    f"{what}: not within {timeout_s:g} s; {self.log_end()}"
+                )
             time.sleep(POLL_S)
 
     def check(self) -> None:
         """Raise MirrorFailed if the process has ended."""
         if self._process is not None and self._process.poll() is not None:
-            raise MirrorFailed(f"canal-server mirror has ended: {self._end()}")
+            raise MirrorFailed(f"canal-server mirror has ended: {self.log_end()}")
+
+    def kill(self) -> None:
+        """End the process and all that it started, as a machine that goes away does."""
+        process, self._process = self._process, None
+        if process is not None:
+            # It leads a session of its own.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def ended(self) -> int | None:
+        """Return the exit status of a process that ended by itself."""
+        return self._process.poll() if self._process else None
 
     def stop(self) -> int:
         """End the process by SIGTERM; returns its exit status, 0 without one."""
@@ -152,7 +175,8 @@ class MirrorProcess:
     def _log(self) -> Path:
         return self.folder / "mirror.log"
 
-    def _end(self) -> str:
+    def log_end(self) -> str:
+        """Return the last lines of its log."""
         lines = self._log.read_text(errors="replace").splitlines() or ["no log"]
         return " / ".join(lines[-LOG_LINES:])
 

@@ -1,11 +1,11 @@
 """Record the DDL of scripts as it stands in the binlog, with the server's own answer.
 
 `record_ddl.py mariadb OUT.jsonl.xz SCRIPT_OR_FOLDER …` runs each script on a private
-server that is empty at first: SQL, `*.test` of the servers' regression suites, or
-`random:SEED` for statements that are made up. It writes a JSON line for each DDL
-statement in the binlog: its text and context, and the columns of the tables that it
-changed as information_schema tells them. `benchmarks/ddl_agreement.py` measures with
-such files.
+server that is empty at first: SQL, `*.test` of the servers' regression suites,
+`random:SEED` for statements that are made up, `forms:NAME` for a list of `ddl_forms`.
+It writes a JSON line for each DDL statement in the binlog: its text and context, and
+the columns of the tables that it changed as information_schema tells them.
+`benchmarks/ddl_agreement.py` measures with such files.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ddl_forms import FORMS
 from ddl_recorder import EndOfStream, RecordingServer, Unwell
 from mysqltest_script import Runner, scripts_below
 from random_ddl import RandomScript
@@ -68,6 +69,10 @@ class Recorder:
         kind, _, seed = str(script).partition(":")
         if kind == "random" and seed.isdecimal():
             RandomScript(server, int(seed)).run()
+            return
+        if kind == "forms":
+            for statement in FORMS[seed]():
+                server.run_text(statement)
             return
         runner = Runner(server, [Path(root) for root in self._wanted.root])
         for setting in self._wanted.variable:

@@ -1,0 +1,89 @@
+"""A sink that takes each micro-batch of a generic stream once: SQLite with a ledger.
+
+Leaves out what the rows are compared with.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COLUMNS = (
+    "destination", "table", "op", "before", "after", "sql",
+    "_commit_version", "_seq", "_row",
+)  # fmt: skip
+CAME = "destination, version, seq, row, name, sql, body"
+
+
+class StreamSink:
+    """Rows of a generic stream, in a file; `apply` is for `foreachBatch`."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        with closing(self.connect()) as db, db:
+            db.execute("CREATE TABLE IF NOT EXISTS ledger (batch INTEGER PRIMARY KEY)")
+            db.execute(f"CREATE TABLE IF NOT EXISTS came (batch, {CAME})")
+            db.execute("CREATE TABLE IF NOT EXISTS again (batch)")
+
+    def connect(self) -> sqlite3.Connection:
+        """Open the file."""
+        return sqlite3.connect(self.file, timeout=60)
+
+    def apply(self, frame: Any, batch: int) -> None:
+        """Take a micro-batch, unless it was taken; it must be the same then."""
+        rows = sorted(map(_told, frame.select(*COLUMNS, "is_ddl").collect()))
+        with closing(self.connect()) as db, db:
+            known = db.execute("SELECT 1 FROM ledger WHERE batch = ?", (batch,))
+            if known.fetchone():
+                select = f"SELECT {CAME} FROM came WHERE batch = ?"
+                before = sorted(db.execute(select, (batch,)).fetchall())
+                assert before == rows, f"batch {batch} is not what it was"
+                db.execute("INSERT INTO again VALUES (?)", (batch,))
+                return
+            db.execute("INSERT INTO ledger VALUES (?)", (batch,))
+            db.executemany(
+                "INSERT INTO came VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [(batch, *row) for row in rows],
+            )
+
+    def batches(self) -> list[int]:
+        """Return how many rows each micro-batch had."""
+        with closing(self.connect()) as db:
+            found = db.execute(
+                "SELECT count(came.batch) FROM ledger LEFT JOIN came"
+                " ON came.batch = ledger.batch AND sql = ''"
+                " GROUP BY ledger.batch ORDER BY ledger.batch"
+            )
+            return [count for (count,) in found]
+
+    def repeated(self) -> list[int]:
+        """Return the micro-batches that came again."""
+        with closing(self.connect()) as db:
+            return [batch for (batch,) in db.execute("SELECT batch FROM again")]
+
+    def count(self, table: str = "%") -> int:
+        """Return how many rows came, of all tables or of one."""
+        with closing(self.connect()) as db:
+            select = "SELECT count(*) FROM came WHERE sql = '' AND name LIKE ?"
+            return int(db.execute(select, (table,)).fetchone()[0])
+
+
+def _told(row: Any) -> tuple[Any, ...]:
+    """Return a row as the file has it; only statements have a text."""
+    before, after = (
+        {} if image is None else dict(image) for image in (row["before"], row["after"])
+    )
+    return (
+        row["destination"],
+        row["_commit_version"],
+        row["_seq"],
+        row["_row"],
+        row["table"] or "",
+        row["sql"] if row["is_ddl"] else "",
+        json.dumps([row["op"], before, after], sort_keys=True),
+    )

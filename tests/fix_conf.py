@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-MASTER = "canal.instance.master.address = db:3306\n"
+ACCOUNT = "canal.instance.dbUsername = canal\ncanal.instance.dbPassword = canal\n"
+MASTER = f"canal.instance.master.address = db:3306\n{ACCOUNT}"
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fix_source_access import PATIENCE_S
 from golden_form import entries_of
@@ -40,6 +40,7 @@ class Pumped:
         access: Access,
         schema: str,
         index: BoundaryIndex | None = None,
+        images: Any = None,  # what gives columns in the history's place
         **changes: object,
     ) -> None:
         self.fields = bytearray()
@@ -68,6 +69,7 @@ class Pumped:
             begun=self.places.append,
             index=index,
             executed=executed_sets_of(config),
+            images=images,
         )
 
     def _reset(self, same: bool) -> None:

@@ -1,151 +1,27 @@
 """Two real servers of which one replicates from the other by GTID, and their roles.
 
-They are shared by the tests of a module: each finds one as the source, the other as
-its replica that has all of it. A module may name REPLICA_OPTIONS, more options of the
-one that is the replica at first.
+They (`replicas`) are shared by the tests of a module: each finds one as the source, the
+other as its replica that has all of it. A module may name REPLICA_OPTIONS, more options
+of the one that is the replica at first.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import pymysql
 import pytest
-from fix_pipeline import UNIT_S
 from fix_servers import FLAVOURS
+from replicas import OPTIONS_OF, Replicas
 from servers import CANAL, PrivateServer, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OPTIONS_OF = {
-    "mysql": ("--log-replica-updates=ON", "--relay-log=relay"),
-    "mariadb": (
-        "--log-slave-updates=ON",
-        "--gtid-strict-mode=ON",
-        "--relay-log=relay",
-    ),
-}
-
-# Of itself a replica that could not connect waits as long as the tests have patience.
-RETRY_S = 1
+__all__ = ["OPTIONS_OF", "Replicas"]
 
 _numbers = itertools.count(1)
-
-
-class Replicas:
-    """A source and its replica; who is which changes with `take_over`."""
-
-    def __init__(self, source: PrivateServer, replica: PrivateServer) -> None:
-        self.source = source
-        self.replica = replica
-        self.flavour = source.flavour
-        self._is_mysql = self.flavour == "mysql"
-
-    def follow(self) -> None:
-        """Let the replica follow the source from what it has on."""
-        self._follow(self.replica, self.source)
-
-    def _follow(
-        self, replica: PrivateServer, source: PrivateServer, *, forget: bool = True
-    ) -> None:
-        if self._is_mysql:
-            where = (
-                "CHANGE REPLICATION SOURCE TO"
-                f" SOURCE_HOST = '{source.host}', SOURCE_PORT = {source.port}"
-                f", SOURCE_USER = '{CANAL[0]}', SOURCE_PASSWORD = '{CANAL[1]}'"
-                ", SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1"
-                f", SOURCE_CONNECT_RETRY = {RETRY_S}"
-            )
-        else:
-            where = (
-                f"CHANGE MASTER TO MASTER_HOST = '{source.host}'"
-                f", MASTER_PORT = {source.port}, MASTER_USER = '{CANAL[0]}'"
-                f", MASTER_PASSWORD = '{CANAL[1]}', MASTER_USE_GTID = slave_pos"
-                f", MASTER_CONNECT_RETRY = {RETRY_S}"
-            )
-            if forget:
-                # It may have been the source, whose transactions are its own.
-                own = "SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos"
-                replica.execute("STOP REPLICA", own)
-        replica.execute("STOP REPLICA", where, "START REPLICA")
-
-    @contextlib.contextmanager
-    def mutual(self) -> Iterator[None]:
-        """Let the source follow its replica, too, inside."""
-        self._follow(self.source, self.replica)
-        yield
-        self.source.execute("STOP REPLICA", "RESET REPLICA ALL")
-        self.follow()
-
-    def catch_up(self) -> None:
-        """Wait until the replica has executed all that the source has."""
-        self.wait_for(self.replica, self.executed(self.source))
-
-    def wait_for(self, server: PrivateServer, gtids: str) -> None:
-        """Wait until a server has executed what another one has."""
-        wait = "WAIT_FOR_EXECUTED_GTID_SET" if self._is_mysql else "MASTER_GTID_WAIT"
-        ((status,),) = server.execute(f"SELECT {wait}('{gtids}', {3 * UNIT_S})")
-        assert status == 0, f"the replica stays behind: {_why_behind(server)}"
-
-    def executed(self, server: PrivateServer) -> str:
-        """Return the set that a server has executed, as one line of text."""
-        variable = "gtid_executed" if self._is_mysql else "gtid_binlog_pos"
-        text: str = server.execute(f"SELECT @@global.{variable}")[0][0]
-        return text.replace("\n", "")
-
-    @contextlib.contextmanager
-    def lag(self) -> Iterator[None]:
-        """Let the replica execute nothing inside; then it goes on, if still one."""
-        replica = self.replica
-        replica.execute("STOP REPLICA SQL_THREAD")
-        yield
-        if replica.execute("SHOW REPLICA STATUS"):
-            replica.execute("START REPLICA SQL_THREAD")
-
-    def take_over(self) -> None:
-        """Make the replica a source, which it follows no more, and swap the roles.
-
-        The old source need not run; `rejoin` makes it a replica.
-        """
-        self.replica.execute("STOP REPLICA", "RESET REPLICA ALL")
-        self.source, self.replica = self.replica, self.source
-
-    def begin_behind(self) -> None:
-        """Let the replica follow from now on, whatever it has too much or lacks.
-
-        A MariaDB that died with transactions of its own is else refused.
-        """
-        if not self._is_mysql:
-            self.replica.execute("STOP REPLICA", "RESET MASTER")
-            self.replica.execute(
-                f"SET GLOBAL gtid_slave_pos = '{self.executed(self.source)}'"
-            )
-        self._follow(self.replica, self.source, forget=False)
-
-    def take_back(self) -> None:
-        """Undo a `take_over`, as long as the new source wrote nothing."""
-        self.source, self.replica = self.replica, self.source
-        if self.source.pid is None:
-            self.source.restart()
-        self.follow()
-
-    def rejoin(self) -> None:
-        """Let the old source follow the new one, from where it was."""
-        if self.replica.pid is None:
-            self.replica.restart()
-        self.follow()
-
-
-def _why_behind(server: PrivateServer) -> str:
-    by_name = server.connect(cursorclass=pymysql.cursors.DictCursor)
-    with by_name, by_name.cursor() as cursor:
-        cursor.execute("SHOW REPLICA STATUS")
-        rows = cursor.fetchall()
-    return str([{k: v for k, v in row.items() if "rror" in k} for row in rows])
 
 
 @pytest.fixture(

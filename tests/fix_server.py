@@ -236,6 +236,8 @@ class FakeInstance:
         self.meta = MemoryMetaManager()
         self.moving = threading.Lock()
         self.lost: dict[int, str] = {}  # why, by client id
+        self.refused: dict[int, str] = {}
+        self.clients_max = 1000
         self.ranges = None
 
     def steady(self) -> threading.Lock:
@@ -271,6 +273,15 @@ class FakeInstance:
         """Return what a test says of a client."""
         return self.lost.get(client_id, "")
 
+    def check_room(self, identity: ClientIdentity) -> None:
+        """Refuse what a test has no room for."""
+        if len(self.meta.subscriptions(self.destination)) >= self.clients_max:
+            raise ClientError(f"no room for {identity.client_id}")
+
+    def why_refused(self, client_id: int) -> str:
+        """Return what a test says of a client's filter."""
+        return self.refused.get(client_id, "")
+
     def check_filter(self, expression: str) -> None:
         """Accept what Python can compile."""
         try:
@@ -290,6 +301,7 @@ class FakeInstances:
     started: dict[str, FakeInstance] = field(default_factory=dict)
     lazy: dict[str, FakeInstance] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)  # configured, but cannot start
+    state: dict[str, object] = field(default_factory=dict)  # of all destinations
 
     def is_configured(self, destination: str) -> bool:
         """Tell whether any of the sets names it."""
@@ -298,6 +310,15 @@ class FakeInstances:
     def running(self, destination: str) -> FakeInstance | None:
         """Return it when it is started."""
         return self.started.get(destination)
+
+    def status_of(self, destination: str) -> dict[str, object] | None:
+        """Return what the test says, and who is subscribed."""
+        if not self.is_configured(destination):
+            return None
+        found = self.started.get(destination)
+        known = found.meta.subscriptions(destination) if found else []
+        clients = [each.client_id for each in known]
+        return {"running": found is not None, "clients": clients} | self.state
 
     def start_lazy(self, destination: str) -> FakeInstance | None:
         """Start what is lazy."""

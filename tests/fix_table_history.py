@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from fix_conf import ACCOUNT
 
 from canal_server import cli
 from canal_server.config.load import load
@@ -89,7 +90,7 @@ class WrittenHistory:
 def written_history(make_conf: Callable[..., Path], tmp_path: Path) -> WrittenHistory:
     """Give a conf folder of one destination and a history without content."""
     conf = make_conf(
-        example="canal.instance.master.address = 127.0.0.1:1\n"
+        example=f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
         f"canal.instance.tsdb.dir = {tmp_path}/tsdb\n"
     )
     return WrittenHistory(conf)

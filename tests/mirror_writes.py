@@ -2,8 +2,8 @@
 
 Several writers have transactions open at the same time; one of them also changes
 tables. A source that is killed is waited for: what became of the statement at hand is
-asked of the tables. Leaves out how tables change (`mirror_ddl`), and what the writes
-are compared with.
+asked of the tables. Leaves out how tables change (`random_table_changes`), and what the
+writes are compared with.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pymysql
 from fix_pipeline import UNIT_S
-from mirror_ddl import TableChanges, written
+from random_table_changes import TableChanges, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mirror_ddl import Tables
     from random_schema import RandomTable
     from servers import PrivateServer
 
@@ -240,41 +239,12 @@ class MirrorLoad:
             lost = is_lost(error)
             self.did[f"{what} that {'was cut short' if lost else 'was refused'}"] += 1
             with self._connect() as again:
-                self._changes.tables = self._of_now(again)
+                self._changes.tables = self._changes.of_now(again.cursor())
             if lost:
                 raise
             return
         self._changes.tables = after
         self.did[what] += 1
-
-    def _of_now(self, connection: Any) -> Tables:
-        """Return the tables that the server has, known by the names of their columns.
-
-        A type may be taken for that of before or behind a statement: values are
-        converted then.
-        """
-        cursor = connection.cursor()
-        cursor.execute(
-            "SELECT table_name, column_name FROM information_schema.columns WHERE"
-            " table_schema = %s ORDER BY table_name, ordinal_position",
-            (self.schema,),
-        )
-        names: dict[str, list[str]] = {}
-        for table, column in cursor.fetchall():
-            names.setdefault(table, []).append(column)
-        found = {}
-        for name, columns in names.items():
-            if name not in self._changes.ever:
-                continue  # another one's
-            candidates = self._changes.ever[name]
-            for table in reversed(candidates):
-                if [each.name for each in table.columns] == columns:
-                    found[name] = table
-                    break
-            else:
-                told = [[c.name for c in each.columns] for each in candidates]
-                raise AssertionError(f"{name} has {columns}, which is none of {told}")
-        return found
 
     def _make(self, connection: Any, maker: Callable[[], RandomTable]) -> None:
         while True:

@@ -9,6 +9,7 @@ import socket
 import time
 
 import pytest
+from fix_conf import ACCOUNT
 from fix_daemon import SAME_SIGNAL, STOP_TIMEOUT, FakeInstance, Makes
 
 from canal_server import control
@@ -19,7 +20,7 @@ from canal_server.lifecycle import Deadline
 
 LONG = 60.0  # seconds; never waited for unless something hangs
 MAIN = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = "
-MASTER = "canal.instance.master.address = db:3306\n"
+MASTER = f"canal.instance.master.address = db:3306\n{ACCOUNT}"
 
 
 @contextlib.contextmanager
@@ -109,11 +110,29 @@ class TestDaemon:
             "canal.prot: unknown key, ignored; did you mean canal.port?" in caplog.text
         )
 
+    @pytest.mark.parametrize(
+        ("settings", "warns"),
+        [
+            ("canal.ip =", True),
+            ("canal.ip = 127.0.0.1", False),
+            ("canal.ip =\ncanal.passwd = " + "0" * 40, False),
+            ("canal.ip =\ncanal.withoutNetty = true", False),
+        ],
+    )
+    def test_a_port_open_to_everybody(self, make_conf, caplog, settings, warns):
+        """Without an address and a password one warning names both keys."""
+        conf = make_conf(f"{MAIN}example\n{settings}\n")
+        with caplog.at_level(logging.WARNING), running(conf):
+            pass
+        told = [each for each in caplog.messages if "everybody who" in each]
+        assert len(told) == warns
+        assert all("canal.ip" in each and "canal.passwd" in each for each in told)
+
 
 class TestProcess:
     """Whole processes."""
 
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
     def test_a_signal_ends_it_cleanly(self, make_conf, start_server, number):
         """1. start; 2. one signal. It says so, ends with status 0, leaves no socket."""
         conf = make_conf(MAIN + "example")
@@ -195,9 +214,21 @@ class TestProcess:
 
     def test_settings_that_cannot_be_used(self, make_conf, start_server):
         """1. start with wrong settings. Status 2, each of them told, no traceback."""
-        conf = make_conf(f"{MAIN}example\ncanal.serverMode = kafka\n", example="")
+        conf = make_conf(
+            f"{MAIN}example\ncanal.serverMode = kafka\n",
+            example="canal.instance.standby.address = a,b:3306\n"
+            "canal.instance.filter.regex = ${TABLES}\n",
+        )
         server = start_server(conf)
         assert server.wait() == 2
-        first, second = server.log.splitlines()
-        assert "canal.serverMode = kafka" in first
-        assert "canal.instance.master.address = " in second
+        told = server.log.splitlines()
+        for problem in (
+            "canal.serverMode = kafka",
+            "canal.instance.master.address = ",
+            "canal.instance.standby.address = a,b:3306: names several servers",
+            "canal.instance.filter.regex = ${TABLES}: ${TABLES} is set nowhere",
+            "canal.instance.dbUsername = : no account is named",
+        ):
+            (line,) = (line for line in told if problem in line)
+            told.remove(line)
+        assert told == []

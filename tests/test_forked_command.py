@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+from fix_conf import ACCOUNT
 from fix_pipeline import UNIT_S
 from forked_command import ForkedCommand
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import pytest
 
 QUIET = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = example\n"
-NOWHERE = "canal.instance.master.address = 127.0.0.1:1\n"
+NOWHERE = f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
 PATIENCE_S = 6 * UNIT_S
 
 

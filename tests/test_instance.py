@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
-from canal_server.mysql.settings import TlsMode
+from canal_server.mysql.settings import KeyRetrieval, ServerKey, TlsMode
 from canal_server.position.file import MetaFiles
 from canal_server.position.memory import MemoryMetaManager
 from canal_server.position.mixed import MixedMetaManager
@@ -410,17 +411,48 @@ def test_stored_clients_are_served_again(
 def test_stored_client_with_a_broken_filter(
     tmp_path: Path, running: Callable[..., Instance], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A filter that cannot be used any more is told, and stops nobody else."""
+    """It gets the error, until it has another filter, and the others are served."""
     config = config_for(data_dir=tmp_path)
     first = Instance(config)
     first.meta.start()
     first.meta.subscribe(identity("(", 1))
     first.meta.subscribe(identity(r"a\..*", 2))
+    # These took gigabytes, and came back with each start.
+    first.meta.subscribe(identity("b{4990}," * 8_000, 3))
+    first.meta.subscribe(identity("b{4990}," * 20_000, 4))
     first.meta.stop()
     with caplog.at_level(logging.ERROR):
         second = running(config)
-    assert "client 1 has a filter that cannot be used" in caplog.text
+    for client_id, why in (
+        (1, r"a \( without its \)"),
+        (3, "too large when their repetitions are written out"),
+        (4, r"160000 characters.*canal\.instance\.filter\.client\.length\.max"),
+    ):
+        assert f"client {client_id} is refused, the others are served" in caplog.text
+        assert re.search(why, second.why_refused(client_id))
+    assert not second.why_refused(2)
     assert second.store.get(2, 10, 0) is None
+    for client_id in (1, 3, 4):
+        good = identity(r"a\..*", client_id)
+        ready = second.check_filter(good.filter)
+        second.subscribed(good)
+        del ready
+        assert not second.why_refused(client_id)
+        assert second.store.get(client_id, 10, 0) is None
+
+
+def test_clients_have_a_limit(running: Callable[..., Instance]) -> None:
+    """Beyond canal.instance.clients.max no other client may subscribe."""
+    config = config_for()
+    config = replace(config, store=replace(config.store, clients_max=2))
+    instance = running(config)
+    for client_id in (1, 2):
+        instance.check_room(identity(client_id=client_id))
+        instance.meta.subscribe(identity(client_id=client_id))
+    with pytest.raises(
+        ClientError, match=r"2 clients, the limit is 2 \(canal\.instance\.clients\.max"
+    ):
+        instance.check_room(identity(client_id=3))
 
 
 def test_filters_that_are_no_expressions() -> None:
@@ -453,6 +485,28 @@ def test_access(mode: SslMode) -> None:
     assert access.connect_timeout_s == access.io_timeout_s == 7.0
     assert access.tls.mode is TlsMode[mode.name]
     assert access.tls.ca == ("" if mode is SslMode.DISABLED else "/ca.pem")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "retrieval"),
+    [
+        (None, KeyRetrieval.WARNED),  # as in the folders of the Java server
+        (True, KeyRetrieval.ALLOWED),
+        (False, KeyRetrieval.REFUSED),
+    ],
+)
+def test_the_key_for_a_password(
+    allowed: bool | None,
+    retrieval: KeyRetrieval,
+) -> None:
+    """Whether a key may be asked for, and the one that is pinned, reach the link."""
+    host = HostConfig(
+        address=HostPort("db", 3307),
+        server_public_key=Path("/key.pem"),
+        allow_public_key_retrieval=allowed,
+    )
+    found = access_of(SourceConfig(master=host), "d").server_key
+    assert found == ServerKey("/key.pem", retrieval)
 
 
 def test_access_to_a_standby() -> None:

@@ -24,7 +24,7 @@ PACKAGE = "canal_server"
 # import what stands on lower layers.
 LAYERS = {
     "errors": 0, "model": 0,
-    "core": 1, "lifecycle": 1, "ports": 1, "config.schema": 1,
+    "core": 1, "files": 1, "lifecycle": 1, "ports": 1, "config.schema": 1,
     "config": 2, "protocol": 2, "mysql": 2,
     "zookeeper": 2, "sqlite": 2, "sqltext": 2, "control": 2,
     "decoder": 3, "buffer": 3, "sink": 3, "store": 3, "position": 3, "tablemeta": 3,

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from canal_server.sqltext import Dialect, Kind, SqlTextError, Token, tokens
+from canal_server.sqltext.tokens import SQL_CHARS_MAX
 
 MYSQL = Dialect(server_version=80400)
 MARIADB = Dialect(mariadb=True, server_version=101100)
@@ -179,3 +180,11 @@ def test_round_trip(rng, ansi_quotes, no_backslash_escapes, mariadb):
             sql += gap + " " + written(rng, token, dialect) + " "
         sql += " */" * opened
         assert tokens(sql, dialect) == expected, sql
+
+
+def test_long_texts_are_refused():
+    """A text of very many tokens is not read, but for its beginning."""
+    text = "ALTER TABLE t " + "ADD a INT," * (SQL_CHARS_MAX // 10)
+    with pytest.raises(SqlTextError, match=f"above the limit of {SQL_CHARS_MAX}"):
+        tokens(text, Dialect())
+    assert tokens(text, Dialect(), chars_max=100)[0].text == "ALTER"

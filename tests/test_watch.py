@@ -8,7 +8,7 @@ import shutil
 from typing import Any
 
 import pytest
-from fix_conf import MASTER
+from fix_conf import ACCOUNT, MASTER
 from fix_daemon import Makes
 from fix_store import eventually
 
@@ -20,7 +20,7 @@ from canal_server.watch import ConfWatch
 
 LONG = 60.0  # seconds; never waited for unless something hangs
 MAIN = "canal.destinations = one\ncanal.auto.scan = true"
-OTHER = "canal.instance.master.address = other:3306\n"
+OTHER = f"canal.instance.master.address = other:3306\n{ACCOUNT}"
 
 
 class Watched:
@@ -133,7 +133,7 @@ def test_what_changes_nothing(watched, text):
 
 def test_a_broken_change(watched, caplog):
     """It is told once, the destination goes on; mended, it counts."""
-    watched.write("one", "canal.instance.master.address = db:many\n")
+    watched.write("one", f"canal.instance.master.address = db:many\n{ACCOUNT}")
     watched.settle()
     watched.settle()
     (told,) = errors(caplog)
@@ -151,7 +151,7 @@ def test_a_broken_change(watched, caplog):
 @pytest.mark.parametrize("mend", ["as-before", "removed"])
 def test_a_broken_change_is_taken_back(watched, mend):
     """What is wrong is remembered until the file is as before, or gone."""
-    watched.write("one", "canal.instance.master.address = db:many\n")
+    watched.write("one", f"canal.instance.master.address = db:many\n{ACCOUNT}")
     watched.settle()
     assert list(watched.watch.refused()) == ["one"]
     if mend == "removed":
@@ -164,7 +164,7 @@ def test_a_broken_change_is_taken_back(watched, mend):
 
 def test_a_broken_new_one(watched, caplog):
     """It is told once, and starts when it is mended."""
-    watched.write("two", "")
+    watched.write("two", ACCOUNT)
     watched.write("wrong", OTHER)
     watched.settle()
     watched.settle()

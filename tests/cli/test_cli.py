@@ -91,8 +91,11 @@ def test_only_the_module_of_a_command_is_loaded():
     loaded = ast.literal_eval(shown.splitlines()[-1])
     assert sorted(loaded) == [
         "canal_server.cli",
+        "canal_server.cli.output",
         "canal_server.cli.version",
         "canal_server.errors",
+        "canal_server.model",
+        "canal_server.model.moments",
     ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fix_daemon import child_environ
+from fix_store import eventually
 from golden_form import load_workload
 
 from canal_server import cli
@@ -187,10 +188,11 @@ def test_damaged_and_missing_files(capsys, tmp_path, recorded) -> None:
     [
         ([], "give binlog files"),
         (["x", "--source", "mysql://u@h", "--from", "b.1:4"], "not both"),
-        (["--from", "b.1:4"], "--from needs --source"),
+        (["--from", "b.1:4", "--conf", "/nowhere"], "/nowhere/canal.properties"),
+        (["x", "--until", "-1h"], "--until of files is FILE:POS"),
         (["x", "--compare"], "--compare needs"),
         (["x", "--follow"], "--follow needs"),
-        (["x", "--source", "mysql://u@h", "--columns", "c"], "both tell"),
+        (["x", "--source", "mysql://u@h", "--columns", "c"], "both name"),
         (["x", "--columns", "/nowhere/columns.json"], "No such file"),
         (["x", "--filter", "("], "--filter"),
         (["x", "--source", "mysql://u@h", "--password-env", "NO_SUCH"], "NO_SUCH"),
@@ -281,6 +283,54 @@ def test_until(capsys, filled) -> None:
     place = f"{update['file']}:{update['position']}"
     before = decode(capsys, *options, "--until", place)
     assert before == printed[: printed.index(update)]
+
+
+def test_times(capsys, make_conf, database, source_server) -> None:
+    """--from and --until take times, of the source of a configured destination.
+
+    Each is the last boundary of transactions before the time.
+    """
+    source = source_server
+    conf = make_conf(
+        example=f"canal.instance.master.address = {source.host}:{source.port}\n"
+        f"canal.instance.dbUsername = {source.user}\n"
+        f"canal.instance.dbPassword = {source.password}\n"
+    )
+    source.execute(f"CREATE TABLE {database}.t (a INT)")
+    options = ["--conf", conf, "--filter", rf"{database}\.t"]
+    oldest = decode(capsys, *options, "--from", "oldest")
+    (made,) = (each for each in oldest if each["type"] == "CREATE")
+    # A binlog's times are whole seconds.
+    wait_for_second(source, made["time"] // 1000 + 1)
+    source.execute(f"INSERT INTO {database}.t VALUES (1)")
+    after = decode(capsys, *options, "--from", made["time"] + 1000)
+    assert [each["type"] for each in rows_of(after)] == ["INSERT"]
+    before = decode(
+        capsys, *options, "--from", "oldest", "--until", made["time"] + 1000
+    )
+    assert made in before
+    assert rows_of(before) == []
+    told = failure(capsys, 1, *options, "--from", "-520w")
+    assert "`--from oldest` begins with what is left" in told
+
+
+def rows_of(changes: list[Json]) -> list[Json]:
+    """Return those that are about rows."""
+    return [each for each in changes if "key" in each]
+
+
+def wait_for_second(source: Server, second: int) -> None:
+    """Return when the source's clock has reached a second."""
+    eventually(lambda: source.execute("SELECT UNIX_TIMESTAMP()")[0][0] >= second)
+
+
+def test_a_file_that_was_purged(capsys, filled) -> None:
+    """A position that is not there is an error without advice for destinations."""
+    server, _, _ = filled
+    told = failure(capsys, 1, "--source", server.url, "--from", "binlog.000999:4")
+    assert "does not have the position" in told
+    assert "position show" not in told
+    assert "journal.name" not in told
 
 
 def test_a_file_with_the_columns_of_a_server(capsys, filled) -> None:

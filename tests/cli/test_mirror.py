@@ -305,7 +305,7 @@ def test_dry_run(source_server, make_pipeline, database, mirror, tmp_path) -> No
     process.write_conf()
     told = mirror("--dry-run", conf=process.conf, wanted=2)
     assert "were asked for 2 s (stream.retry_timeout)" in told
-    assert "check the user name and password of source" in told
+    assert "check the user name and the password" in told
 
 
 # --- the command ----------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from fix_conf import ACCOUNT
 
 from canal_server import cli
 from canal_server.cli.position_found import (
@@ -26,7 +27,7 @@ from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.file import MetaFiles
 from canal_server.position.mixed import StoredClient
 
-NOWHERE = "canal.instance.master.address = 127.0.0.1:1\n"
+NOWHERE = f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def group_conf(make_conf):
         "canal.destinations = merged\n"
         "canal.instance.global.spring.xml = group-instance.xml\n",
         merged="canal.instance.master1.address = 127.0.0.1:1\n"
-        "canal.instance.master2.address = 127.0.0.1:2\n",
+        "canal.instance.master2.address = 127.0.0.1:2\n" + ACCOUNT,
     )
     places = {
         number: LogPosition(

@@ -7,6 +7,7 @@ import json
 import stat
 
 import pytest
+from fix_conf import ACCOUNT
 from fix_table_history import UUID, WrittenHistory, place
 
 ADD = (300, "ALTER TABLE book ADD pages int")
@@ -19,7 +20,7 @@ def other_history(written_history, make_conf, tmp_path):
 
     def make() -> WrittenHistory:
         make_conf(
-            example="canal.instance.master.address = 127.0.0.1:1\n"
+            example=f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
             f"canal.instance.tsdb.dir = {tmp_path}/other\n"
         )
         return WrittenHistory(written_history.conf)
@@ -45,7 +46,7 @@ def test_there_and_back(written_history, other_history, schema, tmp_path):
     schema("show", status=1)
     schema("import", str(file))
     assert schema.out == (
-        "the table history of destination example goes on with 1 table as of"
+        "the table history of destination example continues with 1 table as of"
         f" binlog.000003:600 of server {UUID}\n"
     )
     assert names(schema) == ["id", "title", "price", "pages"]
@@ -135,7 +136,7 @@ def test_an_existing_file_is_replaced(written_history, schema, tmp_path):
         (b'{"format": ', "it is not JSON"),
         (b"\xff\xfe", "is not UTF-8"),
         (b" \n", "it is empty"),
-        (b"CREATE TABLE t (a int);", "name the place in the binlog"),
+        (b"CREATE TABLE t (a int);", "name the position in the binlog"),
     ],
 )
 def test_files_that_cannot_be_imported(schema, tmp_path, content, problem):
@@ -183,7 +184,7 @@ def test_a_running_server_is_not_disturbed(
     schema("export", str(file))
     conf = make_conf(
         "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = example\n",
-        example="canal.instance.master.address = 127.0.0.1:1\n"
+        example=f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
         f"canal.instance.tsdb.dir = {tmp_path}/tsdb\n",
     )
     server = start_server(conf)

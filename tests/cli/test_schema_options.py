@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 import pytest
-from fix_conf import MASTER
+from fix_conf import ACCOUNT, MASTER
 from fix_table_history import T0_MS
 
 from canal_server import cli
@@ -53,7 +53,7 @@ def test_places():
     assert place_or_time("my-bin.000003:4711") == EntryPosition("my-bin.000003", 4711)
     assert place_or_time("2025-11-21T10:00:00Z") == T0_MS
     for wrong in ("binlog.000003", "binlog.000003:", ":4", "binlog.000003:x"):
-        with pytest.raises(argparse.ArgumentTypeError, match="expected a place"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected a position"):
             place_or_time(wrong)
 
 
@@ -66,7 +66,8 @@ def test_which_source_of_a_group(make_conf, capsys):
     """Each source has its own history: they are told apart by their numbers."""
     conf = make_conf(
         "canal.destinations = a\ncanal.instance.a.spring.xml = group-instance.xml\n",
-        a="canal.instance.master1.address = x\ncanal.instance.master3.address = y\n",
+        a="canal.instance.master1.address = x\ncanal.instance.master3.address = y\n"
+        + ACCOUNT,
     )
     show = ["schema", "show", "--conf", str(conf)]
     assert cli.main(show) == 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import time
 
 import pytest
 from fix_conf import MASTER
@@ -16,6 +18,7 @@ from canal_server.model.znodes import candidate_path, running_path, server_path
 
 MAIN = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = "
 OTHER = "10.0.0.2:11111"
+PATIENCE_MS = 600_000
 
 
 @pytest.fixture
@@ -50,9 +53,10 @@ def test_a_server_alone(make_conf, start_server, status):
     assert first.startswith(f"canal-server 0.1.0, process {server.process.pid}, port ")
     assert empty == ""
     assert headings.split() == [
-        "destination", "state", "runs", "on", "position", "last", "change", "clients",
+        "destination", "state", "runs", "on", "position", "last", "change", "lag",
+        "clients",
     ]  # fmt: skip
-    assert row.split() == ["example", "fake", "here", "-", "-", "-"]
+    assert row.split() == ["example", "fake", "here", "-", "-", "-", "-"]
     told = json.loads(status(conf, "--json"))
     assert told["pid"] == server.process.pid
     assert [each["destination"] for each in told["instances"]] == ["example"]
@@ -64,7 +68,7 @@ def test_a_server_in_a_cluster(shared_conf, start_server, status, zookeeper):
     server = start_server(shared_conf)
     server.read_until("waiting for its end")
     _, cluster, _, _, row = status(shared_conf).splitlines()
-    assert row.split() == ["example", "competing", OTHER, "-", "-", "-"]
+    assert row.split() == ["example", "competing", OTHER, "-", "-", "-", "-"]
     assert OTHER in cluster
     assert "127.0.0.1:" in cluster
     told = json.loads(status(shared_conf, "--json"))
@@ -78,7 +82,7 @@ def test_a_cluster_without_a_server_here(shared_conf, status, zookeeper_root):
     here, cluster, _, _, row = status(shared_conf).splitlines()
     assert here == "no server runs here"
     assert cluster == f"cluster at {zookeeper_root}: {OTHER}"
-    assert row.split() == ["example", "-", OTHER, "-", "-", "-"]
+    assert row.split() == ["example", "-", OTHER, "-", "-", "-", "-"]
 
 
 def test_neither(make_conf, capsys, monkeypatch):
@@ -102,6 +106,35 @@ def test_clients_that_lost_their_place():
         "instances": [{"destination": "a", "lost_clients": {"7": why}}],
     }
     assert list(_table(told))[-1] == f"a: {why}"
+
+
+def test_events_that_were_passed_over():
+    """What became of named events is shown, of each source of a group as well."""
+    passed = {
+        "event": "b.1:4", "action": "skip", "state": "passed over", "events": 2,
+        "event_type": 19, "table": "", "error": "a body of 3 bytes",
+    }  # fmt: skip
+    read = passed | {"event": "b.1:9", "state": "read"}
+    raw = passed | {"action": "raw", "event_type": 30, "table": "db.t"}
+    told = {
+        "clusters": [],
+        "instances": [
+            {"destination": "a", "unreadable": [passed, read]},
+            {
+                "destination": "g",
+                "sources": [
+                    {"name": "master2", "state": "running", "unreadable": [raw]}
+                ],
+            },
+        ],
+    }
+    why = "a body of 3 bytes"
+    counted = "(type 30, table db.t, 2 in all)"
+    assert list(_table(told))[-3:] == [
+        "a: event b.1:4 (type 19, 2 in all) was left out: a body of 3 bytes",
+        "a: event b.1:9 can be read, its key is not needed",
+        f"g/master2: event b.1:4 {counted} was delivered as raw bytes: {why}",
+    ]
 
 
 def test_changes_that_were_refused(make_conf, start_server, status):
@@ -148,7 +181,7 @@ def test_a_server_that_does_not_answer(
         server.process.send_signal(signal.SIGCONT)
     cluster, _, _, row = text.out.splitlines()
     assert cluster.startswith(f"cluster at {zookeeper_root}: ")
-    assert row.split() == ["example", "-", OTHER, "-", "-", "-"]
+    assert row.split() == ["example", "-", OTHER, "-", "-", "-", "-"]
     assert "did not answer within 0.2 s: it is paused" in text.err
     assert "did not answer" in told["error"]
     assert told["clusters"][0]["destinations"]["example"]["runs_on"] == OTHER
@@ -199,3 +232,70 @@ def test_one_source_of_a_group_that_waits():
         "c/master1: running",
         "c/master2: waiting: ConnectionLost: gone",
     ]
+
+
+# --- for probes -----------------------------------------------------------------------
+
+
+def test_probe_of_a_server_that_is_healthy(make_conf, start_server, capsys):
+    """Status 0 with one word, or as JSON; with limits as well."""
+    conf = make_conf(MAIN + "example")
+    start_server(conf).read_until("canal-server 0")
+    common = ("status", "--check", "--conf", str(conf))
+    assert cli.main([*common, "--max-lag", "60s", "--timeout", "20s"]) == 0
+    assert capsys.readouterr().out == "healthy\n"
+    assert cli.main([*common, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"healthy": True, "status": 0, "problems": []}
+
+
+def test_probe_without_a_server(make_conf, capsys):
+    """Status 3 when no server runs, and the line says with which data folder."""
+    conf = make_conf(MAIN + "example")
+    assert cli.main(["status", "--check", "--conf", str(conf)]) == 3
+    assert capsys.readouterr().out == (f"no server runs with the data folder {conf}\n")
+
+
+def test_probe_of_a_server_that_is_frozen(make_conf, start_server, capsys):
+    """Status 4 when there is no answer in time, also when the connection waits."""
+    conf = make_conf(MAIN + "example")
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        for options in ((), ("--json",)):
+            common = ("status", "--check", "--timeout", "200ms", *options)
+            assert cli.main([*common, "--conf", str(conf)]) == 4
+            assert "did not answer within 0.2 s" in capsys.readouterr().out
+        assert cli.main(["status", "--timeout", "200ms", "--conf", str(conf)]) == 1
+        assert "did not answer within 0.2 s" in capsys.readouterr().err
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+
+def test_probe_of_a_destination_that_does_not_run(make_conf, start_server, capsys):
+    """Status 5 when a destination cannot start, with its error and since when."""
+    conf = make_conf(MAIN + "broken", broken=MASTER)
+    start_server(conf).read_until("cannot start")
+    common = ("status", "--conf", str(conf))
+    pattern = (
+        r"broken: CanalError: the cursors cannot be read \(since "
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d, \d+ s\)\n"
+    )
+
+    def is_told():
+        capsys.readouterr()
+        assert cli.main([*common, "--check"]) == 5
+        return re.fullmatch(pattern, capsys.readouterr().out)
+
+    eventually(is_told)  # until then it is starting
+    assert cli.main([*common, "--json"]) == 0
+    (broken,) = json.loads(capsys.readouterr().out)["instances"]
+    assert 0 <= time.time() * 1000 - broken["error_since_ms"] < PATIENCE_MS
+
+
+def test_limits_without_a_check(make_conf, capsys):
+    """A limit that nothing is compared with is an error of usage."""
+    conf = make_conf(MAIN + "example")
+    assert cli.main(["status", "--max-lag", "1s", "--conf", str(conf)]) == 2
+    assert "--max-lag is for --check" in capsys.readouterr().err

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+from fix_conf import ACCOUNT
+
 from canal_server import cli
 
 MAIN = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = "
-MASTER = "canal.instance.master.address = db:3306\n"
+MASTER = f"canal.instance.master.address = db:3306\n{ACCOUNT}"
 
 
 def test_stop_ends_the_server(make_conf, start_server, capsys):

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from fix_conf import ACCOUNT
 from fix_pipeline import DESTINATION
 
 from canal_server import cli
@@ -21,7 +22,7 @@ from canal_server.position.subscriptions import (
     Subscriptions,
 )
 
-NOWHERE = "canal.instance.master.address = 127.0.0.1:1\n"
+NOWHERE = f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
 AT = RangePlace(0, "binlog.000001", 4711)
 
 

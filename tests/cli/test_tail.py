@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from functools import partial
-from pathlib import Path
 
 import pytest
 from fix_server import DESTINATION, PATIENCE_S, make_entry
 from fix_store import eventually, in_thread
 
 from canal_server.cli import main
-from canal_server.cli.tail import TAIL_CLIENT_ID
+from canal_server.cli.tail_ids import IDS, Clients, free_id
+from canal_server.cli.tail_ranged import start_of
+from canal_server.cli.tail_silence import Silence
+from canal_server.client import CanalClient
+from canal_server.errors import CanalError
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import (
     EntryPosition,
@@ -63,6 +66,15 @@ def test_count(serve, instance, capsys):
     )
     assert tail(serve().port, "--count", "2") == 0
     assert printed(capsys.readouterr().out) == [2, 3]
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many"])
+def test_a_count_of_nothing(number, capsys):
+    """A number of changes that can never come is an error of usage."""
+    with pytest.raises(SystemExit) as caught:
+        main(["tail", f"--count={number}"])
+    assert caught.value.code == 2
+    assert "--count: expected a number from 1 on" in capsys.readouterr().err
 
 
 def test_nothing_stays(serve, instance):
@@ -173,7 +185,7 @@ def test_no_server_of_ours(capsys):
 def test_another_reader_is_noticed(serve, instance, capsys):
     """When batches went to another program under the same id, that is told once."""
     port = serve().port
-    who = ClientIdentity(DESTINATION, TAIL_CLIENT_ID)
+    who = ClientIdentity(DESTINATION, 7)
     instance.store.append(statement(1))
 
     def take_batches_away() -> None:
@@ -185,15 +197,15 @@ def test_another_reader_is_noticed(serve, instance, capsys):
             instance.store.append(statement(count + 1))
 
     def has_acked(count: int) -> bool:
-        place = instance.store.places.get(TAIL_CLIENT_ID)
+        place = instance.store.places.get(7)
         return place is not None and place.acked == count
 
     taking = in_thread(take_batches_away)
-    assert tail(port, "--count", "3") == 0
+    assert tail(port, "--count", "3", "--client-id", "7") == 0
     taking.result(PATIENCE_S)
     streams = capsys.readouterr()
     assert printed(streams.out) == [1, 2, 3]
-    assert streams.err.count(f"another program reads as client {TAIL_CLIENT_ID}") == 1
+    assert streams.err.count("another program reads as client 7") == 1
 
 
 def test_unknown_destination(serve, capsys):
@@ -215,7 +227,8 @@ def test_server_that_stops(serve, instance, capsys):
     thread.start()
     assert tail(server.port) == 1
     thread.join()
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert len([line for line in told if "no change" not in line]) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -226,10 +239,9 @@ def test_signals(serve, instance, number):
         "from canal_server.cli import main; sys.exit(main())"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", program, "tail", "--port", str(serve().port)],
+        [sys.executable, "-P", "-c", program, "tail", "--port", str(serve().port)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
     ) as process:
         instance.store.wait_for_getters(1)
         instance.store.append(statement(1))
@@ -238,5 +250,164 @@ def test_signals(serve, instance, number):
         instance.store.wait_for_getters(1)
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, out, err) == (0, b"", b"")
-    assert not instance.meta.has_subscribed(ClientIdentity(DESTINATION, TAIL_CLIENT_ID))
+    # On a slow machine it may have said meanwhile why nothing comes.
+    told = [line for line in err.splitlines() if b"no change" not in line]
+    assert (process.returncode, out, told) == (0, b"", [])
+    assert instance.meta.subscriptions(DESTINATION) == []
+
+
+# --- the id that it picks -------------------------------------------------------------
+
+
+def test_free_id():
+    """An id of its own range that nobody has; without any it is an error."""
+    assert free_id(Clients()) in IDS
+    taken = frozenset(IDS) - {IDS[5]}
+    assert free_id(Clients(taken | {1001})) == IDS[5]
+    with pytest.raises(CanalError, match="all client ids from 32000 to 32767"):
+        free_id(Clients(frozenset(IDS)))
+
+
+def test_two_at_once(serve, instance, capsys):
+    """Each gets all changes, and neither disturbs a client that is there."""
+    port = serve().port
+    with CanalClient("127.0.0.1", port, DESTINATION, 1001) as client:
+        client.subscribe()
+        instance.store.append(statement(1), statement(2))
+        first = in_thread(lambda: tail(port, "--count", "2"))
+        assert tail(port, "--count", "2") == 0
+        assert first.result(PATIENCE_S) == 0
+        assert sorted(printed(capsys.readouterr().out)) == [1, 1, 2, 2]
+        assert len(client.get(10).entries) == 2
+    known = [each.client_id for each in instance.meta.subscriptions(DESTINATION)]
+    assert known == [1001]
+
+
+def test_one_that_was_killed(serve, instance, instances):
+    """Its subscription ends with the next one; that of a connected one stays."""
+    port = serve().port
+    for client_id in (IDS[0], IDS[1], 1001):
+        with CanalClient("127.0.0.1", port, DESTINATION, client_id) as client:
+            client.subscribe()
+    instances.state["connected"] = [IDS[1]]
+    instance.store.append(statement(1))
+    assert tail(port, "--count", "1") == 0
+    known = {each.client_id for each in instance.meta.subscriptions(DESTINATION)}
+    assert known == {IDS[1], 1001}
+
+
+# --- why nothing comes ----------------------------------------------------------------
+
+QUIET = {"state": "running", "position": "b.000001:4", "lag": {"seconds": 0.0}}
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (QUIET, "no change yet: the source is read to its end up to b.000001:4; to"),
+        (QUIET | {"lag": {"seconds": 300.0}}, "reading is 5 min behind the source"),
+        (QUIET | {"state": "connecting"}, "the server connects to its source"),
+        (
+            QUIET | {"error": "ConnectionLost: gone"},
+            "the source cannot be read: ConnectionLost: gone",
+        ),
+        (
+            QUIET | {"blocked": {"reason": "ring full, waits for client 7",
+                                 "since_ms": 1}},
+            "no change: blocked: ring full, waits for client 7 (since ",
+        ),
+        (
+            {"running": False, "runs_on": "10.0.0.2:11111"},
+            "destination example runs on 10.0.0.2:11111: connect there",
+        ),
+        (
+            {"running": False, "life": "paused", "error": "CanalError: no"},
+            "destination example is paused: CanalError: no",
+        ),
+    ],
+)  # fmt: skip
+def test_reasons(serve, instances, capsys, state, told):
+    """While nothing comes, standard error says why: once, until that changes."""
+    instances.state |= state
+    port = serve().port
+    silence = Silence(options_of(port))
+    silence.explain()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("canal-server tail: ")
+    assert told in line
+    silence.explain()
+    assert capsys.readouterr().err == ""
+    silence.end()
+    silence.explain()
+    assert told in capsys.readouterr().err
+
+
+def test_a_filter_that_matches_nothing(serve, instances, capsys):
+    """What was written meanwhile, and did not come, does not match the filter."""
+    instances.state |= QUIET
+    silence = Silence(options_of(serve().port, r"shop\.orders"))
+    silence.explain()
+    assert "no change yet" in capsys.readouterr().err
+    instances.state["position"] = "b.000001:900"
+    silence.explain()  # it may be on its way
+    assert capsys.readouterr().err == ""
+    silence.explain()
+    assert (
+        "the source is read up to b.000001:900, but what was written since matches"
+        r" nothing of --filter 'shop\.orders'"
+    ) in capsys.readouterr().err
+
+
+def test_a_server_that_does_not_say(capsys):
+    """Where the reason cannot be asked for, that is said."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    Silence(options_of(port)).explain()
+    assert "no change so far; this server does not say why" in capsys.readouterr().err
+
+
+def test_it_runs_elsewhere(serve, instances, capsys):
+    """A destination of another server ends it, with where that is."""
+    instances.started.clear()
+    instances.broken.add(DESTINATION)
+    instances.state |= {"runs_on": "10.0.0.2:11111"}
+    assert tail(serve().port) == 1
+    error, where = capsys.readouterr().err.splitlines()
+    assert "should start first" in error
+    assert "destination example runs on 10.0.0.2:11111" in where
+
+
+def options_of(port: int, wanted: str = "") -> argparse.Namespace:
+    """Return the options of a command at this port."""
+    return argparse.Namespace(
+        host="127.0.0.1", port=port, destination=DESTINATION, user="",
+        password_file=None, filter=wanted,
+    )  # fmt: skip
+
+
+# --- where it begins ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("oldest", "earliest"), ("latest", "latest"),
+        ("binlog.000003:4711", "file:binlog.000003:4711"),
+        ("1763719200000", "time:1763719200000"),
+        ("2025-11-21T10:00:00Z", "time:1763719200000"),
+        ("gtid:0-1-5", "gtid:0-1-5"), ("0-1-5", "gtid:0-1-5"),
+    ],
+)  # fmt: skip
+def test_starts(text, start):
+    """What a person writes becomes what the protocol has."""
+    assert start_of(text) == start
+
+
+def test_a_start_that_is_none(capsys):
+    """What is neither position nor time is an error of usage that says what is."""
+    with pytest.raises(SystemExit) as caught:
+        tail(1, "--from", "soon")
+    assert caught.value.code == 2
+    assert "relative to now as -1h" in " ".join(capsys.readouterr().err.split())
+    assert tail(1, "--from", "-1h", "--client-id", "7") == 2
+    assert "--from reads the binlog without a client" in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from fix_server import DESTINATION, make_entry
 
@@ -45,9 +47,33 @@ def test_a_client_that_is_connected(serve, instance):
         assert client.get().entries
 
 
-def test_again(serve, instance):
-    """A client that is not subscribed is none afterwards either."""
-    assert unsubscribe(serve().port, "--client-id", "7") == 0
+def test_one_that_never_was(serve, instance, capsys):
+    """A client that is not subscribed is an error, and so is a second time."""
+    port = serve().port
+    for _ in range(2):
+        assert unsubscribe(port, "--client-id", "7") == 1
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert "client 7 is not subscribed; `canal-server status` lists" in told.err
+    with CanalClient("127.0.0.1", port, DESTINATION, 7) as client:
+        client.subscribe()
+    assert unsubscribe(port, "--client-id", "7") == 0
+    capsys.readouterr()
+    assert unsubscribe(port, "--client-id", "7") == 1
+
+
+def test_one_that_can_be_given_nothing(serve, instance, capsys):
+    """A client whose position was purged can leave, although it may not ack."""
+    port = serve().port
+    with CanalClient("127.0.0.1", port, DESTINATION, 7) as client:
+        client.subscribe()
+    instance.lost[7] = "client 7 needs binlog.000001:4, which is purged"
+    assert unsubscribe(port, "--client-id", "7", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "destination": DESTINATION,
+        "unsubscribed": 7,
+    }
+    assert not instance.meta.has_subscribed(ClientIdentity(DESTINATION, 7))
 
 
 def test_whose(serve, capsys):

@@ -137,8 +137,8 @@ def test_marks():
     assert list(changes(END, marks=True)) == [
         {"type": "END", **WHERE, "transaction": "12"}
     ]
-    assert list(text_lines(BEGIN, marks=True)) == ["2023-11-14 22:13:20 BEGIN"]
-    assert list(text_lines(END, marks=True)) == ["2023-11-14 22:13:20 END"]
+    assert list(text_lines(BEGIN, marks=True)) == ["2023-11-14 22:13:20+00:00 BEGIN"]
+    assert list(text_lines(END, marks=True)) == ["2023-11-14 22:13:20+00:00 END"]
     assert list(text_lines(BEGIN)) == list(text_lines(END)) == []
 
 
@@ -168,7 +168,9 @@ def test_json_line():
 )  # fmt: skip
 def test_text_lines(entry, lines):
     """Each row and statement is one line that a person can read."""
-    assert list(text_lines(entry)) == [f"2023-11-14 22:13:20 {line}" for line in lines]
+    assert list(text_lines(entry)) == [
+        f"2023-11-14 22:13:20+00:00 {line}" for line in lines
+    ]
 
 
 def test_colour():

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from fix_conf import ACCOUNT
 
 from canal_server.config.load import load
-from canal_server.config.schema import HostPort, InstanceConfig, SourceConfig, Wiring
+from canal_server.config.schema import (
+    Action,
+    HostPort,
+    InstanceConfig,
+    NamedEvent,
+    SourceConfig,
+    Wiring,
+)
 from canal_server.errors import ConfigError
 
 GROUP = "canal.instance.global.spring.xml = classpath:spring/group-instance.xml\n"
-MAIN = f"canal.destinations = example\n{GROUP}"
+MAIN = f"canal.destinations = example\n{GROUP}{ACCOUNT}"
 TWO = """
 canal.instance.master1.address = a:3306
 canal.instance.master2.address = b:3307
@@ -54,6 +62,24 @@ canal.instance.gtidon = true
     assert second.standby.timestamp_ms == 5
     for number, source in ((1, first), (2, second)):
         assert (source.member, source.user, source.gtid_on) == (number, "reader", True)
+
+
+def test_unreadable_events_are_of_one_source(make_conf):
+    """Events that may be passed over are named for each source, not for the group."""
+    instance = instance_of(
+        make_conf(
+            MAIN,
+            example=f"""{TWO}
+canal.instance.master.unreadable.events = bin.000001:4=skip
+canal.instance.master2.unreadable.events = bin.000002:5=raw
+canal.instance.event.bytes.max = 1048576
+""",
+        )
+    )
+    first, second = (source.events for source in instance.group)
+    assert first.unreadable == ()
+    assert second.unreadable == (NamedEvent("bin.000002", 5, Action.RAW),)
+    assert first.bytes_max == second.bytes_max == 1 << 20
 
 
 def test_any_numbers(make_conf):
@@ -151,7 +177,7 @@ def test_plain_address_in_a_group(make_conf):
 def test_sources_without_a_group(make_conf):
     """Numbered addresses of a single source are told."""
     conf = make_conf(
-        "canal.destinations = example\n",
+        f"canal.destinations = example\n{ACCOUNT}",
         example=f"canal.instance.master.address = c\n{TWO}",
     )
     warnings = load(conf, {}).warnings

@@ -24,6 +24,10 @@ DELIBERATE = {
     "canal.instance.master.address",
     "canal.instance.dbUsername",
     "canal.instance.dbPassword",
+    "canal.instance.master.sslMode",
+    "canal.instance.standby.sslMode",
+    "canal.instance.master.allowPublicKeyRetrieval",
+    "canal.instance.standby.allowPublicKeyRetrieval",
     "canal.instance.filter.black.regex",
     "canal.instance.binlog.format",
     "canal.instance.binlog.image",
@@ -96,7 +100,7 @@ def test_a_key_reads_its_fields_type(key, config):
     accepted = []
     for text in ("true", "65536", "1048576", "64", "ROW", "FULL", "a:1",
                  "MEMSIZE", "DISABLED", "UTF-8", "ab" * 20, "jdbc:h2:file",
-                 "jdbc:mysql://h/d"):  # fmt: skip
+                 "jdbc:mysql://h/d", "bin.000001:4=skip"):  # fmt: skip
         try:
             accepted.append(key.read(text))
         except ValueError:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from fix_conf import ACCOUNT
 
 from canal_server.config.load import InstanceLoader, anchored, load
 from canal_server.config.schema import (
@@ -18,7 +19,8 @@ from canal_server.config.schema import (
 from canal_server.errors import ConfigError
 
 SHIPPED = Path(__file__).parent / "shipped"
-MASTER = "canal.instance.master.address = db:3306\n"
+ADDRESS = "canal.instance.master.address = db:3306\n"
+MASTER = f"{ADDRESS}{ACCOUNT}"
 MAIN = "canal.destinations = example\n"
 GLOBAL_XML = "canal.instance.global.spring.xml"
 HASH = "ab" * 20
@@ -60,9 +62,9 @@ def test_javas_own_folder():
 
 
 def test_the_smallest_folder(make_conf):
-    """A list of destinations and an address are enough; the defaults are canal's."""
+    """Destinations, address and account are enough; the defaults are canal's."""
     (example,) = load(make_conf(MAIN, example=MASTER), {}).instances
-    assert (example.source.user, example.source.password) == ("retl", "retl")
+    assert (example.source.user, example.source.password) == ("canal", "canal")
     assert example.filter.black_regex == ""
     assert example.position.wiring is Wiring.FILE
     assert example.source.binlog_formats == ()
@@ -108,7 +110,12 @@ def test_destinations(make_conf, main, names):
     """Names are trimmed and taken once, count up, or are found as folders."""
     conf = make_conf(main, found=MASTER)
     (conf / "metrics").mkdir()
-    config = load(conf, {"canal.instance.master.address": "db:1"})
+    environ = {
+        "canal.instance.master.address": "db:1",
+        "CANAL_INSTANCE_DBUSERNAME": "u",
+        "CANAL_INSTANCE_DBPASSWORD": "p",
+    }
+    config = load(conf, environ)
     assert config.destinations == names
 
 
@@ -138,12 +145,13 @@ def test_the_first_destination_may_come_later(make_conf):
 
 def test_one_destination_later(make_conf):
     """It is read with the canal.properties of before, and checked with the others."""
-    conf = make_conf(f"{MAIN}canal.instance.dbUsername = before", example=MASTER)
+    before = "canal.instance.dbPassword = p\ncanal.instance.dbUsername = before"
+    conf = make_conf(f"{MAIN}{before}", example=MASTER)
     loader = InstanceLoader(conf, {})
     (conf / "canal.properties").write_text("canal.instance.dbUsername = after")
     (conf / "new").mkdir()
     file = conf / "new" / "instance.properties"
-    file.write_text(f"{MASTER}canal.instance.dbUsrname = typo\n")
+    file.write_text(f"{ADDRESS}canal.instance.dbUsrname = typo\n")
     config, warnings = loader.load("new", [])
     assert config.destination == "new"
     assert config.source.user == "before"
@@ -195,8 +203,8 @@ def test_one_destination_later(make_conf):
         (f"{MAIN}canal.user = canal", "a user without canal.passwd"),
         (f"{MAIN}canal.port = 70000", "canal.port = 70000: out of range"),
         (
-            f"{MAIN}canal.instance.network.silence.seconds = 10",
-            "not more than 15 seconds, the heartbeat's period; write 25",
+            f"{MAIN}canal.instance.network.silence.seconds = 3",
+            "not more than 3 seconds, the heartbeat's period; write 9",
         ),
         (f"{MAIN}canal.instance.master.sslCa = no.pem", "no.pem; name a PEM file"),
         (
@@ -207,7 +215,7 @@ def test_one_destination_later(make_conf):
 )
 def test_refusals(make_conf, main, problem):
     """What cannot be used or is not served ends in one sentence with a remedy."""
-    conf = make_conf(main, example=MASTER)
+    conf = make_conf(f"{ACCOUNT}{main}", example=ADDRESS)
     (sentence,) = problems_of(conf)
     assert sentence.startswith(str(conf / "canal.properties"))
     assert problem in sentence
@@ -215,7 +223,7 @@ def test_refusals(make_conf, main, problem):
 
 def test_a_missing_address_is_a_problem(make_conf):
     """An instance without a source is refused with the name of its file."""
-    conf = make_conf(MAIN, example="")
+    conf = make_conf(MAIN, example=ACCOUNT)
     (sentence,) = problems_of(conf)
     assert sentence == (
         f"{conf}/example/instance.properties: canal.instance.master.address = :"
@@ -234,6 +242,7 @@ def test_a_key_without_its_certificate_is_a_problem(make_conf):
 def test_all_problems_at_once(make_conf):
     """Every wrong key of every file is told, each once."""
     bad = "canal.instance.master.address = x:y:z\ncanal.instance.gtidon = perhaps\n"
+    bad += ACCOUNT
     conf = make_conf(
         "canal.destinations = a, b\ncanal.port = x\ncanal.serverMode = kafka\n"
         "canal.instance.transaction.size = 1000\n",
@@ -371,7 +380,7 @@ def test_a_standby_that_is_never_gone_to(make_conf, main, lines, told):
     """A standby, the watch and the leave to switch belong together: else a warning."""
     conf = make_conf(
         f"canal.destinations = example\n{main}",
-        example=f"canal.instance.master.address = db:3306\n{lines}",
+        example=f"{MASTER}{lines}",
     )
     warnings = load(conf, {}).warnings
     assert [told in warning for warning in warnings] == ([True] if told else [])
@@ -391,3 +400,54 @@ def test_cursors_in_zookeeper(make_conf):
     assert (b.wiring, b.zookeeper_servers) == (Wiring.ZOOKEEPER, "z3:2182/own")
     assert a.zookeeper_flush_period_ms == 20
     assert config.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("", "canal.instance.dbUsername = : no account is named"),
+        ("dbPassword = p", "canal.instance.dbUsername = : no account is named"),
+        ("dbUsername = ", "canal.instance.dbUsername = : no account is named"),
+        ("dbUsername = u", "canal.instance.dbPassword = : not set"),
+        ("dbUsername = ${NAME}", "dbUsername = ${NAME}: ${NAME} is set nowhere"),
+        ("dbPassword = x${NAME}", "dbPassword = (hidden): ${NAME} is set nowhere"),
+    ],
+)
+def test_a_login_is_not_made_up(make_conf, lines, told):
+    """An account and a password that nobody wrote are problems, not Java's defaults."""
+    text = "".join(f"canal.instance.{line}\n" for line in lines.splitlines())
+    if "${" in lines:
+        other = "dbUsername" if "dbPassword" in lines else "dbPassword"
+        text += f"canal.instance.{other} = p\n"
+    (sentence,) = problems_of(make_conf(MAIN, example=ADDRESS + text))
+    assert told in sentence
+    assert sentence.startswith("/")
+
+
+def test_an_account_without_a_password(make_conf):
+    """A password that is written as nothing is an empty one."""
+    login = "canal.instance.dbUsername = u\ncanal.instance.dbPassword =\n"
+    (example,) = load(make_conf(MAIN, example=ADDRESS + login), {}).instances
+    assert (example.source.user, example.source.password) == ("u", "")
+
+
+def test_what_editors_and_templates_leave_behind(make_conf):
+    """A mark in front is skipped; lists of hosts and open names are told at once."""
+    conf = make_conf(
+        MAIN,
+        example="canal.instance.standby.address = db2,db3:3306\n"
+        "canal.instance.filter.regex = ${TABLES}\n",
+    )
+    file = conf / "example" / "instance.properties"
+    file.write_bytes(b"\xef\xbb\xbf" + ADDRESS.encode() + file.read_bytes())
+    (conf / "canal.properties").write_bytes(
+        b"\xef\xbb\xbf" + MAIN.encode() + b"canal.port = ${PORT}\n"
+    )
+    told = "\n".join(problems_of(conf))
+    assert "standby.address = db2,db3:3306: names several servers" in told
+    assert "filter.regex = ${TABLES}: ${TABLES} is set nowhere" in told
+    assert "canal.port = ${PORT}: ${PORT} is not replaced" in told
+    assert "dbUsername = : no account is named" in told
+    assert "canal.instance.master.address" not in told
+    assert "canal.destinations" not in told
+    assert len(told.splitlines()) == 4

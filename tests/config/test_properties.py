@@ -67,3 +67,26 @@ def test_a_folder_is_unreadable(tmp_path):
     """A folder in the place of a file is an error in words."""
     with pytest.raises(UnreadableError, match="directory"):
         read_properties(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "values"),
+    [
+        (b"\xef\xbb\xbfa=b\nc=d", {"a": "b", "c": "d"}),
+        (b"a=b\n\xef\xbb\xbfc=d\n", {"a": "b", "c": "d"}),  # of two files
+        (b"\xef\xbb\xbf# note\r\na=b\r\n", {"a": "b"}),
+        (b"\xef\xbb\xbf", {}),
+    ],
+)
+def test_a_byte_order_mark_is_skipped(tmp_path, content, values):
+    """What an editor wrote in front of the text belongs to no key."""
+    found = read(tmp_path, content)
+    assert found.values == values
+    assert found.non_ascii == ()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_other_encodings_are_named(tmp_path, encoding):
+    """A file of two bytes a character is refused in words."""
+    with pytest.raises(UnreadableError, match="save it as UTF-8"):
+        read(tmp_path, "a = b".encode(encoding))

@@ -35,9 +35,15 @@ class TestServerKeys:
         assert server({"canal.port": "  1 "}).find("canal.port") == Found("1", "main")
 
     def test_nothing_is_expanded(self):
-        """`${…}` is plain text in the keys of the server."""
-        found = server({"canal.zkServers": "${ZK:localhost}"}).find("canal.zkServers")
-        assert found == Found("${ZK:localhost}", "main")
+        """`${…}` in a key of the server, which nobody replaces, is an error."""
+        for text in ("${ZK:localhost}", "${PORT}", "a${}"):
+            with pytest.raises(UnresolvableError, match="CANAL_PORT") as error:
+                server({"canal.port": text}).find("canal.port")
+            assert text.removeprefix("a") in str(error.value)
+            assert error.value.origin == "main"
+        assert server({"canal.user": "a${b"}).find("canal.user") == Found(
+            "a${b", "main"
+        )
 
     def test_the_environment_wins_under_the_dotted_name(self):
         """A variable with the key's own name hides the file."""
@@ -75,8 +81,9 @@ class TestInstanceKeys:
         [
             ("${b}", "B"),
             ("x${b}y${b}z", "xByBz"),
-            ("${none}", None),
-            ("x${none}y", "xy"),
+            ("${none:}", None),
+            ("x${none:}y", "xy"),
+            ("${blank}", None),
             ("${none:d}", "d"),
             ("${none: d }", "d"),
             ("${none:h:1:2}", "h:1:2"),
@@ -91,7 +98,6 @@ class TestInstanceKeys:
             ("${b", "${b"),
             ("$b {b} }", "$b {b} }"),
             ("${VARIABLE}", "V"),
-            ("${}", None),
         ],
     )
     def test_expansion(self, text, value):
@@ -106,6 +112,19 @@ class TestInstanceKeys:
         }
         found = instance(values, {"VARIABLE": "V"}).find("a")
         assert (found and found.text) == value
+
+    @pytest.mark.parametrize(
+        ("text", "name"),
+        [("${NAME}", "NAME"), ("x${a.b}${b}", "a.b"), ("${none:${NAME}}", "NAME"),
+         ("${b${NAME}}", "NAME"), ("${}", ""), ("${c}", "NAME")],
+    )  # fmt: skip
+    def test_what_is_set_nowhere_is_an_error(self, text, name):
+        """A name without a default that no file and no variable has is told."""
+        lookup = instance({"a": text, "b": "B", "c": "<${NAME}>"}, {"NAME": " "})
+        with pytest.raises(UnresolvableError) as error:
+            lookup.find("a")
+        assert f"${{{name}}} is set nowhere" in str(error.value)
+        assert (error.value.origin, error.value.text) == ("own", text)
 
     def test_variables_are_expanded(self):
         """`${…}` in a variable's value is replaced too."""
@@ -127,7 +146,7 @@ class TestInstanceKeys:
 
     def test_what_was_asked_for_is_remembered(self):
         """Keys that values refer to count as used."""
-        lookup = instance({"a": "${canal.my.own:${canal.my.other}}"})
+        lookup = instance({"a": "${canal.my.own:${canal.my.other:}}"})
         lookup.find("a")
         assert {"a", "canal.my.own", "canal.my.other"} <= lookup.used
 

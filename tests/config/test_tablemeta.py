@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from fix_conf import ACCOUNT
 
 from canal_server.config import tablemeta
 from canal_server.config.load import load
 from canal_server.config.schema import HostPort, MysqlDatabase, SslMode
 from canal_server.errors import ConfigError
 
-MASTER = "canal.instance.master.address = db:3306\n"
+MASTER = f"canal.instance.master.address = db:3306\n{ACCOUNT}"
 TSDB = "canal.instance.tsdb."
 MYSQL = f"{TSDB}url = jdbc:mysql://h/d\n{TSDB}dbUsername = u\n"
 H2_XML = f"{TSDB}spring.xml = classpath:spring/tsdb/h2-tsdb.xml\n"
@@ -79,6 +80,22 @@ def test_urls(url, host, name, ssl_mode):
     assert tablemeta.database(url) == MysqlDatabase(host, name, SslMode[ssl_mode])
 
 
+def test_the_key_for_a_password(tmp_path):
+    """The options of Connector/J say with which key a password is encrypted."""
+    file = tmp_path / "public_key.pem"
+    file.write_text("")
+    url = (
+        f"jdbc:mysql://h/d?allowPublicKeyRetrieval=false&serverRSAPublicKeyFile={file}"
+    )
+    found = tablemeta.database(url)
+    assert found is not None
+    assert found.server_public_key == file
+    assert found.allow_public_key_retrieval is False
+    silent = tablemeta.database("jdbc:mysql://h/d")
+    assert silent is not None
+    assert silent.allow_public_key_retrieval is None
+
+
 def test_embedded():
     """The URL of the original's embedded data base means the file."""
     assert tablemeta.database("jdbc:h2:/a/h2;CACHE_SIZE=1000;MODE=MYSQL;") is None
@@ -100,6 +117,8 @@ def test_embedded():
         ("jdbc:mysql://h/d?user=u&password=hidden", "holds an account"),
         ("jdbc:mysql://h/d?sslMode=x", "not an SSL mode"),
         ("jdbc:mysql://h/d?useSSL=x", "not a switch"),
+        ("jdbc:mysql://h/d?serverRSAPublicKeyFile=/no/key.pem", "cannot read"),
+        ("jdbc:mysql://h/d?allowPublicKeyRetrieval=x", "not a switch"),
     ],
 )
 def test_bad_urls(make_conf, url, wrong):

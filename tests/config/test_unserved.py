@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from fix_conf import ACCOUNT
 
 from canal_server.config.load import load
 
-MASTER = "canal.instance.master.address = db:3306\n"
+MASTER = f"canal.instance.master.address = db:3306\n{ACCOUNT}"
 MAIN = "canal.destinations = example\n"
 
 
@@ -95,7 +96,7 @@ def test_keys_that_values_refer_to_are_known(make_conf):
     """An operator's own key that a value uses gives no warning."""
     conf = make_conf(
         f"{MAIN}canal.my.host = db\n",
-        example="canal.instance.master.address = ${canal.my.host}:1\n",
+        example="canal.instance.master.address = ${canal.my.host}:1\n" + ACCOUNT,
     )
     assert warnings_of(conf) == ()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from canal_server.config import values
-from canal_server.config.schema import BatchMode, HostPort, SslMode
+from canal_server.config.schema import Action, BatchMode, HostPort, NamedEvent, SslMode
 
 size = values.power_of_two(1024)
 number = values.integer(-1, 10, "seconds")
@@ -33,6 +33,11 @@ formats = values.names("ROW", "MIXED")
         (values.address, "127.0.0.1:3306", HostPort("127.0.0.1", 3306)),
         (values.address, "db.example.org", HostPort("db.example.org", 3306)),
         (values.address, "[::1]:3307", HostPort("::1", 3307)),
+        (values.address, "[::1]", HostPort("::1", 3306)),
+        (values.address, "my_db-1.example", HostPort("my_db-1.example", 3306)),
+        (values.host, "0.0.0.0", "0.0.0.0"),
+        (values.host, "::1", "::1"),
+        (values.host, "my_host-1.example", "my_host-1.example"),
         (formats, "ROW, mixed,", ("ROW", "MIXED")),
         (values.batch_mode, "itemsize", BatchMode.ITEMSIZE),
         (values.ssl_mode, "verify_ca", SslMode.VERIFY_CA),
@@ -42,6 +47,14 @@ formats = values.names("ROW", "MIXED")
         (values.charset, "windows-31j", "cp932"),
         (values.folder, "../conf", Path("../conf")),
         (values.password_hash, "*" + "AB" * 20, "ab" * 20),
+        (
+            values.named_events,
+            "binlog.000003:4711=skip, mysql-bin.000004:99=raw",
+            (
+                NamedEvent("binlog.000003", 4711, Action.SKIP),
+                NamedEvent("mysql-bin.000004", 99, Action.RAW),
+            ),
+        ),
     ],
 )
 def test_usable(read, text, value):
@@ -61,6 +74,20 @@ def test_usable(read, text, value):
         (size, "1025", "out of range"),
         (size, "1", "out of range"),
         (values.address, "a:b:c", "write host:port"),
+        (values.address, "a:1,b:2", "names several servers"),
+        (values.address, "a,b", "names several servers"),
+        (values.address, "a:1;b:2", "names several servers"),
+        (values.address, "[::1]:1,[::2]:1", "names several servers"),
+        (values.address, "jdbc:mysql://a:1", "write host:port"),
+        (values.address, "u@a:1", "write host:port"),
+        (values.address, "::1:3306", r"write host:port, or \[::1\]:port"),
+        (values.address, "a:", "write host:port"),
+        (values.address, ":3306", "write host:port"),
+        (values.address, "a:-1", "write host:port"),
+        (values.address, "a:65536", "port is out of range"),
+        (values.host, "10.0.0.1,10.0.0.2", "one name or IP"),
+        (values.host, "10.0.0.1:11111", "one name or IP"),
+        (values.host, "a b", "one name or IP"),
         (values.address, "a:0", "port is out of range"),
         (values.address, "a:99999999999", "port is out of range"),
         (values.address, "[x]:1", "not an IPv6 address"),
@@ -72,6 +99,12 @@ def test_usable(read, text, value):
         (values.charset, "klingon", "not a known character set"),
         (values.folder, "a\0b", "zero character"),
         (values.password_hash, "canal", "40 hexadecimal digits"),
+        (values.named_events, "binlog.000003:4711", "'binlog.000003:4711' names no"),
+        (values.named_events, "binlog.000003:x=skip", "write file:position=skip"),
+        (values.named_events, "binlog.000003:4=drop", "=skip or =raw"),
+        (values.named_events, "4711=skip", "names no event"),
+        (values.named_events, "b.1:4=skip,", "'' names no event"),
+        (values.named_events, "b.1:4=skip,b.1:4=raw", "b.1:4 is named twice"),
     ],
 )
 def test_unusable(read, text, wrong):

@@ -68,6 +68,88 @@ def test_heartbeats_are_counted() -> None:
     assert driven.decoder.position == at
 
 
+def test_heartbeats_of_the_second_kind() -> None:
+    """A heartbeat that tells the place in its body moves the position forward."""
+    log = small_log()
+    far = log.position + (5 << 32)
+    for offset in (far, 4):
+        value = b.packed(offset)
+        name = b"bin.000001"
+        fields = bytes((1, len(name))) + name + bytes((2, len(value))) + value
+        log.add(b.HEARTBEAT_V2, fields + b"\0", placed=False)
+    for broken in (b"", b"\2", b"\1\xff", b"\2\1\xfe", b"\1\xfe\xff\xff"):
+        log.add(b.HEARTBEAT_V2, broken, placed=False)
+    driven = Driven()
+    driven.feed(log.as_stream())
+    assert driven.decoder.heartbeats == 7
+    assert driven.decoder.position == far
+
+
+def _statement(sql: bytes) -> tuple[int, bytes]:
+    return b.QUERY, b.query_body(sql)
+
+
+GTID = (b.GTID, b.gtid_body(bytes(16), 7))
+ALONE = (b.MARIA_GTID, bytes(12) + b"\1")
+GROUP = (b.MARIA_GTID, bytes(13))
+XID = (b.XID, bytes(8))
+BEGIN, COMMIT, ROLLBACK = map(_statement, (b"BEGIN", b"COMMIT", b"ROLLBACK"))
+DDL, SAVEPOINT = map(_statement, (b"DROP TABLE t", b"SAVEPOINT a"))
+CREATES = _statement(b"CREATE TABLE t (a INT) START TRANSACTION")
+XA_START, XA_END = map(_statement, (b"XA START 'a'", b"XA END 'a'"))
+XA_COMMIT = _statement(b"XA COMMIT 'a'")
+INTVAR = (b.INTVAR, bytes(9))
+FORMAT = (b.FORMAT, b.format_body())
+MAP = (b.TABLE_MAP, b.table_map_body([(b.LONG, b"")]))
+
+
+@pytest.mark.parametrize(
+    ("events", "settled"),
+    [
+        ([], False),
+        ([DDL], False),
+        ([INTVAR, DDL], False),
+        ([FORMAT], True),
+        ([FORMAT, BEGIN], False),
+        ([GTID], False),
+        ([GTID, DDL], True),
+        ([GTID, INTVAR, DDL], True),
+        ([GTID, INTVAR], False),
+        ([FORMAT, INTVAR], False),
+        ([GTID, BEGIN], False),
+        ([GTID, BEGIN, MAP, XID], True),
+        ([GTID, BEGIN, DDL], False),
+        ([GTID, BEGIN, SAVEPOINT], False),
+        ([GTID, BEGIN, COMMIT], True),
+        ([GTID, BEGIN, ROLLBACK], True),
+        ([GTID, CREATES], False),
+        ([GTID, CREATES, MAP, XID], True),
+        ([GTID, XA_START, XA_END], False),
+        ([GTID, XA_START, XA_END, (b.XA_PREPARE, bytes(13))], True),
+        ([GTID, XA_COMMIT], True),
+        ([XID], True),
+        ([XID, MAP], False),
+        ([ALONE], False),
+        ([ALONE, DDL], True),
+        ([GROUP, DDL], False),
+        ([GROUP, DDL, MAP, XID], True),
+        ([GTID, BEGIN, FORMAT], True),
+        ([XID, (b.STOP, b"")], True),
+        ([XID, (b.PREVIOUS_GTIDS, bytes(8))], True),
+    ],
+)
+def test_a_position_between_transactions(events, settled) -> None:
+    """Whether reading can begin at the end of what was read is told of each event."""
+    log = Binlog()
+    log.start(placed=False)
+    for kind, body in events:
+        log.add(kind, body)
+    driven = Driven()
+    driven.feed(log.as_stream())
+    assert driven.decoder.is_settled == settled
+    assert driven.decoder.position == log.position
+
+
 def test_other_statements_halt() -> None:
     """DDL and the like are asked about; `emit` writes what Python answers."""
     log = Binlog()

@@ -33,7 +33,10 @@ def expected(value: Any) -> str:
         case Number():
             text = str(value.value)
         case Opaque():
-            data = base64.b64encode(value.data).decode()
+            data = "\\n".join(
+                base64.b64encode(value.data[i : i + 57]).decode()
+                for i in range(0, len(value.data), 57)
+            )
             text = f'"base64:type{value.type}:{data}"'
         case float():
             text = double_text(value)
@@ -86,6 +89,7 @@ def test_random_documents(large, rng):
         (Opaque(TIME, temporal(-1, 0, clock(838, 59, 59), 0)), '"-838:59:59.000000"'),
         (Opaque(NEWDECIMAL, b"\x0a\x02\x80\x00\x00\x01\x32"), "1.50"),
         (Opaque(NEWDECIMAL, b"\x05\x02\x80\x00\x00"), "0.0"),
+        (Opaque(NEWDECIMAL, b"\x48\x00" + b"\x80" + bytes(30) + b"\x07"), "7"),
         (Opaque(15, b"abc"), '"base64:type15:YWJj"'),
         (Opaque(16, b"\x05"), '"base64:type16:BQ=="'),
     ],
@@ -94,6 +98,16 @@ def test_opaque_values(opaque, text):
     """Dates, times, decimals and bytes look as in MySQL, alone and in an array."""
     assert json_text(document(opaque)) == text
     assert json_text(document([opaque, opaque])) == f"[{text}, {text}]"
+
+
+def test_binary_values_come_in_lines():
+    """Base64 has a line break after each 76 characters but the last, as in MySQL."""
+    for n in (56, 57, 58, 114, 115, 1000):
+        opaque = Opaque(252, bytes(range(256)) * 4)
+        opaque = opaque._replace(data=opaque.data[:n])
+        text = json_text(document(opaque))
+        assert text == expected(opaque)
+        assert text.count("\\n") == (n - 1) // 57
 
 
 def test_strings_that_are_no_utf8():

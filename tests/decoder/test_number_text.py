@@ -234,19 +234,40 @@ def test_random_decimals(rng):
 
 
 def test_nonsense_decimals_stay_in_bounds(rng):
-    """Bytes that no server writes give some number, at most 68 characters long."""
+    """Bytes that no server writes give some number, of up to 81 digits in 9 groups."""
     for _ in range(5000):
-        precision = rng.randint(1, 65)
+        precision = rng.randint(1, 81)
         scale = rng.randint(0, precision)
         whole = precision - scale
+        if -(-whole // 9) - (-scale // 9) > 9:
+            continue
         size = sum(n // 9 * 4 + GROUP_BYTES[n % 9] for n in (whole, scale))
         text = decimal_text(rng.randbytes(size), precision, scale)
-        assert len(text) <= 68
+        assert len(text) <= 84
         assert Decimal(text).is_finite()
 
 
-@pytest.mark.parametrize(("precision", "scale"), [(0, 0), (66, 0), (5, 6), (5, -1)])
+@pytest.mark.parametrize(("precision", "scale"), [(0, 0), (5, 6), (5, -1)])
 def test_refuses_types_that_do_not_exist(precision, scale):
     """A precision or scale out of range has no size."""
     with pytest.raises(ValueError, match="decimal"):
         decimal_text(bytes(4), precision, scale)
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale"), [(65, 0), (72, 0), (81, 0), (81, 81), (73, 10), (66, 30)]
+)
+def test_calculated_decimals(precision, scale, rng):
+    """A decimal in JSON has up to nine groups of digits, more than any column."""
+    for digits in (1, precision // 2, precision):
+        unscaled = rng.randint(-(10**digits) + 1, 10**digits - 1)
+        text = canal_decimal(unscaled, scale)
+        assert decimal_text(pack(unscaled, precision, scale), precision, scale) == text
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(82, 0), (81, 1), (255, 0), (90, 90)])
+def test_refuses_decimals_of_more_than_nine_groups(precision, scale):
+    """A decimal is refused that the server has no room for, whatever bytes it has."""
+    for size in range(60):
+        with pytest.raises(ValueError, match="decimal"):
+            decimal_text(bytes(size), precision, scale)

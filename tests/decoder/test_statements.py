@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import random
 
 OTHER, BEGIN, COMMIT, XA_START, XA_END, XA_COMMIT, XA_ROLLBACK, NOTHING = range(8)
+ROLLBACK = 8
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,8 @@ OTHER, BEGIN, COMMIT, XA_START, XA_END, XA_COMMIT, XA_ROLLBACK, NOTHING = range(
         (b"XA PREPARE 'a'", OTHER),
         (b"XA", OTHER),
         (b"SAVEPOINT `a`", NOTHING),
-        (b"ROLLBACK", NOTHING),
+        (b"ROLLBACK", ROLLBACK),
+        (b"rollback ; /* all */", ROLLBACK),
         (b"ROLLBACK TO `a`", NOTHING),
         (b"RELEASE SAVEPOINT a", NOTHING),
         (b";", NOTHING),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canal_server.dump.failures import STUBBORN_DELAY_S, Failures
+from canal_server.dump.failures import STUBBORN_DELAY_S, UNREACHABLE_DELAY_S, Failures
 from canal_server.errors import BinlogPurged, ConnectionLost
 from canal_server.mysql.backoff import Backoff
 
@@ -30,6 +30,15 @@ def test_delays() -> None:
     assert fail(failures, PURGED, elsewhere=True) == 0.0
     failures.forget()
     assert fail(failures, LOST) == 1.0
+
+
+def test_an_address_where_nobody_answers() -> None:
+    """It is tried every second, however long; other failures are put off as before."""
+    failures = Failures("d", Backoff(1.0, 8.0, jitter=0.0))
+    silent = ConnectionLost("cannot connect", unreachable=True)
+    delays = [fail(failures, silent) for _ in range(50)]
+    assert all(0 < delay <= UNREACHABLE_DELAY_S for delay in delays)
+    assert [fail(failures, LOST) for _ in range(2)] == [1.0, 2.0]
 
 
 def test_each_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -22,7 +22,7 @@ SERVER = "one"
 def scene():
     """Give a meeting with a ring that lacks nothing behind 1:99, and its pump."""
     pump: Any = SimpleNamespace(
-        server=SERVER, exact_from=None, reads_behind=(1, 99), reads_behind_set=None
+        server=SERVER, whole_from=None, reads_behind=(1, 99), reads_behind_set=None
     )
     pump.begins_after = lambda acked: acked and acked.position
     t = StoreUnderTest()
@@ -67,20 +67,20 @@ def test_by_set(scene, left_out, enough, too_little):
     assert meets(scene, (1, 4), enough)
     for gtids in (too_little, "", "no set"):
         assert not meets(scene, (9, 4), gtids)
-    # From that file on the set is exactly what lies in front of it.
-    scene.pump.exact_from = 9
+    # From that file on nothing is left out.
+    scene.pump.whole_from = 9
     assert meets(scene, (9, 4), too_little)
     assert not meets(scene, (8, 4), too_little)
 
 
 def test_by_set_outside_of_gtid_mode(scene):
-    """Sets of clients are not followed there: files that are exact decide alone."""
+    """Sets of clients are not followed there: files that are whole decide alone."""
     left_out = GtidSet.parse(f"{SID}:1-7")
     scene.pump.reads_behind, scene.pump.reads_behind_set = None, left_out
     meeting = Meeting(scene.t.store, scene.pump, gtid_on=False)
     meeting.begin_run()
     assert not meeting.join(CLIENT, None, (9, 4), f"{SID}:1-8", SERVER)
-    scene.pump.exact_from = 9
+    scene.pump.whole_from = 9
     assert meeting.join(CLIENT, None, (9, 4), "", SERVER)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,15 @@ from canal_server.config.schema import (
     HostConfig,
 )
 from canal_server.dump.status import PumpState
-from canal_server.errors import BinlogPurged, ConnectionLost
+from canal_server.errors import BinlogPurged, ConnectionLost, SourceError
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
-from canal_server.model.positions import EntryPosition, LogPosition
+from canal_server.model.positions import (
+    EntryPosition,
+    LogPosition,
+    binlog_file_number,
+)
+from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.settings import Access, Address, Credentials
 from canal_server.sink.filters import TableFilter
 
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from servers import Server
+
+    from canal_server.mysql.connection import ControlConnection
 
 
 OPEN = 2  # flag of a record inside of a transaction
@@ -125,6 +133,29 @@ def test_begins_at_a_time_also_by_gtid(
         again.stop()
 
 
+def test_whole_files_by_gtid(
+    source_server: Server, table: str, pumped: Callable[..., Pumped]
+) -> None:
+    """The file in which a dump by GTID begins is not whole, the next one is.
+
+    MariaDB begins amid a file, with a list of GTIDs that fits there and is in no file.
+    """
+    insert(source_server, table, 1)
+    mariadb = source_server.flavour == "mariadb"
+    variable = "gtid_binlog_pos" if mariadb else "gtid_executed"
+    ((gtids,),) = source_server.execute(f"SELECT @@global.{variable}")
+    insert(source_server, table, 2)
+    found = pumped(gtid_on=True, master=HostConfig(gtid=gtids))
+    found.pump.start()
+    eventually(lambda: found.values == ["2"])
+    assert found.pump.whole_from is None
+    source_server.execute("FLUSH BINARY LOGS")
+    insert(source_server, table, 3)
+    eventually(lambda: found.values == ["2", "3"])
+    file, _ = source_server.binlog_position()
+    assert found.pump.whole_from == binlog_file_number(file)
+
+
 def test_goes_on_after_a_lost_connection(
     source_server: Server, table: str, pumped: Callable[..., Pumped]
 ) -> None:
@@ -164,6 +195,44 @@ def test_goes_on_from_what_is_stored(
     # It begins with the end that is stored: who has acked it is told apart by position.
     assert second.values == ["2"]
     assert second.entries[0].entry_type == EntryType.TRANSACTIONEND
+
+
+class FailingColumns(CachedColumns):
+    """Columns whose history cannot be written after the next transaction."""
+
+    def __init__(self, control: ControlConnection, fail: threading.Event) -> None:
+        super().__init__(control)
+        self._fail = fail
+        self._last = (0, 0)
+
+    def passed(self, position: EntryPosition) -> None:
+        """Fail once at a position after the last one, when the test asks for it."""
+        before, self._last = self._last, position.order()
+        if before < self._last and self._fail.is_set():
+            self._fail.clear()
+            raise SourceError("the table history cannot be written")  # retried at once
+
+
+def test_history_that_cannot_be_written_by_gtid(
+    source_server: Server, table: str, pumped: Callable[..., Pumped]
+) -> None:
+    """A transaction is not delivered again as the history failed after it."""
+    fail = threading.Event()
+    found = pumped(
+        gtid_on=True,
+        images=lambda control, _info, _place: FailingColumns(control, fail),
+    )
+    found.pump.start()
+    eventually(lambda: found.places)
+    insert(source_server, table, 1)
+    eventually(lambda: found.values == ["1"])
+    assert found.idle.wait(PATIENCE_S)
+    fail.set()
+    insert(source_server, table, 2)
+    eventually(lambda: found.pump.status.connections == 2)
+    insert(source_server, table, 3)
+    eventually(lambda: "3" in found.values)
+    assert found.values == ["1", "2", "3"]
 
 
 def test_wishes_that_change(
@@ -218,12 +287,12 @@ def test_the_same_error_again(caplog: pytest.LogCaptureFixture) -> None:
     found = Pumped(unreachable(), "db")
     for error in (ConnectionLost("gone"), ConnectionLost("gone"), BinlogPurged("old")):
         found.pump._failed(error)
-        assert found.pump.status.error == f"{type(error).__name__}: {error}"
+        assert found.pump.status.error.startswith(f"{type(error).__name__}: {error}")
     found.pump._failed(ConnectionLost("gone"))
     assert found.pump.status.error == "ConnectionLost: gone"
     first, second = told_by(caplog)
     assert "ConnectionLost: gone; next attempt in" in first
-    assert "BinlogPurged: old; next attempt in" in second
+    assert "BinlogPurged: old; where to begin is configured by" in second
 
 
 def test_a_fault_while_an_error_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,18 +24,28 @@ def at(identity: LogIdentity, file: str) -> LogPosition:
     ("stored", "back"),
     [
         (at(HERE, "binlog.000006"), f"{MISSING}; put the files back, or "),
-        (at(HERE, "binlog.000008"), "; "),  # the binlog was begun anew
+        (at(HERE, "binlog.000008"), "; "),  # the binlog was reset
         (at(ELSEWHERE, "binlog.000006"), "; "),
     ],
 )
 def test_single_source(stored: LogPosition, back: str) -> None:
     """Files are named where they are this server's, and were there once."""
+    who = "with a position of another binlog or server"
+    if back != "; ":
+        who = "as purged"
     assert told_purged("gone", "shop", stored, HERE, FILES) == (
         f"gone{back}load the tables anew and run `canal-server position seek"
-        " --destination shop --client ID --to oldest` to go on with what is left, for"
-        " each client whose place `canal-server position show` calls purged; others go"
-        " on by themselves"
+        " --destination shop --client ID --to oldest` to resume with what is left, for"
+        f" each client that `canal-server position show` shows {who}; others resume by"
+        " themselves"
     )
+
+
+def test_nothing_stored() -> None:
+    """Without any client the remedy is the configured position, not a seek."""
+    told = told_purged("gone", "shop", None, HERE, FILES)
+    assert "canal.instance.master.journal.name" in told
+    assert "position seek" not in told
 
 
 def test_one_of_a_group() -> None:
@@ -43,8 +53,3 @@ def test_one_of_a_group() -> None:
     told = told_purged("gone", "shop/master2", at(HERE, "binlog.000006"), HERE, FILES)
     assert "--destination shop --source master2 --client ID --to oldest`" in told
     assert told.endswith("; the other sources of shop go on meanwhile")
-
-
-def test_nothing_stored() -> None:
-    """Nobody has a place that could be moved: the configured one is to be changed."""
-    assert told_purged("gone", "shop", None, HERE, FILES) == "gone"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from typing import TYPE_CHECKING
 
 import binlog_bytes as b
@@ -264,95 +263,6 @@ def test_short_events() -> None:
 # --- compressed ---------------------------------------------------------------------
 
 
-def deflated(data: bytes, *, length: int | None = None, size: int = 1) -> bytes:
-    """Return data as MariaDB compresses the tail of an event."""
-    told = len(data) if length is None else length
-    return bytes((0x80 | size,)) + told.to_bytes(size, "big") + zlib.compress(data)
-
-
-def test_inflating() -> None:
-    """Data comes back, whatever the width of its length."""
-    for size, data in ((1, b"x" * 200), (2, b"y" * 40_000), (3, b""), (4, b"z")):
-        assert query.inflate(deflated(data, size=size)) == data
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "unknown algorithm"),
-        (b"\x91\1x", "unknown algorithm"),
-        (b"\0\1x", "unknown algorithm"),
-        (deflated(b"abc", length=2), "3 bytes when inflated, expected 2"),
-        (deflated(b"abc", length=4), "3 bytes when inflated, expected 4"),
-        (deflated(bytes(range(99)))[:-30], "74 bytes when inflated, expected 99"),
-        (deflated(b"abc")[:-1], "ends early"),
-        (b"\x81\3nonsense", "cannot be inflated"),
-        (deflated(b"a", length=1 << 31, size=4), "above 1073741824"),
-    ],
-)
-def test_broken_compression(data: bytes, message: str) -> None:
-    """Compressed data that contradicts itself is refused with the reason."""
-    with pytest.raises(DecodeError, match=message):
-        query.inflate(data)
-
-
-def test_inflating_is_bounded() -> None:
-    """A few bytes that inflate to very many are not inflated beyond what they tell."""
-    bomb = zlib.compress(bytes(50_000_000))
-    with pytest.raises(DecodeError, match="11 bytes when inflated, expected 10"):
-        query.inflate(b"\x81\x0a" + bomb)
-
-
-def test_compressed_statements() -> None:
-    """What stands before the text stays as it is."""
-    plain = b.query_body(b"CREATE TABLE t (a INT)", b"db", status=charset_status(33))
-    head = plain[: -len(b"CREATE TABLE t (a INT)")]
-    assert query.inflated_query(head + deflated(b"CREATE TABLE t (a INT)")) == plain
-
-
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("update", [False, True])
-def test_compressed_rows(version: int, *, update: bool) -> None:
-    """What stands before the rows stays as it is, in both versions of row events."""
-    rows = b.int_row(*range(20)) * (2 if update else 1)
-    images = 2 if update else 1
-    head = b.rows_body(20, b"", version=version, images=images)
-    found = query.inflated_rows(
-        head + deflated(rows), second_version=version == 2, update=update
-    )
-    assert found == head + rows
-
-
-def test_compressed_events_cut_anywhere() -> None:
-    """A compressed event that ends early is refused."""
-    head = b.query_body(b"", b"db", status=charset_status(33))
-    whole = head + deflated(b"x" * 50)
-    for cut in range(len(whole)):
-        with pytest.raises(DecodeError):
-            query.inflated_query(whole[:cut])
-    head = b.rows_body(20, b"", images=2)
-    whole = head + deflated(b"x" * 50)
-    for cut in range(len(whole)):
-        with pytest.raises(DecodeError):
-            query.inflated_rows(whole[:cut], second_version=True, update=True)
-
-
-def test_payloads() -> None:
-    """Algorithm and data are found among the fields, unknown fields are skipped."""
-    body = b.payload_body(b"data", algorithm=255, size=4)
-    assert query.payload_of(body) == (query.UNCOMPRESSED, b"data")
-    assert query.payload_of(b"\x09\3abc" + body) == (query.UNCOMPRESSED, b"data")
-    assert query.payload_of(b"\0data") == (query.ZSTD, b"data")
-
-
-def test_payloads_cut_anywhere() -> None:
-    """A payload whose fields end early is refused."""
-    body = b.payload_body(b"", algorithm=0, size=300)
-    for cut in range(len(body)):
-        with pytest.raises(DecodeError, match="payload"):
-            query.payload_of(body[:cut])
-
-
 def test_any_bytes(rng: random.Random) -> None:
     """Whatever the bytes, each function reads them or refuses them."""
     functions = (
@@ -360,9 +270,6 @@ def test_any_bytes(rng: random.Random) -> None:
         query.intvar_sql,
         query.rand_sql,
         query.user_var_sql,
-        query.inflated_query,
-        query.payload_of,
-        lambda body: query.inflated_rows(body, second_version=True, update=True),
     )
     read = 0
     for _ in range(4000):

@@ -18,6 +18,7 @@ from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.binlogs import BinaryLog
 from canal_server.mysql.flavour import Flavour, ServerInfo
 from canal_server.mysql.replication import FileStart, GtidStart, MariaGtidStart
+from canal_server.mysql.settings import Access, Address, Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ FILES = {f"bin.{number:06}": number * HOUR_MS for number in (1, 2, 3)}
 class FakeConnection:
     """Answers what is asked about the binlog."""
 
-    access = None
+    access = Access(address=Address("db"), credentials=Credentials("canal", ""))
 
     def __init__(self, *, mariadb: bool) -> None:
         self.mariadb = mariadb
@@ -49,7 +50,8 @@ class FakeConnection:
         if sql == "SHOW BINARY LOGS":
             return [(name, 1000) for name in FILES]
         if "STATUS" in sql:
-            return [("bin.000003", 999, "", "", f"{SID}:1-9")]
+            row = ("bin.000003", 999, "", "")
+            return [row if self.mariadb else (*row, f"{SID}:1-9")]
         assert sql == "SELECT @@global.gtid_binlog_pos"
         return [("0-1-9",)]
 

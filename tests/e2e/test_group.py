@@ -98,6 +98,36 @@ def test_one_source_down(make_group, mysql_server, own_server, database):
     assert [branch.checker.repeated for branch in group.branches] == [0, 0]
 
 
+def test_a_quiet_source_is_rotated(make_group, mysql_server, own_server, database):
+    """A client that has all is up to date in each source, and leaves files that ended.
+
+    Those may be purged then, while the other source goes on.
+    """
+    other = own_server("mysql", ())
+    other.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
+    group = make_group(database, [mysql_server, other])
+    group.pipeline.start()
+    with group.pipeline.client() as client:
+        for branch in group.branches:
+            branch.writer.write(2)
+        group.receive(client)
+        group.pipeline.settle(client)
+    other.execute("FLUSH BINARY LOGS")
+    file, _ = other.binlog_position()
+    group.pipeline.wait_for_status(
+        lambda status: status["sources"][1]["position"].startswith(file)
+    )
+    group.pipeline.stop()
+    purge(other, file)
+    for branch in group.branches:
+        group.resume(branch, exact=True)
+        branch.writer.write(2)
+    group.pipeline.start()
+    with group.pipeline.client() as client:
+        group.receive(client)
+    assert [branch.checker.done for branch in group.branches] == [4, 4]
+
+
 def test_one_source_purged(make_group, mysql_server, own_server, database, capsys):
     """The others go on; told is what is missing where, and the way out, which works."""
     other = own_server("mysql", ())

@@ -130,8 +130,12 @@ def test_cut_before_end(linked, proxy, rng, database, missing):
     assert checker.repeated == 0
 
 
-def test_silence(linked, proxy, rng):
-    """A source that says nothing any more is given up, and asked anew."""
+@pytest.mark.parametrize("fault", ["stall", "silence"])
+def test_silence(linked, proxy, rng, fault):
+    """A source that says nothing any more is given up, and asked anew.
+
+    Also when those who ask anew are not answered: a frozen server, a dead link.
+    """
     pipeline = linked(
         {
             "canal.instance.network.heartbeat.seconds": 1,
@@ -143,11 +147,12 @@ def test_silence(linked, proxy, rng):
     with pipeline.client() as client:
         writer.write(5)
         pipeline.receive(client, checker)
-        with proxy.stall():
+        with getattr(proxy, fault)():
             writer.write(5)
             pipeline.process.wait_for_log("ConnectionLost: .* silent")
-            # It is no error any more while the source is asked anew.
-            pipeline.wait_for_status(lambda status: "silent" in status["error"])
+            if fault == "stall":
+                # It is no error any more while the source is asked anew.
+                pipeline.wait_for_status(lambda status: "silent" in status["error"])
         pipeline.receive(client, checker)
     assert checker.repeated == 0
 

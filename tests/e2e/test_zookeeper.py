@@ -75,6 +75,8 @@ def test_server_killed(stopped, own_zookeeper, rng):
 
 def test_zookeeper_goes_and_comes(stopped, own_zookeeper, rng):
     """Delivery and acks go on without ZooKeeper; what was acked is written later."""
+    # So long that the lease is certain while ZooKeeper comes back.
+    stopped.configure({"canal.zookeeper.session.timeout.ms": 60_000}, wiring=WIRING)
     stopped.start()
     writer = stopped.writer(rng)
     checker = stopped.checker(writer)

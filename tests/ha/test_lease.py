@@ -192,6 +192,58 @@ class TestCluster:
         two.lease.wake()
         assert waiting.result(LONG_S)
 
+    @pytest.mark.parametrize("way", ["killed", "stopped"])
+    def test_one_of_ours_is_followed_at_once(self, serve, way):
+        """No delay counts after a server of ours, as it has ended the instance itself.
+
+        With its session, or before it gave the lease back.
+        """
+        one, two = serve(ONE, delay_s=LONG_S), serve(TWO, delay_s=LONG_S)
+        assert one.acquire().result(LONG_S)
+        kept = one.wait_until_lost()
+        waiting = two.acquire()
+        eventually(lambda: two.lease.owner == ONE)
+        if way == "killed":
+            end_session(one.zookeeper)
+        else:
+            one.stop.request()
+            one.lease.wake()
+        kept.result(LONG_S)
+        if way == "stopped":
+            one.lease.release()
+        assert waiting.result(LONG_S)  # on a clock that stands still
+        assert two.lease.held()
+
+    def test_one_of_ours_that_may_still_run_it(self, serve, zookeeper):
+        """When a person deletes the node, others wait until its owner has ended.
+
+        Forbidden: both hold it. Its fence tells; without the end of that the delay.
+        """
+        one, two = serve(ONE, delay_s=LONG_S), serve(TWO, delay_s=LONG_S)
+        assert one.acquire().result(LONG_S)
+        fence = lease_path("example", one.zookeeper.session)
+        waiting = two.acquire()
+        eventually(lambda: two.lease.owner == ONE)
+        zookeeper.delete(RUNNING)  # which `one` does not notice, nobody waits there
+        eventually(lambda: two.lease.owner is None)
+        two.lease.wake()
+        assert zookeeper.read(RUNNING) is None
+        assert not waiting.done()
+        zookeeper.delete(fence)
+        assert waiting.result(LONG_S)
+
+    def test_one_of_ours_that_never_ends(self, serve, zookeeper):
+        """After the delay its place is taken, as that of a server of another kind."""
+        one, two = serve(ONE), serve(TWO, delay_s=LONG_S)
+        assert one.acquire().result(LONG_S)
+        waiting = two.acquire()
+        eventually(lambda: two.lease.owner == ONE)
+        zookeeper.delete(RUNNING)
+        eventually(lambda: two.lease.owner is None)
+        two.clock.put_forward(LONG_S)
+        two.lease.wake()
+        assert waiting.result(LONG_S)
+
     def test_what_a_process_before_left(self, serve, zookeeper):
         """A node of this address, of a session before, is waited for, then replaced.
 

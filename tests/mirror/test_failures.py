@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 
 from fix_mirror_process import NAME, MirrorProcess
+from fix_mounts import mounted
 from fix_pipeline import Pipeline
 from fix_spark import skip_without_spark
-from small_disk import mounted
 
 from canal_server.cli import FAILED, UNUSABLE
 from canal_server.mirror.lease import Lease
@@ -86,7 +86,7 @@ def test_wrong_password(failing, tmp_path) -> None:
     told = failing(FAILED, source={"user": "nobody", "password": f"not-{SECRET}"})
     assert "nobody" in told
     assert "Access denied" in told
-    assert "check the user name and password of source" in told
+    assert "check the user name and the password" in told
     assert left(tmp_path / "lake") == LOCK
 
 

@@ -169,7 +169,24 @@ def test_emptied(follow, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("item", "error", "text"),
     [
-        (rows(130, ("insert", 3, "w", 6), columns=(ID, A, B)), CopyNeededError, "b"),
+        (
+            rows(130, ("insert", 3, "w", 6), columns=(ID, A, B)),
+            CopyNeededError,
+            "known .b is new., and no",
+        ),
+        (
+            rows(130, ("insert", 3, "w"), columns=(ID, (*A[:2], "latin1", False))),
+            CopyNeededError,
+            "a was varchar.* CHARACTER SET utf8mb4 and is now varchar.* latin1",
+        ),
+        (
+            statement(
+                130, "ALTER TABLE t CONVERT TO CHARACTER SET latin1",
+                (ID, (*A[:2], "latin1", False)),
+            ),
+            CopyNeededError,
+            "a was varchar.* CHARACTER SET utf8mb4 and is now varchar.* latin1",
+        ),
         (
             statement(130, "DROP TABLE t", (), "ERASE"),
             TableGoneError,

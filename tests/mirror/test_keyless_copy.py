@@ -212,5 +212,5 @@ def _check_exact(copies: Copies, **settings: Any) -> None:
 def test_columns_that_changed(copies: Copies, column: str) -> None:
     """A copy that was begun with other columns is not gone on with."""
     copies.source.execute(f"ALTER TABLE {copies.schema}.t MODIFY {column}")
-    with pytest.raises(SourceError, match=f"column {column[0]} is not what it was"):
+    with pytest.raises(SourceError, match=f"column {column[0]} was .* and is now"):
         copies.copy()

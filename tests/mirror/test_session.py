@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+from fix_spark import java_home, spark_environ
 
 pytest.importorskip("pyspark", reason="the extra `mirror` is not installed")
 
@@ -46,6 +51,44 @@ def test_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         open_session(settings_with())
 
 
+ENDING = """
+import os, sys, threading
+from canal_server.mirror.session import end_session, open_session
+sys.path.insert(0, {tests!r})
+from mirror.test_session import settings_with
+from pyspark import SparkContext
+
+spark = open_session(settings_with(spark_master="local[1]", spark_driver_memory="512m"))
+assert spark.range(3).count() == 3
+process = SparkContext._gateway.proc
+assert threading.active_count() > 1, "of py4j"
+end_session(spark)
+assert process.poll() is not None
+print(threading.enumerate())
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_all_has_ended_before_the_interpreter() -> None:
+    """Neither a JVM nor a thread is left that could come back to it."""
+    java_home()
+    tests = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING.format(tests=tests)],
+        env=spark_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("[<_MainThread(")
+    assert line.count("<") == 1
+    assert "terminate called" not in done.stderr
+
+
 def test_no_master_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's text tells of a context that was stopped; ours, of which master."""
 
@@ -56,7 +99,9 @@ def test_no_master_answers(monkeypatch: pytest.MonkeyPatch) -> None:
             "a stopped SparkContext.\nThis stopped SparkContext was created at:\n"
         )
 
+    # What the mirror sets for Spark's processes must not outlive the test.
     monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", ended)
     with pytest.raises(CanalError) as caught:
         open_session(settings_with(spark_master="spark://nowhere:7077"))

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from change_logs import changes, folded
 from fix_mirror_process import NAME, PATIENCE_S, MirrorProcess
+from fix_mounts import mounted
 from fix_pipeline import DESTINATION, Pipeline
 from fix_random import longer
 from fix_spark import skip_without_spark
 from purge import purge
-from small_disk import full, mounted
+from small_disk import full
 
 from canal_server.cli import UNUSABLE
 from canal_server.client.ranged import RangedClient

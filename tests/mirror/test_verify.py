@@ -31,7 +31,14 @@ from canal_server.mirror.state import Phase, States, TableState
 from canal_server.mirror.storage import open_folder
 from canal_server.mirror.verify import Wishes, mirrored, verify
 from canal_server.mirror.verify_places import PLACE, Places
-from canal_server.mirror.verify_report import DIFFERENT, EQUAL, FAILED, TableReport
+from canal_server.mirror.verify_report import (
+    DIFFERENT,
+    EQUAL,
+    FAILED,
+    GONE,
+    TableReport,
+    exit_status,
+)
 from canal_server.spark.offsets import offset_to_json, version_of
 
 if TYPE_CHECKING:
@@ -201,5 +208,20 @@ def test_what_cannot_be_compared(mirror: Mirrored) -> None:
     assert state is not None
     mirror.states.write(state.moved(Phase.STOPPED, "a reason"))
     assert "given it up (stopped): a reason" in mirror.verify().problem
+
+
+def test_a_table_that_was_dropped(mirror: Mirrored) -> None:
+    """It is no difference, whatever the mirror knows of that; one never known is."""
+    assert mirror.verify().outcome == FAILED
+    assert "neither the source nor the mirror has" in mirror.verify().problem
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    mirror.copy()
     mirror.execute("DROP TABLE t")
-    assert "no such table" in mirror.verify().problem
+    state = mirror.states.read(mirror.name)
+    assert state is not None
+    for phase in (Phase.FOLLOWING, Phase.STOPPED, Phase.DROPPED):
+        mirror.states.write(state.moved(phase, "a reason"))
+        report = mirror.verify()
+        assert (report.outcome, report.target) == (GONE, state.target)
+        assert "no longer has this table; what is in the lake stays" in report.problem
+        assert exit_status([report]) == 0

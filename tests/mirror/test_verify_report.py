@@ -8,6 +8,7 @@ from canal_server.mirror.verify_report import (
     DIFFERENT,
     EQUAL,
     FAILED,
+    GONE,
     Cell,
     RowDifference,
     Side,
@@ -40,7 +41,7 @@ OTHER = TableReport(
         RowDifference("id=2", "is in the source only"),
     ),
 )
-GONE = TableReport(
+FAILURE = TableReport(
     table="shop.gone", target="shop/gone", outcome=FAILED, problem="has no copy yet"
 )
 
@@ -62,7 +63,7 @@ shop.gone: has no copy yet"""
 
 def test_text() -> None:
     """A person sees counts, checksums, and of differences key, column and values."""
-    assert as_text([SAME, OTHER, GONE]) == TEXT
+    assert as_text([SAME, OTHER, FAILURE]) == TEXT
 
 
 def test_json() -> None:
@@ -83,4 +84,18 @@ def test_exit_status() -> None:
     assert exit_status([SAME]) == 0
     assert exit_status([]) == 0
     assert exit_status([SAME, OTHER]) == 1
-    assert exit_status([SAME, GONE]) == 1
+    assert exit_status([SAME, FAILURE]) == 1
+
+
+def test_a_table_that_the_source_dropped() -> None:
+    """It is told, and is no difference: what the lake keeps has nothing to equal."""
+    dropped = TableReport(
+        table="shop.old", target="shop/old", outcome=GONE, problem="it was dropped"
+    )
+    assert exit_status([SAME, dropped]) == 0
+    assert exit_status([OTHER, dropped]) == 1
+    assert as_text([dropped]).splitlines()[1:] == [
+        "shop.old  gone        -            -  -         -            0.0",
+        "shop.old: it was dropped",
+    ]
+    assert json.loads(as_json([SAME, dropped]))["equal"] is True

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from canal_server.mirror.widening import Outcome, outcome
+from canal_server.mirror.widening import Outcome, outcome, told_apart
 from canal_server.model.table import ColumnMeta
 
 SAME, WIDER, UNKNOWN = Outcome.SAME, Outcome.WIDER, Outcome.UNKNOWN
@@ -86,3 +88,24 @@ def column(text: str) -> ColumnMeta:
 def test_outcome(before: str, after: str, expected: Outcome):
     """What becomes of the values of the one type in the other."""
     assert outcome(column(before), column(after)) is expected
+
+
+TELLING = [
+    ColumnMeta("a", text, charset, is_key=is_key, nullable=nullable)
+    for text in ("varchar(40)", "enum('a')", "enum('b')", "int", "int unsigned",
+                 "decimal(5,2)", "decimal(5,3)")
+    for charset in (None, "latin1", "utf8mb4")
+    for is_key in (False, True)
+    for nullable in (False, True)
+]  # fmt: skip
+
+
+def test_definitions_that_differ_read_differently():
+    """Whatever it is that changed of a column, both texts of a message do not agree."""
+    for before, after in itertools.permutations(TELLING, 2):
+        was, now = told_apart(before, after)
+        assert was != now, (before, after)
+    was, now = told_apart(column("varchar(40)|latin1"), column("varchar(40)|utf8mb4"))
+    assert was == "varchar(40) CHARACTER SET latin1"
+    assert now == "varchar(40) CHARACTER SET utf8mb4"
+    assert told_apart(column("int"), column("bigint")) == ("int", "bigint")

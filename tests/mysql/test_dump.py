@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import struct
@@ -296,6 +297,30 @@ def test_silence_is_noticed(own_server, dump, flavour):
             drain(raw.stream, PATIENCE_S)
     finally:
         os.kill(server.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_first_silence_may_be_longer(own_server, dump, flavour):
+    """Until it was heard for longer than that, a dump has its first limit."""
+    server = own_server(flavour, [])
+    options = DumpOptions(heartbeat_s=0.2, allowance=3, silence_first_s=2.0)
+    limits = []
+    for heard_s in (0.0, 2.5):
+        raw = dump(server, options=options)
+        raw.until(lambda event: event.type == FORMAT)
+        stream = raw.stream
+        while stream._heard_at - stream._opened_at <= heard_s:
+            stream.receive_into(SPACE, PATIENCE_S)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(ConnectionLost, match="silent for") as error:
+                drain(stream, PATIENCE_S)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        limits.append(re.findall(r"longer than ([\d.]+) s", str(error.value)))
+        assert error.value.heard_s is not None
+        assert (error.value.heard_s > 2.0) == (heard_s > 2.0)
+    assert limits == [["2.0"], ["0.6"]]
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)

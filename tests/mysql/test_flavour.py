@@ -117,6 +117,23 @@ def test_all_problems_are_told_at_once():
         assert part in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("value", "formats", "remedy"),
+    [
+        ("STATEMENT", ["ROW"], "run SET GLOBAL binlog_format=ROW or allow STATEMENT"),
+        ("STATEMENT", ["MIXED"], "run SET GLOBAL binlog_format=MIXED or allow"),
+        ("ROW", ["STATEMENT"], "STATEMENT; allow ROW there"),
+    ],
+)
+def test_the_remedy_fits(value, formats, remedy):
+    """Nobody is told to set what is set already, or what is not allowed either."""
+    info = server_info(MYSQL | {"binlog_format": value})
+    with pytest.raises(SourceRefused) as refused:
+        check_capture(info, address="db:3306", formats=formats)
+    assert remedy in str(refused.value)
+    assert f"binlog_format={value}" not in str(refused.value)
+
+
 def test_format_and_image_are_checked_only_on_request():
     """Without allowed values every format and image passes."""
     info = server_info(MYSQL | {"binlog_format": "MIXED", "binlog_row_image": "noblob"})

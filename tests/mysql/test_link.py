@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
 from canal_server.errors import ConnectionLost
 from canal_server.lifecycle import Stop
+from canal_server.mysql import link
 from canal_server.mysql.link import Breaker, connect_tcp
 from canal_server.mysql.settings import Access, Address, Credentials
 
@@ -95,6 +97,58 @@ def test_connecting_has_a_limit(silent_port):
     """A host that does not answer is given up after the connect time-out."""
     with pytest.raises(ConnectionLost, match="no answer in time"):
         connect_tcp(access(silent_port, timeout_s=0.05))
+
+
+def test_one_attempt_after_another(silent_port, monkeypatch):
+    """While nobody answers new attempts begin, and all are closed at the end."""
+    made: list[socket.socket] = []
+    monkeypatch.setattr(link, "AGAIN_S", 0.01)
+    prepare = link._prepare
+
+    def note(sock: socket.socket, how: Access) -> None:
+        made.append(sock)
+        prepare(sock, how)
+
+    monkeypatch.setattr(link, "_prepare", note)
+    with pytest.raises(ConnectionLost, match="no answer in time") as failed:
+        connect_tcp(access(silent_port, timeout_s=0.5))
+    assert failed.value.unreachable
+    assert len(made) > link.ATTEMPTS_MAX
+    assert all(sock.fileno() == -1 for sock in made)
+
+
+def test_the_first_that_answers(silent_port, listener, monkeypatch):
+    """Of the addresses of a host the one that answers is taken, others are closed."""
+    hosts = {
+        "dead": [("127.0.0.1", silent_port), listener.getsockname()],
+        "refused": [("127.0.0.1", 1), listener.getsockname()],
+    }
+    monkeypatch.setattr(link, "AGAIN_S", 0.01)
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda host, _port, **how: [
+            (socket.AF_INET, how["type"], 0, "", target) for target in hosts[host]
+        ],
+    )
+    for host in hosts:
+        found = replace(access(1), address=Address(host, 1))
+        with connect_tcp(found) as sock:
+            assert sock.getpeername() == listener.getsockname()
+            assert sock.gettimeout() is None
+
+
+def test_a_link_that_confirms_nothing_is_given_up(listener):
+    """The system asks a quiet peer, and ends a link on which nothing is confirmed."""
+    found = replace(access(listener.getsockname()[1]), link_timeout_s=9.0)
+    with connect_tcp(found) as sock:
+        level = socket.IPPROTO_TCP
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert sock.getsockopt(level, socket.TCP_USER_TIMEOUT) == 9000
+        idle_s = sock.getsockopt(level, socket.TCP_KEEPIDLE)
+        every_s = sock.getsockopt(level, socket.TCP_KEEPINTVL)
+        count = sock.getsockopt(level, socket.TCP_KEEPCNT)
+        assert idle_s + every_s * count == 9
 
 
 def test_a_stop_ends_connecting(silent_port):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import socket
-import threading
-from contextlib import closing, contextmanager
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import pytest
+from fake_mysql import account, fake_server, greeting, packet, session
 from fix_source_access import PATIENCE_S, access_of
 
 from canal_server.errors import ConnectionLost, SourceError, SourceRefused
-from canal_server.mysql.link import Breaker
 from canal_server.mysql.replication import COM_REGISTER_SLAVE
-from canal_server.mysql.session import Session
 from canal_server.mysql.settings import (
     Access,
     Address,
@@ -21,57 +20,10 @@ from canal_server.mysql.settings import (
     TlsOptions,
 )
 
+if TYPE_CHECKING:
+    from canal_server.mysql.session import Session
+
 CIPHER = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"
-
-
-def session(access: Access) -> Session:
-    """Log in."""
-    return Session(access, Breaker(), None)
-
-
-@contextmanager
-def account(server, name: str, identified: str, *grants: str):
-    """Have an account on a server."""
-    server.execute(f"CREATE USER '{name}'@'%' {identified}", *grants)
-    try:
-        yield
-    finally:
-        server.execute(f"DROP USER '{name}'@'%'")
-
-
-@contextmanager
-def fake_server(*answers: bytes):
-    """Give the port of a listener that sends these bytes, each after a packet."""
-
-    def serve() -> None:
-        with closing(listener.accept()[0]) as peer:
-            for answer in answers:
-                peer.sendall(answer)
-                if not peer.recv(1 << 16):
-                    return
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            thread.join()
-
-
-def packet(number: int, payload: bytes) -> bytes:
-    """Return a packet with its header."""
-    return len(payload).to_bytes(3, "little") + bytes([number]) + payload
-
-
-def greeting() -> bytes:
-    """Return the first packet of a server without TLS."""
-    salt = b"01234567890123456789"
-    return packet(
-        0,
-        b"\x0a9.9.9\0\x01\0\0\0" + salt[:8] + b"\0" + b"\x00\xa2\x2d\x02\x00\x08\x00"
-        b"\x15" + bytes(10) + salt[8:] + b"\0mysql_native_password\0",
-    )  # fmt: skip
 
 
 def test_rows_and_parameters(source_server):
@@ -254,6 +206,46 @@ def test_the_password_is_not_sent_in_clear_text(plugin):
         )
         with pytest.raises(SourceRefused, match="clear text"):
             session(access)
+
+
+def test_answers_have_a_limit():
+    """Packets that are chained without end are refused before they are in memory."""
+    endless = b"\xff\xff\xff\0" + b"\x0a9.9.9\0"
+    with fake_server(endless, b"") as port:
+        access = Access(
+            address=Address("127.0.0.1", port), credentials=Credentials("canal", "")
+        )
+        with pytest.raises(SourceError, match="an answer of more than 1048576 bytes"):
+            session(access)
+
+
+def test_large_answers_of_a_server(source_server, monkeypatch):
+    """An answer is counted with all its rows, and each one anew."""
+    monkeypatch.setattr("canal_server.mysql.session.ANSWER_BYTES_MAX", 1 << 20)
+    connected = session(access_of(source_server))
+    try:
+        for _ in range(3):
+            ((text,),) = connected.query("SELECT REPEAT('x', 900000)")
+            assert len(text) == 900_000
+        with pytest.raises(SourceError, match="an answer of more than 1048576 bytes"):
+            connected.query("SELECT REPEAT('x', 600000) UNION ALL SELECT "
+                            "REPEAT('y', 600000)")  # fmt: skip
+    finally:
+        connected.close()
+
+
+def test_a_server_that_does_not_greet():
+    """One that takes connections and says nothing counts as one that is not there."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        access = Access(
+            address=Address("127.0.0.1", listener.getsockname()[1]),
+            credentials=Credentials("canal", "s3cret"),
+            io_timeout_s=0.1,
+        )
+        with pytest.raises(ConnectionLost, match="timed out") as failed:
+            session(access)
+    assert failed.value.unreachable
+    assert failed.value.heard_s == 0.0
 
 
 def test_the_servers_own_refusal_before_the_greeting():

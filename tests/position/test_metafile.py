@@ -6,6 +6,7 @@ import pytest
 
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.position import metafile
 from canal_server.position.metafile import decode, encode
 
 CURSOR = LogPosition(
@@ -105,3 +106,30 @@ def test_damage(content):
     """Whatever is no such content is a ValueError, nothing else."""
     with pytest.raises(ValueError, match=r".+"):
         decode("example", content)
+
+
+def test_clients_that_did_not_move_are_not_encoded_again(monkeypatch):
+    """The content is the same as without what was kept, whoever moved or left."""
+    encoded: list[object] = []
+    made = metafile.compact
+
+    def watched(content):
+        encoded.append(content)
+        return made(content)
+
+    monkeypatch.setattr(metafile, "compact", watched)
+    encoder = metafile.Encoder("example")
+    clients: metafile.Clients = [
+        (ClientIdentity("example", i, "a"), CURSOR) for i in range(50)
+    ]
+    steps: list[metafile.Clients] = [
+        clients,
+        clients,
+        [*clients[:10], (ClientIdentity("example", 10, "b"), CURSOR), *clients[11:]],
+        [(clients[0][0], None), *clients[5:]],
+    ]
+    for step, expected in zip(steps, (50, 0, 1, 2), strict=True):
+        encoded.clear()
+        content = encoder.encode(step)
+        assert len(encoded) == expected
+        assert content == encode("example", step)

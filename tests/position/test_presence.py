@@ -215,3 +215,25 @@ def test_places_that_fail(clock, caplog):
     presence.stop()  # whose failure holds up nobody's end
     assert "no room; clients that are away count as seen" in caplog.text
     assert not kept.is_open
+
+
+def test_thousands_of_clients_are_judged_in_one_walk(monkeypatch):
+    """Whether each of many floats is found without a walk over all for each of them."""
+    now_s = [0.0]
+    presence = Presence(10, clock=lambda: now_s[0])
+    for client_id in range(2_000):
+        presence.enter(client_id)
+    walks: list[int] = []
+
+    class Seen(dict[int, float]):
+        def __iter__(self):
+            walks.append(1)
+            return super().__iter__()
+
+    monkeypatch.setattr(presence, "_seen_s", Seen(presence._seen_s))
+    now_s[0] = 11.0
+    floating = [each for each in range(2_000) if presence.floats(each)]
+    assert floating == list(range(1, 2_000))  # the last one seen pins
+    assert len(walks) <= 2
+    presence.came(5)
+    assert [presence.floats(each) for each in (0, 5)] == [True, False]

@@ -20,6 +20,7 @@ from canal_server.protocol.ranged import (
     RangeRead,
     RangeRequest,
     RangeSchema,
+    RangeStatus,
     RangeSubscribe,
     RangeUnsubscribe,
     Wire,
@@ -49,6 +50,7 @@ GOOD: list[RangeRequest] = [
     RangePlan("example", "", AT, BEHIND, 4, r"shop\..*"),
     RangeLocate("example", "", "latest"),
     RangeLocate("example", "lake", "acked"),
+    RangeStatus("example"),
 ]
 
 BAD: list[tuple[RangeRequest, str]] = [

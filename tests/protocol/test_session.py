@@ -92,9 +92,32 @@ def test_login_again_after_a_wrong_password():
         refusal = ask(
             session, PacketType.CLIENTAUTHENTICATION, ClientAuth("canal", password)
         )
-        assert refusal == Refused(400, "auth failed for user 'canal'")
+        assert refusal == Refused(400, "auth failed for user 'canal'", is_login=True)
     auth = ClientAuth("canal", scramble("secret", SEED))
     assert isinstance(ask(session, PacketType.CLIENTAUTHENTICATION, auth), Login)
+
+
+def test_frames_before_login():
+    """Before a log-in a frame has a small limit, after it the configured one."""
+    session = ServerSession(Credentials(), SEED, 1 << 20)
+    session.receive_data((61_441).to_bytes(4, "big"))
+    with pytest.raises(ProtocolError, match="a frame of 61441 bytes"):
+        session.next_request()
+    session = ServerSession(Credentials(), SEED, 1 << 20)
+    assert isinstance(
+        ask(session, PacketType.CLIENTAUTHENTICATION, ClientAuth()), Login
+    )
+    session.logged_in()
+    session.receive_data((1 << 20).to_bytes(4, "big"))
+    assert session.next_request() is None
+
+
+def test_names_in_refusals_are_escaped():
+    """What a client names itself cannot forge a line of the log."""
+    session = make_session(Credentials("canal", stored_form("secret")))
+    auth = ClientAuth("a\n2026 ERROR \x1b[2J\u202e", b"")
+    refusal = ask(session, PacketType.CLIENTAUTHENTICATION, auth)
+    assert refusal.message == r"auth failed for user 'a\n2026 ERROR \x1b[2J\u202e'"
 
 
 def test_login_whatever_the_packet_type():

@@ -16,6 +16,7 @@ from fix_server import (
     offsets,
 )
 
+from canal_server.lifecycle import Deadline
 from canal_server.protocol.auth import scramble, stored_form
 from canal_server.protocol.framing import EMPTY_FRAME, frame
 from canal_server.protocol.packets import (
@@ -33,6 +34,7 @@ from canal_server.protocol.packets import (
 )
 from canal_server.protocol.protobuf import decode
 from canal_server.protocol.session import ACK_FRAME
+from canal_server.server.transport import Transport
 
 CONVERSATION = Path(__file__).parent / "conversation.json"
 WHO = (DESTINATION, "1001")
@@ -313,3 +315,90 @@ def test_client_that_only_acks(serve):
             except ConnectionError:
                 return
         pytest.fail("the connection outlived its limit")
+
+
+# --------------------------------------------------------------------------------
+# Strangers
+# --------------------------------------------------------------------------------
+
+
+def test_little_is_held_before_login(serve):
+    """A stranger's frame is refused by its length, before it is sent."""
+    server = serve(passwd=stored_form("secret"))
+    with Wire(server.port) as wire:
+        wire.receive()
+        wire.send((100_000).to_bytes(4, "big"))
+        assert wire.receive() == b""
+
+
+def test_wrong_passwords_wait(serve, monkeypatch, caplog):
+    """Each wrong password waits longer, the right one never; the log has the sum."""
+    waited = []
+    monkeypatch.setattr(
+        Transport, "wait_for_close", lambda _, seconds: waited.append(seconds)
+    )
+    server = serve(user="canal", passwd=stored_form("secret"), handshake_timeout_s=3600)
+    with Wire(server.port) as wire:
+        seed = decode(Handshake, wire.packet().body).seeds
+        for password in [*["wrong"] * 8, "secret"]:
+            auth = ClientAuth("canal", scramble(password, seed))
+            wire.send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
+            reply = decode(Ack, wire.packet().body)
+    assert reply.error_code in (None, 0)
+    assert waited == [0.25, 0.5, 1, 2, 4, 5, 5, 5]
+    assert caplog.text.count("auth failed") == 1
+    server.request_stop()
+    assert server.join(Deadline(PATIENCE_S))
+    assert "7 more refusals for 127.0.0.1" in caplog.text
+
+
+def test_waiting_refusals_hold_up_nobody(serve):
+    """While a wrong password waits, others of its address log in; a stop ends it."""
+    server = serve(user="canal", passwd=stored_form("secret"))
+    wires = []
+    for _ in range(8):
+        wires.append(Wire(server.port))
+        wires[-1].receive()
+        auth = ClientAuth("canal", b"00" * 20)
+        wires[-1].send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
+    with Wire(server.port) as wire:
+        seed = decode(Handshake, wire.packet().body).seeds
+        auth = ClientAuth("canal", scramble("secret", seed))
+        wire.send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
+        assert wire.receive() == ACK_FRAME
+    server.request_stop()
+    assert server.join(Deadline(PATIENCE_S))
+    for wire in wires:
+        wire.close()
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "expected_s"), [(0, 300), (10**9, 300), (7000, 7)]
+)
+def test_send_timeout_has_a_limit(serve, monkeypatch, asked_ms, expected_s):
+    """A client may ask for less time to take an answer, not for more."""
+    set_to = []
+    monkeypatch.setattr(
+        Transport, "set_send_timeout", lambda _, seconds: set_to.append(seconds)
+    )
+    server = serve()
+    auth = ClientAuth(net_write_timeout=asked_ms)
+    logged_in(
+        server.port, frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth))
+    ).close()
+    assert set_to == [10, expected_s]
+
+
+def test_names_in_the_log_are_escaped(serve, caplog):
+    """A destination with control characters stands in one line of the log."""
+    caplog.set_level(logging.DEBUG)
+    server = serve()
+    with Wire(server.port) as wire:
+        wire.receive()
+        wire.send(LOGIN)
+        wire.receive()
+        sub = Sub("x\nERROR forged \x1b[31m", "1001")
+        wire.send(frame(encode_packet(PacketType.SUBSCRIPTION, sub)))
+        message = decode(Ack, wire.packet().body).error_message
+    assert message == r"can't find destination:x\nERROR forged \x1b[31m"
+    assert not any("\x1b" in each or "\n" in each for each in caplog.messages)

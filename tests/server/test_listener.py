@@ -89,9 +89,7 @@ def test_all_addresses(instances):
 def test_one_client_too_many(serve, caplog):
     """A client beyond the limit is told so and closed; later ones are served."""
     server = serve(connections_max=2)
-    wires = [Wire(server.port) for _ in range(2)]
-    for wire in wires:
-        wire.receive()
+    wires = [logged_in(server.port) for _ in range(2)]
     for _ in range(3):
         with Wire(server.port) as wire:
             refusal = decode(Ack, wire.packet().body)
@@ -106,6 +104,37 @@ def test_one_client_too_many(serve, caplog):
             if wire.packet().type == PacketType.HANDSHAKE:
                 break
     wires.pop().close()
+
+
+@pytest.mark.parametrize("limits", [{"connections_max": 3}, {"pending_max": 2}])
+def test_strangers_take_no_place_of_clients(serve, limits, caplog):
+    """However many connect and stay silent, whoever logs in finds a place."""
+    server = serve(**limits)
+    client = logged_in(server.port)
+    silent = []
+    for _ in range(20):
+        silent.append(Wire(server.port))
+        assert silent[-1].packet().type == PacketType.HANDSHAKE
+    other = logged_in(server.port)
+    assert silent[0].receive() == b""  # the oldest had to go
+    for wire in (client, other):
+        wire.send(frame(encode_packet(PacketType.GET, Get(*WHO, 100, -1, 2))))
+        assert wire.packet().type == PacketType.MESSAGES
+    for wire in (*silent, client, other):
+        wire.close()
+    assert caplog.text.count("others need its place") == 1
+
+
+def test_one_address_has_a_limit(serve):
+    """Connections from one address have a limit of their own."""
+    server = serve(per_address_max=2)
+    wires = [logged_in(server.port) for _ in range(2)]
+    with Wire(server.port) as wire:
+        refusal = decode(Ack, wire.packet().body)
+        expected = "2 clients are connected from one address, the limit"
+        assert refusal.error_message == expected
+    for wire in wires:
+        wire.close()
 
 
 def test_stop_ends_everything(serve, instance):

@@ -65,6 +65,30 @@ def test_a_client_whose_place_is_gone(service, instance):
     assert not instance.meta.has_subscribed(WHO)
 
 
+def test_a_client_whose_stored_filter_cannot_be_used(service, instance):
+    """It is told why; it may roll back, and is served once it has another one."""
+    service.subscribe(WHO)
+    instance.refused[WHO.client_id] = "its filter is too large"
+    for ask in (
+        lambda: service.get(WHO, 1, 0.0),
+        lambda: service.ack(WHO, 1),
+    ):
+        with pytest.raises(ClientError, match="its filter is too large"):
+            ask()
+    service.rollback(WHO, 0)
+    service.subscribe(WHO)
+
+
+def test_no_room_for_another_client(service, instance):
+    """A client that is one too many is refused and not kept; others may come again."""
+    service.subscribe(WHO)
+    instance.clients_max = 1
+    with pytest.raises(ClientError, match="no room"):
+        service.subscribe(OTHER)
+    assert not instance.meta.has_subscribed(OTHER)
+    service.subscribe(WHO)
+
+
 def test_subscribe_to_an_unknown_destination(service, instances):
     """A name that is not configured is refused and creates nothing."""
     with pytest.raises(ClientError, match="can't find destination:nowhere"):

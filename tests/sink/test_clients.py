@@ -10,6 +10,7 @@ import pytest
 from canal_server.config.schema import FilterConfig
 from canal_server.errors import ClientError
 from canal_server.model.identity import ClientIdentity
+from canal_server.sink import clients
 from canal_server.sink.clients import ClientFilters
 from canal_server.sink.filters import TableFilter
 
@@ -80,10 +81,13 @@ def test_same_filter_again(filtered: Filtered) -> None:
 
 
 def test_cleared(filtered: Filtered) -> None:
-    """After that each filter is a new one."""
-    before = filtered.filters.enter(client(r"a\..*"))
+    """After that each client is entered again, and what it wants is reported."""
+    filtered.filters.enter(client(r"b\..*"))
     filtered.filters.clear()
-    assert filtered.filters.enter(client(r"a\..*")) is not before
+    assert filtered.changes == 1
+    filtered.filters.enter(client(r"b\..*"))
+    assert filtered.changes == 2
+    assert filtered.wanted() == ["b.t"]
 
 
 def test_no_expression(filtered: Filtered) -> None:
@@ -95,6 +99,47 @@ def test_no_expression(filtered: Filtered) -> None:
         with pytest.raises(ClientError, match=r"filter '\('"):
             ask()
     assert filtered.changes == 0
+
+
+def test_shared(filtered: Filtered) -> None:
+    """Clients with one expression share its filter, and the pump is told once."""
+    first = filtered.filters.enter(client(r"a\..*", 1))
+    assert filtered.filters.enter(client(r"a\..*", 2)) is first
+    assert filtered.changes == 1
+    filtered.filters.leave(client("", 1))
+    assert filtered.changes == 1
+    assert filtered.wanted() == ["a.t"]
+
+
+def test_ready_filter(filtered: Filtered) -> None:
+    """What was checked is entered as it is: nothing takes long any more."""
+    ready = filtered.filters.check(r"b\..*")
+    assert filtered.filters.enter(client(r"b\..*")) is ready
+
+
+def test_length(filtered: Filtered) -> None:
+    """A filter of a client has a limit of length, which the message names."""
+    with pytest.raises(
+        ClientError, match=r"65537 characters, the limit is 65536 \(canal\.instance\."
+    ):
+        filtered.filters.check("a" * 65_537)
+
+
+def test_all_together(filtered: Filtered, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What all filters have together is limited; who leaves makes room."""
+    monkeypatch.setattr(clients, "SIZE_MAX", 2_000)
+    for number in (1, 2):
+        filtered.filters.enter(client(f"(a|b){{160}}{number}", number))
+    with pytest.raises(ClientError, match=r"together are too large \(limit 2000"):
+        filtered.filters.check("(a|b){160}3")
+    with pytest.raises(ClientError, match="together are too large"):
+        filtered.filters.enter(client("(a|b){160}3", 3))
+    assert "together are too large" in filtered.filters.why_refused(3)
+    assert not filtered.filters.why_refused(1)
+    filtered.filters.enter(client("(a|b){160}1", 4))
+    filtered.filters.leave(client("", 2))
+    filtered.filters.enter(client("(a|b){160}3", 3))
+    assert not filtered.filters.why_refused(3)
 
 
 def test_own_filters_are_told(

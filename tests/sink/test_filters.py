@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import logging
+import re
+import tracemalloc
 
 import pytest
+from fix_store import PATIENCE_S, in_thread
 
+from canal_server.sink import filters
 from canal_server.sink.filters import (
+    DOUBTS_MAX,
+    LENGTH_MAX,
+    SIZE_MAX,
     TableFilter,
     compile_expression,
     doubtful_pieces,
     for_client,
     split_expression,
-    union,
 )
+from canal_server.sink.matching import Steps
 
 COSTLY = "(?=.*(?=.*(?=.*b)b)b).*"  # on every long name
+MIB = 1 << 20
 COSTLY_ON_Z = "(?=z*(?=z*(?=z*y)y)y).*"  # on names of many z
 
 
@@ -142,17 +150,6 @@ def test_client_filters():
     assert [everything.accepts((name,)) for name in names] == [True, True, False]
 
 
-def test_union():
-    """A union accepts what one of its filters accepts."""
-    accepts = union([TableFilter(r"a\..*", ""), TableFilter(r"b\..*", "")])
-    assert accepts((("a", "t"),))
-    assert accepts((("b", "t"),))
-    assert not accepts((("c", "t"),))
-    assert accepts(())
-    assert union([])(())
-    assert not union([])((("a", "t"),))
-
-
 def test_doubts():
     """Blanks, exclamation marks and doubled backslashes are pointed out."""
     assert doubtful_pieces(r"a\..*,b\.c") == []
@@ -166,3 +163,90 @@ def test_doubts():
 def test_repr_is_bounded():
     """The text for debuggers does not grow with the expression."""
     assert len(repr(TableFilter("a" * 5000, ""))) < 300
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "b{4990}," * 2_500,
+        "b{4990}," * 20_000,
+        "(?=b{4990})" * 1_800,
+        "(?:(?=b{99}){99}){99}," * 900,
+        "[" + "b-cx-y" * 3_300 + "]{9}",
+        "[" + "".join(chr(0x4E00 + 2 * i) for i in range(2_000)) + "]{1000}",
+        "(?:b?){4990}," * 1_500,
+        "." * 60_000,
+        "(" * 40 + "b" + "{99999})" * 40,
+    ],
+)
+def test_size_is_counted_before_anything_is_built(expression):
+    """What would become large is refused in little memory, over all of its pieces."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="too large when"):
+            compile_expression(expression)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # An instruction that is shared costs 8 bytes, another one some 100.
+    assert most < 16 * MIB + 20 * len(expression)
+
+
+def test_length_is_limited():
+    """An expression has a limit of length, which the message names with the value."""
+    with pytest.raises(ValueError, match=f"{LENGTH_MAX + 1} characters.*{LENGTH_MAX}"):
+        compile_expression("a" * (LENGTH_MAX + 1))
+
+
+def test_pieces_count_together():
+    """Pieces that are small by themselves are refused when there are too many."""
+    one = compile_expression("b{99}c")
+    assert one("b" * 99 + "c")
+    with pytest.raises(ValueError, match=f"all of its 1500 pieces .*limit {SIZE_MAX}"):
+        compile_expression(",".join(f"b{{99}}c{i}" for i in range(1_500)))
+
+
+def test_width_of_classes_does_not_cost():
+    """A class with thousands of ranges takes the same steps as a simple one."""
+    wide = "(?:[" + "".join(chr(0x100 + 3 * i) for i in range(1_500)) + "b]?){2}b*"
+    narrow = "(?:[b]?){2}b*"
+    left = []
+    for piece in (wide, narrow):
+        steps = Steps(1_000)
+        assert TableFilter(piece, "").accepts_within((("b", "b"),), steps) is False
+        left.append(steps.left)
+    assert left[0] == left[1]
+
+
+def test_costly_filters_take_turns():
+    """A costly match waits for its turn, while simple filters are asked as ever."""
+    asked = compile_expression(COSTLY_ON_Z)
+    simple = compile_expression(r"db\..*")
+    with filters.costly_turn:
+        costly = in_thread(asked, "z" * 129)
+        assert simple("db.t")
+        assert asked("a.b") is False
+        assert not costly.done()
+    assert costly.result(PATIENCE_S) is True
+
+
+@pytest.mark.parametrize("sign", ["", "|x"])
+def test_plain_names_match_like_expressions(sign, rng):
+    """Names that are looked up match as they do one by one, and in the same order."""
+    names = ["".join(rng.choices("aB._-é表", k=rng.randint(1, 5))) for _ in range(60)]
+    pieces = [re.sub(r"[.\-]", r"\\\g<0>", name) + sign for name in names]
+    together = compile_expression(",".join(pieces))
+    longest_first = sorted(pieces, key=len, reverse=True)
+    oracle = re.compile(
+        "|".join(f"^{piece}$" for piece in longest_first), re.IGNORECASE | re.DOTALL
+    )
+    for _ in range(500):
+        text = "".join(rng.choices("ab._-é表x", k=rng.randint(1, 5)))
+        found = oracle.match(text)
+        expected = found is not None and found.end() == len(text)
+        assert together(text) is expected, (text, pieces)
+
+
+def test_doubts_are_few():
+    """Of a list in which each piece is doubtful the first ones are reported."""
+    assert len(doubtful_pieces(", a" * 5_000)) == DOUBTS_MAX

@@ -229,6 +229,31 @@ def test_available_now_ends_where_the_source_ended(
     assert rows == 15
 
 
+def test_available_now_ends_behind_a_rotation(own_server, make_pipeline, rng) -> None:
+    """It ends in the file that was begun last, so that those before it may go."""
+    source = own_server("mysql")
+    source.execute("CREATE DATABASE shop")
+    pipeline = make_pipeline(source, "shop")
+    pipeline.start()
+    writer = pipeline.writer(rng)
+    at = None
+    for rows in (2, 0, 3):
+        with closing(StreamDriver(options_of(pipeline, pollTimeoutMs="0"))) as driver:
+            at = at or driver.initial()
+            if rows:
+                writer.write(1, rows=rows)
+            source.execute("FLUSH BINARY LOGS")
+            driver.take_targets()
+            found = 0
+            while (end := driver.latest(at)) != at:
+                found += len(rows_of(entries_of(pipeline, driver.plan(at, end))))
+                at = end
+            assert found == rows
+        file, _ = source.binlog_position()
+        assert at[DESTINATION].journal == file
+        purge(source, file)
+
+
 def test_a_second_query_is_refused(mysql_pipeline, make_driver, monkeypatch) -> None:
     """One reads the subscription; another may when the first has let go."""
     monkeypatch.setattr(servers, "BUSY_TIMEOUT_S", 0.1)

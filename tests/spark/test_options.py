@@ -141,6 +141,29 @@ def test_a_batch_read_needs_no_subscription_but_for_its_cursor() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "is_wrong"),
+    [
+        ("time:2000", "time:1000", True),
+        ("time:1000", "time:2000", False),
+        ("time:1970-01-01T00:00:02+00:00", "time:1999", True),
+        ("file:bin.000010:4", "file:bin.000009:900", True),
+        ("file:bin.999999:900", "file:bin.1000000:4", False),
+        ("file:bin.000009:900", "file:bin.000009:900", False),
+        ("latest", "earliest", True),
+        ("time:2000", "file:bin.000001:4", False),
+        ("gtid:a", "gtid:b", False),
+    ],
+)
+def test_an_end_that_is_told_to_be_before_the_start(start, end, is_wrong) -> None:
+    """Of two places of one kind it is seen before a server is asked, of others not."""
+    places = {"startingPosition": start, "endingPosition": end}
+    if is_wrong:
+        assert "lies before" in str(problems(False, destination="a", **places))
+    else:
+        assert read(False, destination="a", **places)
+
+
 def test_nothing_of_one_use_is_missed_before_it_is_known() -> None:
     """The schema is asked for before Spark says whether this is a stream."""
     assert read(None, destination="a", endingPosition="latest")

@@ -150,6 +150,32 @@ def test_available_now_reads_what_is_there_and_ends(stream, rng) -> None:
     assert stream.sink.batches() == [0, 10, 10, 10, 10]
 
 
+def run_now(stream) -> None:
+    """Run a query to the end of the source."""
+    query = stream.start(trigger={"availableNow": True})
+    assert query.awaitTermination(PATIENCE_S)
+
+
+def test_available_now_on_a_source_that_was_rotated_last(stream, rng) -> None:
+    """It ends though the last thing that happened is no transaction; so does the next.
+
+    In between the server is started anew, while the source stays quiet.
+    """
+    writer = stream.pipeline.writer(rng)
+    stream.pipeline.keep_port()
+    run_now(stream)  # so that the subscription is there
+    for rows in (5, 0):
+        if rows:
+            writer.write(1, rows=rows)
+        stream.pipeline.source.execute("FLUSH BINARY LOGS")
+        run_now(stream)
+        stream.sink.check(writer)
+        stream.pipeline.stop()
+        stream.pipeline.start()
+        run_now(stream)
+        stream.sink.check(writer)
+
+
 def test_a_second_query_is_refused(stream, rng) -> None:
     """The error tells what to do; the first query goes on."""
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415

@@ -21,7 +21,7 @@ class OldRanges:
     def __init__(self) -> None:
         self.asked: list[bool] = []
 
-    def read(self, name, expression, start, end, take, *, relays):
+    def read(self, name, expression, start, end, take, *, relays, cut=None):
         """Give one piece."""
         self.asked.append(relays)
         if relays:

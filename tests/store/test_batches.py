@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fix_blocks import END, ROWS, Entries, numbers_of
 
-from canal_server.core.subjects import Subjects
 from canal_server.model.positions import EntryPosition
 from canal_server.store.batches import batch_of, position_of
 from canal_server.store.cursor import Cursor
@@ -19,7 +18,7 @@ def test_a_batch_tells_of_what_was_taken():
     entries.add(ROWS, size=60)
     ring = Ring(8, True, 1000)
     ring.append(entries.take(), 0)
-    cursor = Cursor(ring, Subjects(), 1, None)
+    cursor = Cursor(ring, 1, None)
     cursor.scan()
     taken = cursor.take(99, 9999, 9999, False)
     assert taken is not None

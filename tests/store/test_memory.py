@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from fix_blocks import (
     ALTER,
@@ -506,3 +508,33 @@ def test_counts():
     assert counts.ack_bytes == 2 * ENTRY_BYTES
     assert counts.put_time_ms == counts.get_time_ms == t.entries.time * 1000
     assert [(c.client_id, c.ack_sequence) for c in counts.cursors] == [(1, 3), (2, 1)]
+
+
+class Looked(dict[int, Any]):
+    """A store's cursors, which counts how often all of them are walked over."""
+
+    walks = 0
+
+    def values(self):
+        """Count a walk."""
+        self.walks += 1
+        return super().values()
+
+
+def test_idle_cursors_cost_others_nothing(monkeypatch):
+    """While one client is idle, no get or ack of others walks over all clients."""
+    t = StoreUnderTest(buffer_size=1024)
+    t.store.subscribe(1, None, None)
+    for client_id in range(2, 500):
+        t.store.subscribe(client_id, t.wanting(), None)
+    cursors = Looked(t.store._cursors)
+    monkeypatch.setattr(t.store, "_cursors", cursors)
+    t.entries.transaction(rows=1)
+    t.put()
+    t.ack_next(1, 99)
+    cursors.walks = 0
+    for _ in range(100):
+        t.entries.transaction(rows=1)
+        t.put()
+        t.ack_next(1, 99)
+    assert cursors.walks == 0

@@ -9,6 +9,7 @@ from fix_blocks import BEGIN, END, ENTRY_BYTES, ROWS, Entries
 from fix_source_access import PATIENCE_S
 from fix_store import eventually, in_thread
 
+from canal_server.model.positions import EntryPosition
 from canal_server.store.tail import SPAN_BYTES, Tail
 
 END_BYTES = 30  # of an event that ends a transaction, see Entries
@@ -78,6 +79,31 @@ def test_a_known_beginning(tail, entries):
     tail.idle()
     assert tail.spans_from((1, 1001)) == []
     assert tail.spans_from((1, 1000)) is None
+
+
+def test_an_end_behind_the_last_boundary(tail, entries):
+    """All up to there is held, what comes from there on, and nobody is woken twice."""
+    first, _ = note(tail, entries, transactions=2)
+    end = EntryPosition("bin.000002", 400, 1_700_000_000_000)
+    tail.idle(end)
+    assert tail.latest() == ("bin.000002", 400, 1_700_000_000)
+    changes = tail.changes
+    tail.idle(EntryPosition("bin.000002", 400, 1_700_000_000_000))
+    assert tail.changes == changes
+    assert count(tail.spans_from(first, end.order())) > 0
+    assert tail.spans_from(end.order(), end.order()) is not None
+    assert tail.spans_from(end.order(), (2, 401)) is None
+    tail.idle(EntryPosition("bin.000001", 1))  # of no use
+    assert tail.latest()[:2] == ("bin.000002", 400)
+
+
+def test_an_end_before_anything_came(tail):
+    """What follows on it will be held, and what lay before it is not."""
+    tail.idle(EntryPosition("bin.000002", 400))
+    assert tail.spans_from((2, 400)) == []
+    assert tail.spans_from((2, 399)) is None
+    tail.reset(None)
+    assert tail.latest() is None
 
 
 def test_the_set_of_a_boundary(tail, entries):

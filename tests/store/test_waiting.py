@@ -170,6 +170,9 @@ def test_a_filtered_get_is_not_woken_by_others_rows(lingering):
     """Entries that a client does not want neither answer nor start its linger."""
     t = lingering
     t.store.subscribe(2, t.wanting("a"), None)
+    t.entries.add(ROWS, subject=t.subject("b"))
+    t.put()
+    assert t.store.get(2, 99, 0) is None  # now the filter was asked about both
     get = in_thread(t.store.get, 2, 99, None)
     waits(t)
     [getter] = t.store._getters
@@ -180,7 +183,7 @@ def test_a_filtered_get_is_not_woken_by_others_rows(lingering):
     t.entries.add(ROWS, subject=t.subject("a"))
     t.put()
     t.store.wake_getters()
-    assert numbers(get) == [1]
+    assert numbers(get) == [2]
 
 
 def test_a_rollback_wakes_another_connection_of_the_client(lingering):

@@ -7,6 +7,8 @@ import pytest
 from canal_server.tablemeta.context import Context
 from canal_server.tablemeta.image import Table, Versioning
 from canal_server.tablemeta.memory import MemoryTableMeta
+from canal_server.tablemeta.operations import CreateTable
+from canal_server.tablemeta.resolve import resolve
 
 
 def after(
@@ -65,6 +67,11 @@ ABC = "CREATE TABLE t (a INT, b INT, c INT)"
         ("ADD d INT DEFAULT (1 + 2), ALGORITHM=INPLACE, LOCK NONE", "a b c d"),
         ("ENGINE=InnoDB, COMMENT='x, DROP a' ROW_FORMAT DYNAMIC, DROP b", "a c"),
         ("ADD d INT, PARTITION BY HASH(a) PARTITIONS 2", "a b c d"),
+        ("ADD d INT REMOVE PARTITIONING", "a b c d"),
+        ("ADD d INT FIRST, DROP b REMOVE PARTITIONING", "d a c"),
+        ("ADD d INT DEFAULT .5 PARTITION BY HASH(a) PARTITIONS 2", "a b c d"),
+        ("MODIFY b BIGINT FIRST PARTITION BY KEY ()", "b a c"),
+        ("ADD remove INT, ADD e INT AFTER remove", "a b c remove e"),
         ("DROP PARTITION a, b", "a b c"),
         ("REORGANIZE PARTITION a, b INTO (PARTITION c VALUES LESS THAN (5))", "a b c"),
         ("EXCHANGE PARTITION a WITH TABLE x", "a b c"),
@@ -535,3 +542,14 @@ def test_keys_without_overlaps(
     )
     assert table.primary == primary
     assert [each.name for each in table.keys] == keys
+
+
+@pytest.mark.parametrize("literal", [".000001", "-.5", "+.5e-3", ".5 * .5", "(.5)"])
+def test_defaults_that_begin_with_a_point(literal: str) -> None:
+    """The text of a default is all of the number, and what follows is read."""
+    create = f"CREATE TABLE t (a DEC(6,6) DEFAULT {literal} NOT NULL, b INT)"
+    (operation,) = resolve(create, Context(schema="d", mariadb=False))
+    assert isinstance(operation, CreateTable)
+    assert [each.default for each in operation.columns] == [literal, None]
+    table = after(create)
+    assert (names(table), table.columns[0].nullable) == ("a b", False)

@@ -1,0 +1,143 @@
+"""What is checked of a source, and of what its account sees."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from fake_mysql import account
+from fix_source_access import access_of
+
+from canal_server.config.schema import FilterConfig, SourceConfig
+from canal_server.dump.capture import (
+    KEYS_TOLD_MAX,
+    MATCHES_MAX,
+    CaptureChecks,
+    key_warning,
+    table_warning,
+)
+from canal_server.dump.failures import Failures
+from canal_server.errors import SourceRefused
+from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.foreign_keys import ForeignKey
+
+REPLICA = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{}'@'%'"
+TABLES = [("shop", "orders"), ("shop", "items"), ("hr", "people")]
+
+
+def warnings_of(control, caplog, **filters: Any) -> list[str]:
+    """Return what a new look at a source warns of."""
+    checks = CaptureChecks(SourceConfig(), FilterConfig(**filters))
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        checks.examine(control, Failures("example"))
+    first = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    checks.examine(control, Failures("example"))
+    assert not caplog.records, "each server is looked at once"
+    return first
+
+
+def test_an_account_without_select(source_server, database, caplog):
+    """An account that may only replicate is told to have SELECT, and no other one."""
+    name = f"u{database[-8:]}"
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    with account(source_server, name, "IDENTIFIED BY 'x'", REPLICA.format(name)):
+        access = access_of(source_server, user=name, password="x")
+        with ControlConnection(access) as control:
+            (told,) = warnings_of(control, caplog)
+            assert f"account {name} at" in told
+            assert "sees no table" in told
+            assert "GRANT SELECT" in told
+        source_server.execute(f"GRANT SELECT ON {database}.* TO '{name}'@'%'")
+        with ControlConnection(access) as control:
+            assert warnings_of(control, caplog) == []
+            (told,) = warnings_of(
+                control, caplog, regex=rf"{database}\.t,other\.t,mysql\..*"
+            )
+            assert r"matches 'other\.t', 'mysql\..*':" in told
+
+
+def test_a_filter_without_a_table(source_server, database, caplog):
+    """Each piece of the filter that matches nothing there is named."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    with ControlConnection(access_of(source_server)) as control:
+        assert warnings_of(control, caplog, regex=rf"{database}\..*") == []
+        (told,) = warnings_of(control, caplog, regex=rf"{database}\.T2")
+        assert rf"{database}\.T2" in told
+        assert "correct it" in told
+
+
+FOREIGN = (
+    "CREATE TABLE p (id INT PRIMARY KEY)",
+    (
+        "CREATE TABLE c (p INT, CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id)"
+        " ON DELETE CASCADE)"
+    ),
+)
+
+
+def test_foreign_keys_of_mariadb(mariadb_server, database, caplog):
+    """What they change is in no event: said once, if a client may get the table."""
+    mariadb_server.execute(f"USE {database}", *FOREIGN)
+    with ControlConnection(access_of(mariadb_server)) as control:
+        (told,) = warnings_of(control, caplog, regex=rf"{database}\..*")
+        assert f"no client gets them: {database}.c: foreign key fk (p)" in told
+        assert warnings_of(control, caplog, regex=rf"{database}\.p") == []
+
+
+def test_foreign_keys_of_mysql(mysql_server, database, caplog):
+    """MySQL 9.7 has them in its binlog, so there is nothing to say."""
+    mysql_server.execute(f"USE {database}", *FOREIGN)
+    with ControlConnection(access_of(mysql_server)) as control:
+        assert warnings_of(control, caplog, regex=rf"{database}\..*") == []
+
+
+def test_many_foreign_keys():
+    """Some are named, the rest counted."""
+    keys = [
+        ForeignKey(f"k{n}", ("s", "c"), ("s", "p"), ("a",), ("b",), "CASCADE")
+        for n in range(KEYS_TOLD_MAX + 2)
+    ]
+    told = key_warning(FilterConfig(), keys)
+    assert told.endswith(" ON DELETE CASCADE; and 2 more")
+    assert told.count("foreign key k") == KEYS_TOLD_MAX
+    assert key_warning(FilterConfig(regex=r"x\..*"), keys) == ""
+
+
+@pytest.mark.parametrize(
+    ("regex", "black", "told"),
+    [
+        ("", "", None),
+        (r".*\..*", "", None),
+        (r"shop\..*,hr\.people", "", None),
+        (r"SHOP\.Orders", "", None),
+        (r"shop\.(orders|gone)", "", None),
+        (r"shop\.order", "", r"matches 'shop\.order':"),
+        (r"shop\..*,x\..*,y\..*", "", r"matches 'x\..*', 'y\..*':"),
+        (r"hr\..*", r"hr\..*", "black.regex leaves none"),
+        (r".*\..*", r"hr\..*", None),
+    ],
+)
+def test_filters(regex, black, told):
+    """A filter is odd when a piece matches no table, or when nothing is left."""
+    found = table_warning(FilterConfig(regex=regex, black_regex=black), TABLES, "me")
+    assert bool(found) == bool(told)
+    assert (told or "") in found
+
+
+def test_many_tables_are_not_all_looked_at():
+    """A look that takes too long ends without an answer."""
+    tables = [("s", f"t{number}") for number in range(MATCHES_MAX + 1)]
+    assert table_warning(FilterConfig(regex=r"x\.y"), tables, "me") == ""
+
+
+def test_settings_that_forbid_capture(source_server):
+    """A format that is not allowed is refused before tables are looked at."""
+    checks = CaptureChecks(SourceConfig(binlog_formats=("STATEMENT",)), FilterConfig())
+    with (
+        ControlConnection(access_of(source_server)) as control,
+        pytest.raises(SourceRefused, match="binlog_format is ROW"),
+    ):
+        checks.examine(control, Failures("example"))

@@ -1,0 +1,101 @@
+"""What `status` shows of a destination on a real server: what blocks, lag, errors."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fix_store import eventually
+
+from canal_server import cli
+
+RED, SLOW = 1001, 1002
+RING = 16
+
+
+@pytest.fixture
+def small(make_pipeline, source_server, database):
+    """Give a running pipeline with a small ring."""
+    pipeline = make_pipeline(
+        source_server,
+        database,
+        {
+            "canal.instance.memory.buffer.size": RING,
+            "canal.instance.memory.batch.mode": "ITEMSIZE",
+        },
+    )
+    source_server.execute(f"CREATE TABLE {database}.red (a INT)")
+    pipeline.start()
+    return pipeline
+
+
+def insert(pipeline, count):
+    """Commit so many transactions of one row."""
+    for number in range(count):
+        pipeline.source.execute(f"INSERT INTO {pipeline.schema}.red VALUES ({number})")
+
+
+def status_of(pipeline, capsys, *options):
+    """Run the command; returns its exit status and what it printed."""
+    capsys.readouterr()
+    status = cli.main(["status", "--conf", str(pipeline.conf), *options])
+    return status, capsys.readouterr().out
+
+
+def test_a_full_ring(small, capsys):
+    """A client that does not ack is named by the text, the JSON and a probe."""
+    assert status_of(small, capsys, "--check")[0] == 0
+    with small.client(RED), small.client(SLOW) as slow:
+        insert(small, RING)
+        small.wait_for_status(lambda told: told["blocked"])
+        told = small.status()
+        assert told["blocked"]["reason"] == "ring full, waits for clients 1001, 1002"
+        assert told["slowest_client"]["entries"] >= RING // 2
+        assert told["connected"] == [RED, SLOW]
+        _, text = status_of(small, capsys)
+        row = next(line for line in text.splitlines() if line.startswith("example"))
+        assert row.split()[1] == "blocked"
+        assert "example: blocked: ring full, waits for clients 1001, 1002 (" in text
+        assert "example: slowest client " in text
+        probe = ("--check", "--max-blocked", "0s")
+        status, text = status_of(small, capsys, *probe, "--json")
+        assert status == 5
+        assert "blocked: ring full" in json.loads(text)["problems"][0]["problem"]
+        slow.unsubscribe()
+    with small.client(RED) as client:
+        small.wait_for_status(
+            lambda told: told["blocked"] and told["blocked"]["clients"] == [RED]
+        )
+        for message in small.messages(client):
+            client.ack(message.id)
+            small.settle(client)
+            if (
+                not (told := small.status())["blocked"]
+                and told["slowest_client"] is None
+            ):
+                break
+        eventually(lambda: small.status()["lag"] == {"seconds": 0.0, "bytes": 0})
+        assert status_of(small, capsys, *probe)[0] == 0
+
+
+def test_a_source_that_is_down(
+    make_pipeline, make_proxy, source_server, database, capsys
+):
+    """The error of a source stands with its time, and a probe fails by it."""
+    proxy = make_proxy(source_server)
+    pipeline = make_pipeline(source_server, database, proxy=proxy)
+    pipeline.start()
+    pipeline.wait_for_status(lambda told: told["lag"]["seconds"] == 0)
+    assert pipeline.status()["error_since_ms"] is None
+    with proxy.refuse():
+        proxy.end_all()
+        pipeline.wait_for_status(lambda told: told["error"])
+        since_ms = pipeline.status()["error_since_ms"]
+        pipeline.wait_for_status(lambda told: told["lag"]["seconds"] > 0)
+        status, text = status_of(pipeline, capsys, "--check")
+        assert status == 5
+        assert "example: ConnectionLost: " in text
+        assert " (since " in text
+        assert pipeline.status()["error_since_ms"] == since_ms
+    pipeline.wait_for_status(lambda told: not told["error"])
+    assert pipeline.status()["error_since_ms"] is None

@@ -1,0 +1,127 @@
+"""`tail` on a real source: where it begins, and why it is silent."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from fix_daemon import child_environ
+from fix_pipeline import POLL_S, UNIT_S
+from fix_store import in_thread
+
+from canal_server import cli
+from canal_server.cli.tail_ids import IDS
+
+
+@pytest.fixture
+def tail(pipeline):
+    """Give `tail(*options)`, which runs the command at the pipeline's server."""
+    pipeline.source.execute(f"CREATE TABLE {pipeline.schema}.red (a INT)")
+
+    def run(*options):
+        port = str(pipeline.server_port)
+        return cli.main(["tail", "--port", port, "--destination", "example", *options])
+
+    return run
+
+
+def insert(pipeline, *keys):
+    """Commit each key in a transaction of its own."""
+    for key in keys:
+        pipeline.source.execute(f"INSERT INTO {pipeline.schema}.red VALUES ({key})")
+
+
+def keys_of(text):
+    """Return the keys of inserted rows in lines of JSON."""
+    found = map(json.loads, text.splitlines())
+    return [int(each["after"]["a"]) for each in found if each["type"] == "INSERT"]
+
+
+def keys_until(pipeline, last, *options):
+    """Run the command until it has printed a key; returns those up to there.
+
+    It is ended by a signal: statements of other tests come, too, in unknown number.
+    """
+    with subprocess.Popen(
+        [
+            sys.executable, "-m", "canal_server", "tail",
+            "--port", str(pipeline.server_port), "--destination", "example", *options,
+        ],
+        stdout=subprocess.PIPE, text=True, env=child_environ(),
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        found: list[int] = []
+        for line in process.stdout:
+            found += keys_of(line)
+            if last in found:
+                break
+        process.terminate()
+        process.stdout.read()
+    return found
+
+
+def test_from(pipeline, tail, capsys):
+    """From a position, a time and the oldest file on all changes come, again and again.
+
+    Nobody is subscribed for it, during or after, and what others acked comes, too.
+    """
+    insert(pipeline, 1, 2)
+    file, offset = pipeline.source.binlog_position()
+    with pipeline.client() as client:
+        pipeline.rows(client, 3)
+    insert(pipeline, 3)
+    assert tail("--from", f"{file}:{offset}", "--count", "1") == 0
+    assert keys_of(capsys.readouterr().out) == [3]
+    wanted = rf"{pipeline.schema}\.red"
+    assert keys_until(pipeline, 3, "--since", "-1h", "--filter", wanted) == [1, 2, 3]
+    assert keys_until(pipeline, 3, "--from", "oldest") == [1, 2, 3]
+    pipeline.wait_for_status(lambda told: not told["ranges"]["subscriptions"])
+    assert pipeline.status()["clients"] == [1001]
+
+
+def test_it_follows(pipeline, tail, capsys):
+    """What is written after it began comes as well."""
+    following = in_thread(lambda: tail("--from", "latest", "--count", "2"))
+    pipeline.wait_for_status(lambda told: told["ranges"]["subscriptions"])
+    insert(pipeline, 7, 8)
+    assert following.result(3 * UNIT_S) == 0
+    assert keys_of(capsys.readouterr().out) == [7, 8]
+
+
+def test_a_position_that_is_none(pipeline, tail, capsys):
+    """A file that the source does not have is one line, and status 1."""
+    assert tail("--from", "binlog.999999:4", "--count", "1") == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = told.err.splitlines()
+    assert "binlog.999999" in line
+    assert pipeline.status()["ranges"]["subscriptions"] == {}
+
+
+def test_why_nothing_comes(make_pipeline, mysql_server, database, capsys):
+    """It says that the filter does not match, with an id that disturbs nobody.
+
+    A MariaDB's binlog has the texts of statements, which pass all filters.
+    """
+    pipeline = make_pipeline(mysql_server, database)
+    mysql_server.execute(f"CREATE TABLE {database}.red (a INT)")
+    pipeline.start()
+    common = ("--port", str(pipeline.server_port), "--destination", "example")
+    following = in_thread(
+        lambda: cli.main(["tail", *common, "--filter", "none.such", "--count", "1"])
+    )
+    told = ""
+    give_up_at = time.monotonic() + 6 * UNIT_S
+    while "matches nothing of --filter 'none.such'" not in told:
+        assert time.monotonic() < give_up_at, told
+        insert(pipeline, 1)
+        told += capsys.readouterr().err
+        time.sleep(POLL_S)
+    (client_id,) = pipeline.status()["clients"]
+    assert client_id in IDS
+    assert cli.main(["unsubscribe", *common, "--client-id", str(client_id)]) == 0
+    assert following.result(6 * UNIT_S) == 1
+    assert pipeline.status()["clients"] == []

@@ -1,0 +1,91 @@
+"""Who may connect, by address and log-in; how long wrong passwords wait."""
+
+from __future__ import annotations
+
+from canal_server.server.admission import (
+    ADDRESSES_MAX,
+    FORGET_S,
+    Admission,
+    FailedLogins,
+    Limits,
+    group_of,
+)
+
+
+def admission(**limits) -> Admission[str]:
+    """Return an empty one with few places."""
+    return Admission(Limits(**{"all": 4, "per_address": 3, "pending": 2} | limits))
+
+
+def test_oldest_of_the_address_with_most_is_displaced():
+    """An address that has many silent connections loses its own, not others'."""
+    known = admission(all=10, pending=4)
+    known.add("honest", "b")
+    for name in ("a1", "a2", "a3"):
+        known.add(name, "a")
+    assert known.displaced() == "a1"
+    known.add("c1", "c")
+    assert known.displaced() == "a2"
+    assert known.displaced() is None
+
+
+def test_no_place_for_more_than_logged_in():
+    """When all are logged in, nobody is displaced and the next one is refused."""
+    known = admission()
+    for name in "abcd":
+        known.add(name, name)
+        known.logged_in(name)
+    assert known.displaced() is None
+    assert known.refusal("e") == "4 clients are connected"
+    known.remove("a")
+    assert not known.refusal("e")
+    assert len(known) == 3
+
+
+def test_pending_make_room_when_all_is_full():
+    """Who has not logged in goes when every place is taken."""
+    known = admission(pending=10)
+    for name in "abcd":
+        known.add(name, name)
+    for name in "abc":
+        known.logged_in(name)
+    assert not known.refusal("e")
+    assert known.displaced() == "d"
+
+
+def test_address_limit():
+    """An address has a limit, and gets places back."""
+    known = admission(all=10)
+    for name in ("x", "y", "z"):
+        known.add(name, "a")
+    assert "from one address" in known.refusal("a")
+    assert not known.refusal("b")
+    known.remove("y")
+    assert not known.refusal("a")
+
+
+def test_addresses():
+    """IPv6 counts by what one customer has, IPv4 by itself."""
+    assert group_of("192.0.2.7") == "192.0.2.7"
+    assert group_of("2001:db8:1:2::1") == group_of("2001:db8:1:2:ffff::")
+    assert group_of("2001:db8:1:2::1") != group_of("2001:db8:1:3::1")
+    assert group_of("fe80::1%eth0") == group_of("fe80::2")
+    assert group_of("what") == "what"
+
+
+def test_delays_grow_and_are_forgotten():
+    """The delay of an address doubles up to a limit, and begins again after a while."""
+    failed = FailedLogins()
+    delays = [failed.delay_s("a", float(i)) for i in range(7)]
+    assert delays == [0.25, 0.5, 1, 2, 4, 5, 5]
+    assert failed.delay_s("b", 7.0) == 0.25
+    assert failed.delay_s("a", 7.0 + FORGET_S + 1) == 0.25
+
+
+def test_delays_are_kept_of_so_many_addresses():
+    """The table has a limit; the address that failed longest ago is forgotten."""
+    failed = FailedLogins()
+    for number in range(ADDRESSES_MAX + 1):
+        failed.delay_s(str(number), 0.0)
+    assert failed.delay_s(str(ADDRESSES_MAX), 0.0) == 0.5
+    assert failed.delay_s("0", 0.0) == 0.25

@@ -1,0 +1,47 @@
+"""Refusals are logged once for each address, and then in sum."""
+
+from __future__ import annotations
+
+import logging
+
+from canal_server.server.refusals import ADDRESSES_MAX, PERIOD_S, Refusals
+
+
+def test_first_at_once_and_the_rest_in_sum(caplog):
+    """A thousand refusals of one address are two lines, and others' one each."""
+    now_s = [0.0]
+    refusals = Refusals(lambda: now_s[0])
+    for number in range(1_000):
+        refusals.note("a", f"refused {number}")
+    refusals.note("b", "refused b")
+    assert caplog.messages == ["refused 0", "refused b"]
+    now_s[0] = PERIOD_S
+    refusals.note("c", "refused c")
+    assert caplog.messages[2:] == [
+        "999 more refusals for a within 60 s; the last: refused 999",
+        "refused c",
+    ]
+    refusals.note("a", "refused again")
+    assert caplog.messages[4:] == ["refused again"]
+
+
+def test_flush(caplog):
+    """What was counted is logged at the end."""
+    refusals = Refusals(lambda: 0.0)
+    refusals.note("a", "refused 1")
+    refusals.note("a", "refused 2")
+    refusals.flush()
+    refusals.flush()
+    assert len(caplog.messages) == 2
+    assert "1 more refusals for a" in caplog.messages[1]
+
+
+def test_many_addresses_are_few_lines(caplog):
+    """Addresses are told apart up to a limit, so that neither log nor memory grow."""
+    caplog.set_level("INFO")
+    refusals = Refusals(lambda: 0.0)
+    refusals.note("0", "timed out", logging.INFO)
+    assert caplog.messages == ["timed out"]
+    for number in range(5 * ADDRESSES_MAX):
+        refusals.note(str(number), "refused")
+    assert len(caplog.messages) <= ADDRESSES_MAX + 2

@@ -32,6 +32,7 @@ T = TypeVar("T")
 _MILLISECONDS = 2  # as Get.unit
 _AT_ONCE, _WITHOUT_LIMIT = -1, 0  # as Get.timeout
 _ALL_BATCHES = 0  # as ClientRollback.batch_id
+_LAST_ACK_S = 1.0  # for a server to carry out the last ack
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,17 @@ class CanalClient:
         self._unanswered = False
 
     def close(self) -> None:
-        """Close the connection; the subscription stays, also what was not acked."""
+        """Close the connection; the subscription stays, also what was not acked.
+
+        Waits up to a second until the server has carried out the last ack or
+        rollback, so that whoever connects next sees its effect.
+        """
+        if self._link is not None and self._unanswered:
+            self._link.finish(_LAST_ACK_S)
+        self._drop()
+
+    def _drop(self) -> None:
+        """Close the connection at once."""
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -235,7 +246,7 @@ class CanalClient:
         try:
             link.send(kind, content)
         except BaseException:
-            self.close()
+            self._drop()
             raise
         self._unanswered = True
 
@@ -258,10 +269,10 @@ class CanalClient:
             if self._unanswered:
                 # Perhaps it was an earlier ack that is refused here: then the answer
                 # to this request is still to come, and all later ones are too.
-                self.close()
+                self._drop()
             raise
         except BaseException:  # also Ctrl-C: the answer would be taken for another's
-            self.close()
+            self._drop()
             raise
 
     def _check(self, packet: Packet, expected: PacketType) -> None:

@@ -18,6 +18,8 @@ from canal_server.protocol.protobuf import decode
 if TYPE_CHECKING:
     from typing import Self
 
+_DROPPED_BYTES = 65536  # at a time
+
 
 class Link:
     """One connection; for one thread.
@@ -58,6 +60,25 @@ class Link:
     def close(self) -> None:
         """Close the connection; may be called again."""
         self._sock.close()
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait until the server has dealt with all requests, then close.
+
+        For requests without an answer: a server reads what was sent before it sees
+        our end of the stream, and closes its own then. Answers that come are dropped.
+        Never raises; when it takes longer than `timeout_s`, it just closes.
+        """
+        deadline = Deadline(timeout_s)
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+            while left_s := deadline.remaining_s():
+                self._sock.settimeout(left_s)
+                if not self._sock.recv(_DROPPED_BYTES):
+                    break
+        except OSError:
+            pass  # it has closed, or is silent
+        finally:
+            self._sock.close()
 
     def _read(self, size: int, deadline: Deadline) -> bytes:
         return bytes(self._read_into(bytearray(size), deadline))

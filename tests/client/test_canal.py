@@ -47,6 +47,25 @@ def test_get_and_ack(client, instance):
     assert instance.meta.cursor(identity).position.position == 6
 
 
+def test_last_ack(serve, instance, monkeypatch):
+    """An ack is carried out when `close` returns, however slow the server is."""
+    port = serve().port
+    instance.store.append(make_entry(5), make_entry(6, EntryType.TRANSACTIONEND))
+    update = instance.meta.update_cursor
+
+    def late_update(*args):
+        threading.Event().wait(0.5)  # longer than a close that does not wait takes
+        update(*args)
+
+    with CanalClient("127.0.0.1", port, DESTINATION) as client:
+        client.subscribe()
+        message = client.get(timeout_s=PATIENCE_S)
+        monkeypatch.setattr(instance.meta, "update_cursor", late_update)
+        client.ack(message.id)
+    (identity,) = instance.meta.subscriptions(DESTINATION)
+    assert instance.meta.cursor(identity).position.position == 6
+
+
 def test_filter(client, instance):
     """The filter reaches the server; one that it refuses is an error with a code."""
     client.subscribe("shop\\..*")

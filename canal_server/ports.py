@@ -254,12 +254,18 @@ class RangeSource(Protocol):
     """
 
     def subscribe(
-        self, name: str, expression: str, start: str
+        self, name: str, expression: str, start: str, *, temporary: bool = False
     ) -> tuple[Subscription, bool]:
-        """Return the subscription with this filter, and whether it is new."""
+        """Return the subscription with this filter, and whether it is new.
+
+        A `temporary` one is not stored; `end_temporary` ends it.
+        """
 
     def unsubscribe(self, name: str) -> None:
         """Forget a subscription; durable when it returns."""
+
+    def end_temporary(self, name: str) -> None:
+        """Forget a subscription if there is one of this name, and it is temporary."""
 
     def subscriptions(self) -> tuple[list[Subscription], int | None]:
         """Return all subscriptions, and the last epoch if there is one."""

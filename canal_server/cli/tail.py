@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import signal
 import sys
-import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.cli.interrupts import Interrupts
 from canal_server.cli.link import add_link_options, client_of, complete_link, failure_of
 from canal_server.cli.moments import count
 from canal_server.cli.tail_ids import IDS, clients_of, end_forgotten, free_id, state_of
@@ -76,11 +75,13 @@ def run(args: argparse.Namespace) -> int:
         )  # fmt: skip
     complete_link(args)
     try:
-        with _interrupted_by_signals():
+        interrupts = Interrupts()
+        with interrupts.caught():
             if args.start is None:
-                _as_client(args)
+                _as_client(args, interrupts)
             else:
-                follow(args, Printer(args), Silence(args))
+                with interrupts.allowed():
+                    follow(args, Printer(args), Silence(args))
     except KeyboardInterrupt:
         pass
     except ConfigError:
@@ -93,16 +94,21 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _as_client(args: argparse.Namespace) -> None:
-    """Print what a client receives. Raises what ends it."""
+def _as_client(args: argparse.Namespace, interrupts: Interrupts) -> None:
+    """Print what a client receives. Raises what ends it.
+
+    A signal amid the subscription waits for its answer: one that is still under way
+    could not be taken back.
+    """
     client = client_of(args, IDS.start if args.client_id is None else args.client_id)
     try:
-        client.connect()
-        if args.client_id is None:
-            clients = clients_of(state_of(args))
-            end_forgotten(args, clients)
-            client.client_id = free_id(clients)
-        with _subscription(client, args):
+        with interrupts.allowed():
+            client.connect()
+            if args.client_id is None:
+                clients = clients_of(state_of(args))
+                end_forgotten(args, clients)
+                client.client_id = free_id(clients)
+        with _subscription(client, args), interrupts.allowed():
             _print_changes(client, args)
     finally:
         client.close()
@@ -169,21 +175,3 @@ class _OtherReaders:
                 "too, and each gets a part of the changes; name another --client-id",
                 file=sys.stderr,
             )
-
-
-@contextlib.contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """Let SIGTERM, and SIGHUP of a terminal that closes, end us as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread can set it
-        return
-    before = {
-        number: signal.signal(number, signal.default_int_handler)
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is not signal.SIG_IGN  # as under nohup
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,7 +1,7 @@
 """`tail --from`: changes from a position or a time on, by ranged reads.
 
 A subscription of ranged reads holds nothing back in the server, and other clients
-notice nothing of it; it ends with the command.
+notice nothing of it; it ends with the connection.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.cli.link import ranged_client_of
 from canal_server.dump.target import Kind, parse_target
-from canal_server.errors import CanalError
 from canal_server.model.moments import moment_ms
 from canal_server.protocol.entries import decode_entry
 from canal_server.protocol.packets import Messages
@@ -54,12 +53,10 @@ def follow(args: argparse.Namespace, printer: Printer, silence: Silence) -> None
     """Print from the start on until there is enough. Raises what ends it."""
     name = f"tail-{secrets.token_hex(8)}"
     with ranged_client_of(args) as client:
-        try:
-            found = client.subscribe(args.destination, name, args.filter, args.start)
-            _follow(client, args.destination, name, found.cursor, printer, silence)
-        finally:
-            with contextlib.suppress(OSError, CanalError):  # the server may be gone
-                client.unsubscribe(args.destination, name)
+        found = client.subscribe(
+            args.destination, name, args.filter, args.start, temporary=True
+        )
+        _follow(client, args.destination, name, found.cursor, printer, silence)
 
 
 def _follow(  # noqa: PLR0917  # one after the other

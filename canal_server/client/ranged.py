@@ -159,6 +159,8 @@ class RangedClient:
         name: str,
         filter: str = "",  # noqa: A002  # the protocol's word
         start: str = "latest",
+        *,
+        temporary: bool = False,
     ) -> RangeSubscribed:
         """Give a subscription a cursor, or return the one that it has.
 
@@ -168,9 +170,10 @@ class RangedClient:
             filter: regular expressions for `schema.table`; empty: the server's own
             start: where a new one begins: `latest`, `earliest`, `time:<ms>`,
                 `file:<name>:<offset>` or `gtid:<set>`; later calls ignore it
+            temporary: it ends with this connection, however that ends
 
         """
-        request = RangeSubscribe(destination, name, filter, start)
+        request = RangeSubscribe(destination, name, filter, start, temporary)
         return self._ask(request, PacketType.RANGE_SUBSCRIBED, RangeSubscribed)
 
     def head(  # all but the first three have defaults

@@ -25,7 +25,7 @@ from canal_server.dump.range_source import check_epoch
 from canal_server.errors import ClientError, StoreError
 from canal_server.model.quoted import quoted
 from canal_server.model.ranges import Subscription
-from canal_server.protocol.ranged import ACKED, UNKNOWN_SUBSCRIPTION
+from canal_server.protocol.ranged import ACKED, IN_USE, UNKNOWN_SUBSCRIPTION
 from canal_server.sink.clients import SIZE_MAX
 from canal_server.sink.left_out import left_out
 from canal_server.sink.union import FilterUnion
@@ -144,19 +144,28 @@ class RangedReads:
     # --- cursors ----------------------------------------------------------------------
 
     def subscribe(
-        self, name: str, expression: str, start: str
+        self, name: str, expression: str, start: str, *, temporary: bool = False
     ) -> tuple[Subscription, bool]:
         """Return the subscription with this filter, and whether it is new."""
         wanted = self._access.filter_of(expression, probe=True)
         # By this thread, before anybody waits for it.
         judged = {wanted: self._union.judged_by(wanted)}
         found = self._subscriptions.find(name)
+        if found is not None and found.temporary is not temporary:
+            kind = "temporary" if found.temporary else "kept"
+            raise ClientError(
+                f"there is a subscription {name} already, a {kind} one: take another"
+                " name",
+                code=IN_USE,
+            )
         if found is not None and found.filter == expression:
             return found, False
         with self._access.dump() as dump:
             if found is None:
                 cursor = dump.with_set(dump.place_of(start))
-                subscription = Subscription(name, expression, cursor)
+                subscription = Subscription(
+                    name, expression, cursor, temporary=temporary
+                )
             else:
                 subscription = replace(found, filter=expression)
             with self._lock:
@@ -184,6 +193,13 @@ class RangedReads:
             self._heads.forget(name)
             self._access.forget(name)
             self._tell()
+
+    def end_temporary(self, name: str) -> None:
+        """Forget a subscription if there is one of this name, and it is temporary."""
+        found = self._subscriptions.find(name)
+        if found is not None and found.temporary:
+            with contextlib.suppress(ClientError):  # an operator removed it just now
+                self.unsubscribe(name)
 
     def subscriptions(self) -> tuple[list[Subscription], int | None]:
         """Return all subscriptions, and the last epoch if there is one."""

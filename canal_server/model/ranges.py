@@ -75,13 +75,15 @@ class RangePart:
 class Subscription:
     """A named cursor of a destination; `filter` may be empty: what is configured.
 
-    `acked_ms` is when the cursor was moved last, 0: never.
+    `acked_ms` is when the cursor was moved last, 0: never. A `temporary` one ends with
+    the connection that made it, and is kept in memory only.
     """
 
     name: str
     filter: str
     cursor: RangePlace
     acked_ms: int = field(default=0, compare=False)
+    temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

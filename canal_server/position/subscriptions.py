@@ -2,7 +2,8 @@
 
 ::
 
-    Subscriptions ── what is known, in memory; each change is durable when it returns
+    Subscriptions ── what is known, in memory; each change is durable when it returns,
+                     but for temporary subscriptions, which are in memory only
         SubscriptionFile    subscriptions.sqlite in the folder of the destination
         SubscriptionNodes   /otter/canal/destinations/<destination>/spark
                                 epochs, as JSON
@@ -150,7 +151,8 @@ class Subscriptions:
                 f"{SUBSCRIPTIONS_MAX} subscriptions are kept already: end some that"
                 " nobody reads any more"
             )
-        self._place.put(subscription)
+        if not subscription.temporary:
+            self._place.put(subscription)
         self._known[subscription.name] = subscription
 
     def ack(self, name: str, place: RangePlace) -> bool:
@@ -168,10 +170,12 @@ class Subscriptions:
     def remove(self, name: str) -> bool:
         """Forget a subscription; false when there was none."""
         with self._lock:
-            if name not in self._known:
+            known = self._known.get(name)
+            if known is None:
                 return False
             self._check_started()
-            self._place.remove(name)
+            if not known.temporary:
+                self._place.remove(name)
             del self._known[name]
             return True
 

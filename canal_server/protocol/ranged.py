@@ -82,13 +82,14 @@ class RangeSubscribe:
     """Give a subscription a cursor, unless it has one; another filter replaces its own.
 
     `start` says where a new one stands: `acked` or `latest`, `earliest`, `time:<ms>`,
-    `file:<name>:<offset>`, `gtid:<set>`.
+    `file:<name>:<offset>`, `gtid:<set>`. A `temporary` one ends with the connection.
     """
 
     destination: str = string(1)
     name: str = string(2)
     filter: str = string(3)
     start: str = string(4)
+    temporary: bool = boolean(5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,9 @@ class RangedService:
         self._instances = instances
         # By destination and subscription: which query reads it, on which connection.
         self._claims: dict[tuple[str, str], tuple[str, Hashable]] = {}
-        self._claims_lock = threading.Lock()
+        # By the same: on which connection it was made, with which it ends.
+        self._temporary: dict[tuple[str, str], Hashable] = {}
+        self._lock = threading.Lock()  # of both
 
     def answer(
         self,
@@ -73,6 +75,8 @@ class RangedService:
             if isinstance(request, ranged.RangeHead):
                 self._claim(request, asker)
                 reply = _head(source, request, peer_fd)
+            elif isinstance(request, ranged.RangeSubscribe) and request.temporary:
+                reply = self._subscribe_temporarily(source, request, asker)
             else:
                 reply = _answer(source, request)
             if self._instances.running(request.destination) is not instance:
@@ -92,7 +96,7 @@ class RangedService:
 
     def claims(self, destination: str) -> dict[str, str]:
         """Return which query reads each subscription that is being read."""
-        with self._claims_lock:
+        with self._lock:
             return {
                 name: query
                 for (owner, name), (query, _) in self._claims.items()
@@ -100,12 +104,57 @@ class RangedService:
             }
 
     def left(self, asker: Hashable) -> None:
-        """Take note that a connection ended: others may read what it read."""
-        if not self._claims:  # so that ordinary clients need no lock
+        """Take note that a connection ended: others may read what it read.
+
+        Its temporary subscriptions end. Never raises.
+        """
+        if not (self._claims or self._temporary):  # ordinary clients need no lock
             return
-        with self._claims_lock:
+        with self._lock:
             for key in [k for k, (_, who) in self._claims.items() if who is asker]:
                 del self._claims[key]
+            ended = [key for key, who in self._temporary.items() if who is asker]
+        for destination, name in ended:
+            self._end_temporary(destination, name)
+
+    def _subscribe_temporarily(
+        self, source: RangeSource, request: ranged.RangeSubscribe, asker: Hashable
+    ) -> bytes:
+        """Subscribe until the connection ends. Raises ClientError, CanalError.
+
+        The connection's thread carries its requests out, and then takes note of its
+        end: that cannot come amid this, however the client went.
+        """
+        key = request.destination, request.name
+        with self._lock:
+            is_known = key in self._temporary
+            if self._temporary.setdefault(key, asker) is not asker:
+                raise ClientError(
+                    f"subscription {printable(request.name)} of"
+                    f" {request.destination} is that of another connection until it"
+                    " ends: take another name",
+                    code=IN_USE,
+                )
+        try:
+            return _answer(source, request)
+        except BaseException:
+            if not is_known:  # it may have been refused when it was there
+                self._end_temporary(*key)
+            raise
+
+    def _end_temporary(self, destination: str, name: str) -> None:
+        """End a temporary subscription where its destination still runs."""
+        try:
+            instance = self._instances.running(destination)
+            if instance is not None and instance.ranges is not None:
+                instance.ranges.end_temporary(name)
+        except CanalError as error:  # it stops: the subscription is in memory only
+            log.info(
+                "temporary subscription %s of %s: %s", printable(name), destination,
+                error,
+            )  # fmt: skip
+        with self._lock:
+            self._temporary.pop((destination, name), None)
 
     def _state(self, destination: str) -> bytes:
         """Return what a destination does, also one that does not run here."""
@@ -137,7 +186,7 @@ class RangedService:
         if not request.query:
             return
         key = request.destination, request.name
-        with self._claims_lock:
+        with self._lock:
             query, who = self._claims.get(key, (request.query, asker))
             if query != request.query and who is not asker:
                 raise ClientError(
@@ -160,8 +209,10 @@ class RangedService:
 
 def _answer(source: RangeSource, request: ranged.RangeRequest) -> bytes:
     match request:
-        case ranged.RangeSubscribe(_, name, expression, start):
-            found, created = source.subscribe(name, expression, start or "latest")
+        case ranged.RangeSubscribe(_, name, expression, start, temporary):
+            found, created = source.subscribe(
+                name, expression, start or "latest", temporary=temporary
+            )
             subscribed = ranged.RangeSubscribed(
                 _position(found.cursor), created, found.filter
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -39,6 +40,7 @@ from canal_server.protocol.entries import (
 )
 
 PLACE = LogPosition(LogIdentity("db", 3306), EntryPosition("binlog.000001", 4))
+EARLY_S = 0.5  # for what must not come so early
 BATCH = PositionRange(PLACE, PLACE, None, 0)
 
 
@@ -254,6 +256,34 @@ def test_signals(serve, instance, number):
     told = [line for line in err.splitlines() if b"no change" not in line]
     assert (process.returncode, out, told) == (0, b"", [])
     assert instance.meta.subscriptions(DESTINATION) == []
+
+
+def test_a_signal_amid_the_subscription(serve, instance, monkeypatch):
+    """It waits for the answer, so that there is something to take back."""
+    unsubscribed = threading.Event()
+    check, end = instance.check_filter, instance.unsubscribed
+
+    def interrupt(expression):
+        os.kill(os.getpid(), signal.SIGTERM)
+        # Whoever does not wait takes back now what is about to be made.
+        unsubscribed.wait(EARLY_S)
+        check(expression)
+
+    def note(identity):
+        unsubscribed.set()
+        end(identity)
+
+    monkeypatch.setattr(instance, "check_filter", interrupt)
+    monkeypatch.setattr(instance, "unsubscribed", note)
+    assert tail(serve().port) == 0
+    # The thread of a connection may still be at it.
+    eventually(lambda: not serving_threads())
+    assert instance.meta.subscriptions(DESTINATION) == []
+
+
+def serving_threads() -> list[threading.Thread]:
+    """Return the threads of this process that serve a client."""
+    return [each for each in threading.enumerate() if each.name.startswith("client-")]
 
 
 # --- the id that it picks -------------------------------------------------------------

@@ -18,6 +18,7 @@ from canal_server.errors import ClientError
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.ranges import RangeLimits, RangePlace
 from canal_server.protocol.entries import EntryType, decode_entry
+from canal_server.protocol.ranged import IN_USE
 
 
 @pytest.fixture
@@ -461,6 +462,21 @@ def test_cursors_outlive_the_process(make_lake, source_server, table):
     assert (found.cursor, found.filter, created) == (later, again.filter, False)
     again.ranges.unsubscribe(NAME)
     assert make_lake(source_server).ranges._subscriptions.find(NAME) is None
+
+
+def test_a_temporary_subscription(make_lake, source_server, table):
+    """It has a name of its own, and ends only where it is meant."""
+    ranges = make_lake(source_server).ranges
+    found, created = ranges.subscribe("eye", "a", "latest", temporary=True)
+    assert (found.temporary, created) == (True, True)
+    ranges.subscribe(NAME, "a", "latest")
+    for name, temporary, kind in (("eye", False, "temporary"), (NAME, True, "kept")):
+        with pytest.raises(ClientError, match=f"already, a {kind} one") as caught:
+            ranges.subscribe(name, "b", "latest", temporary=temporary)
+        assert caught.value.code == IN_USE
+    for name in (NAME, "eye", "nobody"):
+        ranges.end_temporary(name)
+    assert [each.name for each in ranges.subscriptions()[0]] == [NAME]
 
 
 def test_random_changes(make_lake, source_server, table, database, rng):

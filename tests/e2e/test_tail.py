@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -89,6 +90,19 @@ def test_it_follows(pipeline, tail, capsys):
     insert(pipeline, 7, 8)
     assert following.result(3 * UNIT_S) == 0
     assert keys_of(capsys.readouterr().out) == [7, 8]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_stays_of_it(pipeline, number):
+    """Its subscription ends with its connection, also when it is killed."""
+    common = ("--port", str(pipeline.server_port), "--destination", "example")
+    with subprocess.Popen(
+        [sys.executable, "-m", "canal_server", "tail", *common, "--from", "latest"],
+        env=child_environ(),
+    ) as process:
+        pipeline.wait_for_status(lambda told: told["ranges"]["subscriptions"])
+        process.send_signal(number)
+    pipeline.wait_for_status(lambda told: not told["ranges"]["subscriptions"])
 
 
 def test_a_position_that_is_none(pipeline, tail, capsys):

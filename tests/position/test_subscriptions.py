@@ -53,6 +53,19 @@ def opened(make_place):
         each.stop()
 
 
+def test_a_temporary_one_is_in_memory_only(opened):
+    """It moves and ends as others do, and nothing of it is stored."""
+    first = opened()
+    first.put(replace(LAKE, temporary=True))
+    assert first.ack("lake", replace(AT, position=9000))
+    found = first.find("lake")
+    assert found is not None
+    assert found.cursor.position == 9000
+    first.put(replace(LAKE, name="sea", temporary=True))
+    assert first.remove("sea")
+    assert opened().all() == []
+
+
 def test_what_was_put_is_there_again(opened):
     """A subscription outlives the process as it was put last."""
     first = opened()

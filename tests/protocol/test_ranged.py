@@ -37,6 +37,7 @@ LONG = RangePosition(2, "mysql-bin.000007", 4711, gtids="x" * (256 * 1024 + 1))
 
 GOOD: list[RangeRequest] = [
     RangeSubscribe("example", "lake-1", r"shop\..*", "time:1700000000000"),
+    RangeSubscribe("example", "tail-1", temporary=True),
     RangeHead("example", "lake", AT, 10, 20, 30, ack=True, query="q"),
     RangePlan("example", "lake", AT, BEHIND, 4),
     RangePlan("example", "lake", AT, RangePosition(3, "other.000001", 4), 4),

@@ -34,11 +34,20 @@ class FakeRanges:
         self.acked: list[RangePlace] = []
         self.fails: Exception | None = None  # after the first piece
         self.relayed: list[bool] = []
+        self.temporary: set[str] = set()
 
-    def subscribe(self, name, expression, start):
+    def subscribe(self, name, expression, start, *, temporary=False):
         """Tell the cursor."""
         assert start == "latest"
+        if temporary:
+            self.temporary.add(name)
+        if expression == "refused":
+            raise ClientError("no filter")
         return Subscription(name, expression, PLACE), True
+
+    def end_temporary(self, name):
+        """Forget it."""
+        self.temporary.discard(name)
 
     def unsubscribe(self, name):
         """Know one name."""
@@ -246,3 +255,43 @@ def test_what_sending_raises_is_not_caught(instances):
 
     with pytest.raises(TimeoutError):
         service.answer(ranged.RangeRead("example", "lake", AT, THEN), 1, None, send)
+
+
+# --- temporary subscriptions ----------------------------------------------------------
+
+
+def temporary(name: str, expression: str = "") -> ranged.RangeSubscribe:
+    """Return a request for a subscription that ends with its connection."""
+    return ranged.RangeSubscribe("example", name, expression, temporary=True)
+
+
+def test_it_ends_with_its_connection(instances, source):
+    """A temporary subscription goes with the connection that made it, no other."""
+    service = RangedService(instances)
+    for name, asker in (("one", "a"), ("two", "b"), ("one", "a")):
+        service.answer(temporary(name), asker, None, lambda _: None)
+    assert source.temporary == {"one", "two"}
+    service.left("c")
+    service.left("a")
+    assert source.temporary == {"two"}
+    del instances.started["example"]
+    service.left("b")  # where it does not run, there is none
+
+
+def test_one_of_another_connection(ask):
+    """A name that another connection has is refused until that ends."""
+    ask(temporary("one"), "a")
+    code, text = refusal(ask(temporary("one"), "b"))
+    assert code == ranged.IN_USE
+    assert "subscription one of example is that of another connection" in text
+    (packet,) = ask(temporary("two"), "b")
+    assert packet.type == PacketType.RANGE_SUBSCRIBED
+
+
+def test_one_that_is_refused(ask, source):
+    """Nothing stays of it; one that was there before does."""
+    assert refusal(ask(temporary("one", "refused"), "a"))[1] == "no filter"
+    assert source.temporary == set()
+    ask(temporary("one"), "b")
+    ask(temporary("one", "refused"), "b")
+    assert source.temporary == {"one"}

@@ -96,50 +96,65 @@ class Service:
     ) -> Reply | None:
         """Carry a request out and return its reply.
 
-        `visits` are the connection's; whoever has some calls `left` at its end.
+        `visits` are the connection's; whoever has some calls `left` at its end. By
+        them it is known that the instance which served it has ended.
 
         `peer_fd` is the client's socket; a get that waits ends when it closes. A get
         waits at most `wait_s`, and is answered with None when it would have waited
         longer. Refusals of all kinds become replies.
         """
         assert not isinstance(request, RangeRequest), "see `ranged`"
-        if visits is not None:
-            self._note_visit(request, visits)
         try:
+            visited = None if visits is None else self._visited(request, visits)
             if isinstance(request, session.Fetch):
-                return self._get(request, peer_fd, wait_s)
-            return self._answer_others(request)
+                return self._get(request, peer_fd, wait_s, visited)
+            return self._answer_others(request, visited)
         except ClientError as error:
             return (error_frame(error.code, str(error)),)
         except CanalError as error:
             log.warning("could not answer %s: %s", _told(request), error)
             return (error_frame(session.REFUSED, str(error)),)
 
-    def _note_visit(self, request: session.Request, visits: Visits) -> None:
-        """Let the instance know that its client is here, before the request counts."""
+    def _visited(
+        self, request: session.Request, visits: Visits
+    ) -> RunningInstance | None:
+        """Let the instance know that its client is here, before the request counts.
+
+        Returns that instance. Raises ClientError for a get or an ack when it is not
+        the one that served this connection before.
+        """
         identity: ClientIdentity | None = getattr(request, "identity", None)
         if isinstance(request, session.Login):
             identity = request.subscribe
         if identity is None:
-            return
+            return None
         instance = self._instances.running(identity.destination)
         known = visits.get(identity)
-        if instance is None or instance is known:
-            return
-        instance.came(identity.client_id)
-        visits[identity] = instance
+        if instance is known:
+            return instance
+        if instance is not None:
+            instance.came(identity.client_id)
+            visits[identity] = instance
         if known is not None:
             known.left(identity.client_id)
+            if instance is None:
+                del visits[identity]
+            if isinstance(request, session.Fetch | session.Acknowledge):
+                self._check_configured(identity)
+                raise _not_started(identity) if instance is None else _ended(identity)
+        return instance
 
     def left(self, visits: Visits) -> None:
         """Let instances know that a connection ended."""
         for identity, instance in visits.items():
             instance.left(identity.client_id)
 
-    def _answer_others(self, request: session.Request) -> Reply:
+    def _answer_others(
+        self, request: session.Request, visited: RunningInstance | None
+    ) -> Reply:
         match request:
             case session.Acknowledge(identity, batch_id):
-                self.ack(identity, batch_id)
+                self.ack(identity, batch_id, visited)
                 return _NOTHING
             case session.Rollback(identity, batch_id):
                 self.rollback(identity, batch_id)
@@ -218,12 +233,20 @@ class Service:
     # ----------------------------------------------------------------------------
 
     def _get(
-        self, request: session.Fetch, peer_fd: int | None, wait_s: float
+        self,
+        request: session.Fetch,
+        peer_fd: int | None,
+        wait_s: float,
+        visited: RunningInstance | None,
     ) -> Reply | None:
         timeout_s = request.timeout_s
         cut = timeout_s is None or timeout_s > wait_s
         reply = self.get(
-            request.identity, request.size, wait_s if cut else timeout_s, peer_fd
+            request.identity,
+            request.size,
+            wait_s if cut else timeout_s,
+            peer_fd,
+            visited,
         )
         return None if cut and reply is _EMPTY else reply
 
@@ -233,9 +256,13 @@ class Service:
         size: int,
         timeout_s: float | None,
         peer_fd: int | None = None,
+        visited: RunningInstance | None = None,
     ) -> Reply:
-        """Take the next batch, register it, and return it as a reply."""
-        instance = self._subscribed(identity)
+        """Take the next batch, register it, and return it as a reply.
+
+        Of the instance `visited` only, unless that is None.
+        """
+        instance = self._subscribed(identity, visited)
         seat = self._seat(identity, instance)
         deadline = Deadline(timeout_s)
         if not seat.turn.acquire(blocking=False) and not seat.turn.acquire(
@@ -266,9 +293,17 @@ class Service:
         finally:
             seat.turn.release()
 
-    def ack(self, identity: ClientIdentity, batch_id: int) -> None:
-        """Take note that the client has dealt with its oldest open batch."""
-        instance = self._subscribed(identity)
+    def ack(
+        self,
+        identity: ClientIdentity,
+        batch_id: int,
+        visited: RunningInstance | None = None,
+    ) -> None:
+        """Take note that the client has dealt with its oldest open batch.
+
+        Of the instance `visited` only, unless that is None.
+        """
+        instance = self._subscribed(identity, visited)
         if batch_id == _NO_BATCH:
             return
         with self._locked(identity, instance):
@@ -325,8 +360,12 @@ class Service:
             raise _not_started(identity)
         return instance
 
-    def _subscribed(self, identity: ClientIdentity) -> RunningInstance:
+    def _subscribed(
+        self, identity: ClientIdentity, visited: RunningInstance | None
+    ) -> RunningInstance:
         instance = self._running(identity)
+        if visited is not None and instance is not visited:
+            raise _ended(identity)  # just now
         if not instance.meta.has_subscribed(identity):
             raise ClientError(
                 f"ClientIdentity:{_name(identity)} should subscribe first"
@@ -509,6 +548,15 @@ def _name(identity: ClientIdentity) -> str:
 def _not_started(identity: ClientIdentity) -> ClientError:
     return ClientError(
         f"destination:{printable(identity.destination)} should start first"
+    )
+
+
+def _ended(identity: ClientIdentity) -> ClientError:
+    """Return what is said where the protocol's words alone would be a riddle."""
+    return ClientError(
+        f"{_not_started(identity)}: it was restarted after the last request of this"
+        " connection; connect again or repeat the request, and expect entries that came"
+        " before: those not acked, and those whose ack was not stored yet"
     )
 
 

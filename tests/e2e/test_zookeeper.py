@@ -8,9 +8,11 @@ import threading
 
 import pytest
 from fix_cluster import SESSION_S
+from fix_pipeline import UNIT_S
 from fix_random import longer
 from load import Load, allow_from, receive_until_broken
 
+from canal_server.errors import ClientError
 from canal_server.lifecycle import Stop
 from canal_server.zookeeper import ZooKeeper
 
@@ -95,6 +97,30 @@ def test_zookeeper_goes_and_comes(stopped, own_zookeeper, rng):
     stopped.start()
     writer.write(5)
     with stopped.client() as client:
+        stopped.receive(client, checker)
+    assert checker.done == len(writer.transactions)
+
+
+def test_destination_given_up_and_had_again(stopped, own_zookeeper, rng):
+    """A client that is silent meanwhile is refused before anything comes again.
+
+    Forbidden: its connection is given entries that it had, without a word.
+    """
+    session_ms = int(SESSION_S * 1000)
+    stopped.configure({"canal.zookeeper.session.timeout.ms": session_ms}, wiring=WIRING)
+    stopped.start()
+    writer = stopped.writer(rng)
+    checker = stopped.checker(writer)
+    with stopped.client() as client:
+        writer.write(5)
+        message = client.get(timeout_s=3 * UNIT_S)
+        assert message
+        own_zookeeper.kill()
+        stopped.process.wait_for_log("destination example is given up")
+        own_zookeeper.restart()
+        stopped.wait_for_status(runs)
+        with pytest.raises(ClientError, match="example should start first: it was"):
+            client.get(timeout_s=3 * UNIT_S)
         stopped.receive(client, checker)
     assert checker.done == len(writer.transactions)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import TYPE_CHECKING
+
 import pytest
 from fix_server import (
     DESTINATION,
@@ -17,6 +20,9 @@ from canal_server.protocol.framing import EMPTY_FRAME
 from canal_server.protocol.packets import Ack, Packet
 from canal_server.protocol.protobuf import decode
 from canal_server.protocol.session import ACK_FRAME
+
+if TYPE_CHECKING:
+    from canal_server.server.service import Visits
 
 # --------------------------------------------------------------------------------
 # Subscribing
@@ -306,6 +312,84 @@ def test_instance_started_anew(service, instances, instance):
         service.ack(WHO, 1)
     put(anew, 5)
     assert get(service) == (2, [5])
+
+
+def restarted(instances, *numbers: int) -> FakeInstance:
+    """Put another instance in the place of the first, with its client and entries."""
+    instances.started[DESTINATION] = anew = FakeInstance(DESTINATION)
+    anew.meta.subscribe(WHO)
+    anew.subscribed(WHO)
+    put(anew, *numbers)
+    return anew
+
+
+FETCH = session.Fetch(WHO, 100, 0.0)
+
+
+def test_restarted_while_a_connection_is_silent(service, instances, instance):
+    """Its next request is refused, once: what came before may come again.
+
+    Forbidden: it is given twice without a word, or an ack of a batch of before counts
+    for one of the same number that holds more.
+    """
+    visits: Visits = {}
+    other: Visits = {}  # another connection of the same client
+
+    def answer(request, visits=visits):
+        return service.answer(request, None, 1.0, visits)
+
+    answer(session.Subscribe(WHO))
+    answer(session.Subscribe(WHO), other)
+    put(instance, 5)
+    assert read(answer(FETCH)) == (1, [5])
+    anew = restarted(instances, 5, 6)
+    code, text = error_of(answer(FETCH))
+    assert code == 400
+    assert text.startswith("destination:example should start first: it was restarted")
+    assert read(answer(FETCH)) == (1, [5, 6])
+    assert error_of(answer(session.Acknowledge(WHO, 1), other))[0] == 400
+    assert list(anew.meta.batches(WHO)) == [1]
+    assert answer(session.Acknowledge(WHO, 1)) == ()
+    assert not anew.meta.batches(WHO)
+
+
+@pytest.mark.parametrize("asks", [session.Subscribe(WHO), session.Rollback(WHO, 0)])
+def test_restarted_and_asked_to_begin_again(service, instances, asks):
+    """Who subscribes or rolls back expects entries again: nothing is refused."""
+    visits: Visits = {}
+    service.answer(session.Subscribe(WHO), None, 1.0, visits)
+    restarted(instances, 5)
+    assert service.answer(asks, None, 1.0, visits) in ((), (ACK_FRAME,))
+    assert read(service.answer(FETCH, None, 1.0, visits)) == (1, [5])
+
+
+def test_refused_while_it_is_restarted(service, instances):
+    """A connection that was refused meanwhile is not refused once more."""
+    visits: Visits = {}
+    service.answer(session.Subscribe(WHO), None, 1.0, visits)
+    instances.broken.add(DESTINATION)  # it is configured all the same
+    del instances.started[DESTINATION]
+    refused = error_of(service.answer(FETCH, None, 1.0, visits))
+    assert refused == (400, "destination:example should start first")
+    restarted(instances, 5)
+    assert read(service.answer(FETCH, None, 1.0, visits)) == (1, [5])
+
+
+def test_restarted_during_a_request(service, instances, instance, monkeypatch):
+    """A successor that runs before the request is carried out answers nothing of it."""
+    visits: Visits = {}
+    put(instance, 5)
+    for request in (session.Acknowledge(WHO, 1), FETCH):
+        instances.started[DESTINATION] = instance
+        service.answer(session.Subscribe(WHO), None, 1.0, visits)
+
+        anew = restarted(instances, 5)
+        found = itertools.chain([instance], itertools.repeat(anew))
+        with monkeypatch.context() as patched:
+            patched.setattr(instances, "running", lambda _, found=found: next(found))
+            assert error_of(service.answer(request, None, 1.0, visits))[0] == 400
+        assert not anew.meta.batches(WHO)
+        assert anew.store.places[WHO.client_id] == Place()
 
 
 # --------------------------------------------------------------------------------

@@ -322,7 +322,14 @@ class RangedReads:
             start = _with_known_set(start, subscription)
         if name and start.epoch == end.epoch:
             held = self._access.held(subscription, start, end)
-        if held is not None and self._read_memory(held, expression, start, end, take):
+
+        def send(walk: RangeWalk) -> None:
+            slices, size = walk.take()
+            if size:
+                with self._access.sending(cut):
+                    take(slices, size)
+
+        if held is not None and self._read_memory(held, expression, start, end, send):
             return
         with self._access.dump() as dump:
             first = self._access.mapped(dump, start)
@@ -331,8 +338,7 @@ class RangedReads:
                 return
 
             def taken(walk: RangeWalk) -> bool:
-                with self._access.sending(cut):
-                    _hand_out(walk, take)
+                send(walk)
                 return True
 
             wanted = self._access.filter_of(expression)
@@ -352,7 +358,7 @@ class RangedReads:
         expression: str,
         start: RangePlace,
         end: RangePlace,
-        take: Take,
+        send: Callable[[RangeWalk], None],
     ) -> bool:
         """Give out what the tail holds; false before anything was given."""
         spans, subjects = held
@@ -370,8 +376,8 @@ class RangedReads:
                     return False
                 if walk.size >= PIECE_BYTES:
                     has_given = True
-                    _hand_out(walk, take)
-            _hand_out(walk, take)
+                    send(walk)
+            send(walk)
         return True
 
     def columns(
@@ -396,12 +402,6 @@ class RangedReads:
         if found is None:
             raise _unknown(name)
         return found
-
-
-def _hand_out(walk: RangeWalk, take: Take) -> None:
-    slices, size = walk.take()
-    if size:
-        take(slices, size)
 
 
 def _with_known_set(place: RangePlace, subscription: Subscription) -> RangePlace:

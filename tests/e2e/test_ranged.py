@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 import time
 
@@ -11,6 +12,7 @@ from fix_pipeline import DESTINATION, UNIT_S
 from fix_store import in_thread
 
 from canal_server.client.ranged import RangedClient
+from canal_server.dump.range_access import DUMPS_MAX
 from canal_server.errors import ClientError
 from canal_server.model.positions import binlog_file_number
 from canal_server.protocol.entries import Entry, EntryType, EventType, decode_entry
@@ -22,6 +24,10 @@ NAME = "lake"
 WAIT_MS = int(UNIT_S * 3000)
 ASKED = 30  # times
 COMMIT_BYTES_MAX = 31  # of its event, with a checksum
+# More than the buffers of a connection hold.
+LARGE_ROWS = 12
+LARGE_ROW_BYTES = 1 << 20
+STALLED_BUFFER = 64 << 10
 
 
 @pytest.fixture
@@ -36,7 +42,7 @@ def ranged_client(pipeline):
     return RangedClient("127.0.0.1", pipeline.server_port, timeout_s=3 * UNIT_S)
 
 
-def read(client, start, end, name=NAME, **options):
+def read(client, start, end, *, name=NAME, **options):
     """Return the serialized entries of a range."""
     found: list[bytes] = []
     for piece in client.read(DESTINATION, name, start, end, **options):
@@ -116,6 +122,18 @@ def wait_for_memory(pipeline, place):
         return reached >= wanted
 
     pipeline.wait_for_status(has_it)
+
+
+def stall(pipeline, stack, start, end, **options):
+    """Begin to read a range, and take nothing after the first piece; returns the rest.
+
+    The reader has its turn then, and what is left does not fit into any buffer.
+    """
+    client = stack.enter_context(ranged_client(pipeline))
+    client._link._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, STALLED_BUFFER)
+    pieces = client.read(DESTINATION, start=start, end=end, **options)
+    next(pieces)
+    return pieces
 
 
 def test_a_first_batch(pipeline, ranged):
@@ -258,6 +276,44 @@ def test_acks_outlive_a_crash(pipeline, ranged):
         pipeline.stop()
         with pytest.raises((ClientError, OSError)):
             waiting.result(3 * UNIT_S)
+
+
+@pytest.mark.parametrize("kept_in", ["memory", "binlog"])
+def test_stalled_readers_do_not_hold_up_others(pipeline, kept_in):
+    """With every turn taken by who takes nothing, another reader gets its range."""
+    table = f"{pipeline.schema}.t"
+    pipeline.source.execute(f"CREATE TABLE {table} (a INT PRIMARY KEY, b LONGBLOB)")
+    options = {
+        # A read with a filter of its own is never answered from memory.
+        "memory": {"name": NAME},
+        "binlog": {"name": "", "filter": rf"{pipeline.schema}\..*"},
+    }[kept_in]
+    with contextlib.ExitStack() as stack:
+        reader = stack.enter_context(ranged_client(pipeline))
+        start = reader.subscribe(DESTINATION, NAME).cursor
+        # Memory answers from behind what was there when the subscription came.
+        pipeline.source.execute(f"INSERT INTO {table} VALUES (-1, '')")
+        start = head(reader, start).end
+        for n in range(LARGE_ROWS):
+            pipeline.source.execute(
+                f"INSERT INTO {table} VALUES ({n}, REPEAT('x', {LARGE_ROW_BYTES}))"
+            )
+        end = until(reader, start, LARGE_ROWS)
+        wait_for_memory(pipeline, end)
+        expected = read(reader, start, end)
+        stalled = [
+            stall(pipeline, stack, start, end, **options) for _ in range(DUMPS_MAX)
+        ]
+        before = pipeline.status()["ranges"]
+        assert read(reader, start, end, **options) == expected
+        after = pipeline.status()["ranges"]
+        assert after[f"from_{kept_in}"] > before[f"from_{kept_in}"]
+        pipeline.process.wait_for_log("cut off a reader of a range")
+        # Who was cut off sees it, and may read the range again.
+        with pytest.raises(ConnectionError):
+            list(stalled[0])
+        again = stack.enter_context(ranged_client(pipeline))
+        assert read(again, start, end, **options) == expected
 
 
 def test_another_server_goes_on(cluster):

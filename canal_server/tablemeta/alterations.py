@@ -150,7 +150,9 @@ class AlterationReader(DefinitionReader):
         return True
 
     def _alter(self, found: list[Item]) -> bool:
-        if self.peek() in (*_KEY_WORDS, "CHECK", "CONSTRAINT"):
+        if self.accept_any((*_KEY_WORDS, "CHECK", "CONSTRAINT")):
+            self.skip_if_exists()
+            self.name()  # which may be REMOVE
             return True
         self.accept("COLUMN")
         self.skip_if_exists()

@@ -72,6 +72,9 @@ ABC = "CREATE TABLE t (a INT, b INT, c INT)"
         ("ADD d INT DEFAULT .5 PARTITION BY HASH(a) PARTITIONS 2", "a b c d"),
         ("MODIFY b BIGINT FIRST PARTITION BY KEY ()", "b a c"),
         ("ADD remove INT, ADD e INT AFTER remove", "a b c remove e"),
+        ("ALTER INDEX remove INVISIBLE, ADD d INT", "a b c d"),
+        ("ALTER CHECK remove NOT ENFORCED, DROP c", "a b"),
+        ("ALTER CONSTRAINT remove ENFORCED, DROP c", "a b"),
         ("DROP PARTITION a, b", "a b c"),
         ("REORGANIZE PARTITION a, b INTO (PARTITION c VALUES LESS THAN (5))", "a b c"),
         ("EXCHANGE PARTITION a WITH TABLE x", "a b c"),
@@ -98,6 +101,7 @@ def test_order_of_columns(items: str, expected: str) -> None:
         ("RENAME COLUMN IF EXISTS x TO y, RENAME COLUMN a TO z", "z b c"),
         ("ADD d INT, MODIFY d VARCHAR(5) FIRST, ADD e INT", "d a b c e"),
         ("WAIT 5 ADD d INT", "a b c d"),
+        ("ALTER KEY IF EXISTS remove NOT IGNORED, DROP c", "a b"),
         ("NOWAIT DROP c", "a b"),
     ],
 )

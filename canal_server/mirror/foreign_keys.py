@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -43,10 +44,13 @@ class HiddenKey(NamedTuple):
     """A foreign key whose changes are in no event of the binlog.
 
     `why_not`: why the rows that it changes are not read again; empty: they are.
+    `above`: the key of the parent whose changes are not, so that this one is not seen
+    to follow them; "" for none.
     """
 
     key: ForeignKey
     why_not: str
+    above: str = ""
 
     @property
     def child(self) -> TableName:
@@ -56,13 +60,20 @@ class HiddenKey(NamedTuple):
     @property
     def warning(self) -> str:
         """What a person is told for as long as it is there; empty: nothing."""
-        if not self.why_not:
+        if self.why_not:
+            told = (
+                "rows that it changes are in no event of the binlog, so the copy keeps "
+                f"what they were ({self.why_not})"
+            )
+        elif self.above:
+            told = (
+                f"rows of {'.'.join(self.key.parent)} that foreign key {self.above} "
+                "changes are in no event and are not read again, so what this key does "
+                "then is missed"
+            )
+        else:
             return ""
-        return (
-            f"{self.child}: {self.key}: rows that it changes are in no event of the "
-            f"binlog, so the copy keeps what they were ({self.why_not}); see "
-            "docs/mirror.md, Foreign keys"
-        )
+        return f"{self.child}: {self.key}: {told}; see docs/mirror.md, Foreign keys"
 
 
 def hidden_keys(
@@ -87,7 +98,21 @@ def hidden_keys(
             if meta is not None:
                 known[name] = tables.mirror_table(name, meta.columns, settings)
     found = [HiddenKey(key, _why_not(key, settings, known)) for key in keys]
-    return sorted(found, key=lambda each: (each.key.child, each.key.name))
+    found.sort(key=lambda each: (each.key.child, each.key.name))
+    return _with_keys_above(found)
+
+
+def _with_keys_above(keys: list[HiddenKey]) -> list[HiddenKey]:
+    """Return the keys with those above them whose changes nobody sees."""
+    above: dict[ForeignKey, str] = {}
+    left = deque(each.key for each in keys if each.why_not)
+    while left:
+        upper = left.popleft()
+        for key, why_not, _ in keys:
+            if not why_not and key not in above and key.follows(upper):
+                above[key] = upper.name
+                left.append(key)
+    return [each._replace(above=above.get(each.key, "")) for each in keys]
 
 
 def _why_not(

@@ -59,6 +59,10 @@ class KeyValues:
         """Return what came, in runs of equal columns."""
         return self._runs
 
+    def has_all(self, names: Sequence[str]) -> bool:
+        """Tell whether what came has all former values of columns: they are a key's."""
+        return all(_in_key(run, _own_names(run, names)) for run in self._runs)
+
 
 def changed_values(
     came: KeyValues, key: ForeignKey, parent: Follower | None
@@ -70,21 +74,29 @@ def changed_values(
     old, new = [], []
     for run in came.tables():
         names = _own_names(run, key.referenced)
-        primary = [
-            each.name
-            for each in run.schema
-            if (each.metadata or {}).get(b"key") == b"1"
-        ]
         gone = pc.is_in(run[_OP], pa.array([fold.DELETE, fold.PREIMAGE]))
         old.append(run.filter(gone).select(names))
         with_gone = pc.is_in(run[_SEQ], pc.unique(run.filter(gone)[_SEQ]))
         new.append(run.filter(pc.and_(with_gone, pc.invert(gone))).select(names))
-        if primary and not set(primary) <= set(names):
+        if not _in_key(run, names):
             # Rows keep their primary keys, and only the lake has what they were.
-            values = _other_values(run, names, primary, parent)
+            values = _other_values(run, names, _primary(run), parent)
             old.append(values)
             new.append(values)
     return _joined(old, key.columns), _joined(new, key.columns)
+
+
+def _primary(run: pa.Table) -> list[str]:
+    """Return the columns of a run that are the primary key."""
+    return [
+        each.name for each in run.schema if (each.metadata or {}).get(b"key") == b"1"
+    ]
+
+
+def _in_key(run: pa.Table, names: Sequence[str]) -> bool:
+    """Tell whether changes of columns come with what was before: a key's do."""
+    primary = _primary(run)
+    return not primary or set(names) <= set(primary)
 
 
 def _joined(parts: list[pa.Table], names: Sequence[str]) -> pa.Table:

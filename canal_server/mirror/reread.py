@@ -139,9 +139,17 @@ class Rereading:
         self._incoming.append((name, keys))
 
     def joined(self, name: TableName) -> None:
-        """Have a table compared that comes to follow: it was copied meanwhile."""
-        if any(TableName(*key.child) == name for key in self._keys):
-            self._recheck({name}, 0.0)
+        """Have a table compared that comes to follow: it was copied meanwhile.
+
+        So are its children: what became of its rows until then, nobody knows.
+        """
+        both = {
+            TableName(*key.child)
+            for key in self._keys
+            if name in (TableName(*key.child), TableName(*key.parent))
+        }
+        if both:
+            self._recheck(both, 0.0)
 
     def columns_of(self, follower: Follower) -> tuple[str, ...]:
         """Return the columns of the source by which a child is compared."""
@@ -184,9 +192,11 @@ class Rereading:
             child = TableName(*key.child)
             follower = self._follower_of(child)
             # One that is copied is compared as a whole when it joins.
-            if follower is not None:
-                with self._noting(child):
-                    self._spread(child, self._affected(follower, key, values))
+            if follower is None:
+                self._recheck_below(child)
+                continue
+            with self._noting(child):
+                self._spread(child, self._affected(follower, key, values))
 
     def _take_incoming(self) -> None:
         """Take what others suspect, with the rows of other tables that refer to it."""
@@ -225,13 +235,27 @@ class Rereading:
             for key in below:
                 other = self._follower_of(TableName(*key.child))
                 values = values_of(rows, follower.table, key.referenced, key.columns)
-                if other is not None and values.num_rows:
+                if other is None:
+                    self._recheck_below(TableName(*key.child))
+                elif values.num_rows:
                     found = self._affected(other, key, values)
                     left.append((TableName(*key.child), found))
             if below:
                 # A row that is read ahead of the stream does not tell any more what
                 # it was when others came to refer to it.
                 self._recheck({TableName(*key.child) for key in below}, 0.0)
+
+    def _recheck_below(self, name: TableName) -> None:
+        """Have those compared that refer to a table whose rows are not known now."""
+        left, met = [name], {name}
+        while left:
+            for key in self._below(left.pop()):
+                child = TableName(*key.child)
+                if self._follower_of(child) is not None:
+                    self._recheck({child}, 0.0)
+                elif child not in met:
+                    met.add(child)
+                    left.append(child)
 
     def _fresh(self, name: TableName, rows: pa.Table) -> pa.Table:
         """Return the rows that were not met in this batch."""
@@ -254,7 +278,10 @@ class Rereading:
             came = self._parents[parent]
             if came.is_empty:
                 continue
-            old, new = changed_values(came, key, self._follower_of(parent))
+            follower = self._follower_of(parent)
+            if follower is None and not came.has_all(key.referenced):
+                self._recheck({TableName(*key.child)}, 0.0)
+            old, new = changed_values(came, key, follower)
             if old.num_rows:
                 yield key, old
             follower = self._follower_of(TableName(*key.child))

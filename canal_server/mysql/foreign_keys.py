@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Name = tuple[str, str]  # schema, table
 
 CHANGING: Final = ("CASCADE", "SET NULL", "SET DEFAULT")
+_SETTING: Final = ("SET NULL", "SET DEFAULT")
 NOTHING: Final = "RESTRICT"
 _NATIVE: Final = "SHOW VARIABLES LIKE 'innodb_native_foreign_keys'"
 # For each schema, and without joins: else MariaDB opens all tables of the server.
@@ -58,6 +59,17 @@ class ForeignKey:
     def is_changing(self) -> bool:
         """Whether it changes rows of the child when those of the parent change."""
         return self.on_delete in CHANGING or self.on_update in CHANGING
+
+    def follows(self, upper: ForeignKey) -> bool:
+        """Tell whether what another key does to rows of the parent may set it off."""
+        if upper.child != self.parent:
+            return False
+        if upper.on_delete == "CASCADE" and self.on_delete in CHANGING:
+            return True
+        changes = upper.on_update in CHANGING or upper.on_delete in _SETTING
+        own = {name.lower() for name in upper.columns}
+        named = {name.lower() for name in self.referenced}
+        return changes and self.on_update in CHANGING and bool(own & named)
 
     def __str__(self) -> str:
         actions = [

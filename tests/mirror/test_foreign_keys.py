@@ -82,6 +82,39 @@ def test_warnings_follow_statements(watch, mariadb_server, database, caplog) -> 
     assert [each.levelname for each in caplog.records] == ["WARNING", "WARNING", "INFO"]
 
 
+def test_rows_above_that_are_not_read_again(mariadb_server, database) -> None:
+    """A key below a table that keeps stale rows is warned of, though it is reread."""
+    mariadb_server.execute(
+        f"USE {database}",
+        "CREATE TABLE a (id INT PRIMARY KEY)",
+        "CREATE TABLE b (id INT PRIMARY KEY, a INT, n INT, CONSTRAINT ab FOREIGN KEY"
+        " (a) REFERENCES a (id) ON DELETE CASCADE, CONSTRAINT an FOREIGN KEY (n)"
+        " REFERENCES a (id) ON UPDATE SET NULL)",
+        "CREATE TABLE c (id INT PRIMARY KEY, b INT, CONSTRAINT bc FOREIGN KEY (b)"
+        " REFERENCES b (id) ON DELETE SET NULL)",
+        "CREATE TABLE d (id INT PRIMARY KEY, c INT, CONSTRAINT cd FOREIGN KEY (c)"
+        " REFERENCES c (id) ON DELETE CASCADE)",
+        "CREATE TABLE e (id INT PRIMARY KEY, b INT, CONSTRAINT be FOREIGN KEY (b)"
+        " REFERENCES b (id) ON UPDATE CASCADE)",
+    )
+    rules = (
+        f"tables: [{{match: '{database}\\.b'}},"
+        f" {{match: '{database}\\..*', foreign_keys: reread}}]\n"
+    )
+    settings = read(TEXT.partition("tables:")[0] + rules, "m.yml", {})
+    with ControlConnection(access_of(mariadb_server)) as connection:
+        found = {each.key.name: each for each in hidden_keys(connection, settings)}
+    assert {name for name, each in found.items() if each.why_not} == {"ab", "an"}
+    # Those that a delete in a comes to by way of b: of e nothing is deleted, and what
+    # c refers to is not what d does.
+    assert {name for name, each in found.items() if each.warning} == {"ab", "an", "bc"}
+    assert found["bc"].warning == (
+        f"{database}.c: foreign key bc (b) references {database}.b (id) ON DELETE SET "
+        f"NULL: rows of {database}.b that foreign key ab changes are in no event and "
+        f"are not read again, so what this key does then is missed; {SEE}"
+    )
+
+
 def test_a_source_that_does_not_answer(watch, caplog) -> None:
     """It is told, and asked again; the warnings of before stay."""
     watch._settings = replace(

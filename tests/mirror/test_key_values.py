@@ -48,6 +48,13 @@ def test_another_key() -> None:
     assert went(("delete", 1, None), ("delete", 2, 9), key=key) == ([9], [])
 
 
+def test_a_key_with_the_primary_one_in_it() -> None:
+    """The other columns of it may change while the primary key stays."""
+    key = ForeignKey("fk", ("s", "c"), ("s", "t"), ("p", "w"), ("id", "v"), "CASCADE")
+    changes = [("insert", 1, 5), ("update_postimage", 1, 6), ("insert", 2, 7)]
+    assert went(*changes, key=key) == ([1, 1], [1, 1])
+
+
 def test_a_parent_without_a_primary_key() -> None:
     """Its updates have what was before."""
     id_ = ("id", "int", "", False)

@@ -124,6 +124,13 @@ class Scene:
             follower.flush(self.seq + 100, {})
         assert self.rereading.settle(self.place()) == {}
 
+    def find(self, *items: Packed) -> None:
+        """Look what changes lead to, of which the followers get none."""
+        self.rereading.begin()
+        for item in items:
+            self.rereading.take(item)
+        self.rereading.find()
+
     def place(self) -> RangePosition:
         """Return where the binlog ends."""
         file, offset = self.server.binlog_position()
@@ -244,6 +251,68 @@ def test_a_key_that_is_not_the_primary_one(scene: Scene) -> None:
     scene.batch(scene.item("p", ("update_postimage", 1, "uno")))
     scene.check()
     assert scene.lake("c") == [(1, None), (2, "two")]
+
+
+def test_a_key_with_the_primary_one_in_it(scene: Scene) -> None:
+    """A column of it changes, and the primary key stays."""
+    scene.execute(
+        "CREATE TABLE p (id INT PRIMARY KEY, k INT, UNIQUE (k, id))",
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, k INT, FOREIGN KEY (k, p)"
+        " REFERENCES p (k, id) ON UPDATE CASCADE)",
+        "INSERT INTO p VALUES (1, 1), (2, 2)",
+        "INSERT INTO c VALUES (1, 1, 1), (2, 2, 2)",
+    )
+    scene.follow()
+    scene.execute("UPDATE p SET k = 9 WHERE id = 1")
+    scene.batch(scene.item("p", ("update_postimage", 1, 9)))
+    scene.check()
+    assert scene.lake("c") == [(1, 1, 9), (2, 2, 2)]
+
+
+def test_a_parent_that_does_not_follow(scene: Scene) -> None:
+    """Nobody knows what its rows were: the child is compared, also when it is back."""
+    scene.execute(
+        "CREATE TABLE p (id INT PRIMARY KEY, k INT UNIQUE)",
+        "CREATE TABLE c (id INT PRIMARY KEY, k INT, FOREIGN KEY (k) REFERENCES p (k)"
+        " ON UPDATE CASCADE)",
+        "CREATE TABLE n (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id)"
+        " ON DELETE SET NULL)",
+    )
+    scene.follow()
+    parent, child, other = (TableName(scene.schema, name) for name in "pcn")
+    change = scene.item("p", ("update_postimage", 1, 9))
+    del scene.followers[parent]
+    scene.find(change)
+    assert scene.rechecked == {child}
+    scene.rechecked.clear()
+    scene.rereading.joined(parent)
+    assert scene.rechecked == {child, other}
+
+
+def test_a_step_that_does_not_follow(scene: Scene) -> None:
+    """The rows below a table that is copied, or stopped, are compared."""
+    scene.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY)",
+        *(
+            f"CREATE TABLE {low} (id INT PRIMARY KEY, up INT, FOREIGN KEY (up)"
+            f" REFERENCES {high} (id) ON DELETE CASCADE)"
+            for high, low in ("ab", "bc", "cd", "de")
+        ),
+    )
+    scene.follow()
+    b, c, d, e = (TableName(scene.schema, name) for name in "bcde")
+    change = scene.item("a", ("delete", 1))
+    away = {name: scene.followers.pop(name) for name in (b, c)}
+    scene.find(change)
+    assert scene.rechecked == {d}
+    # The same below rows of the lake that are found.
+    scene.followers |= away
+    scene.batch(scene.item("b", ("insert", 5, 1)))
+    for name in (c, d):
+        del scene.followers[name]
+    scene.rechecked.clear()
+    scene.find(change)
+    assert scene.rechecked == {c, e}
 
 
 def test_a_table_that_refers_to_itself(scene: Scene) -> None:

@@ -240,7 +240,7 @@ def run(
 
 
 @contextlib.contextmanager
-def signals() -> Iterator[Callable[[Stop], str | None]]:
+def signals(command: str = "start") -> Iterator[Callable[[Stop], str | None]]:
     """Take the signals that end a process; a second one ends it at once.
 
     Yields a function that waits for a signal or a stop; it returns the signal's name
@@ -252,6 +252,7 @@ def signals() -> Iterator[Callable[[Stop], str | None]]:
     writer.setblocking(False)
     came: list[int] = []
     came_at_s = 0.0
+    ended = f"canal-server {command}: ended by a second signal\n".encode()
 
     def on_signal(number: int, _: FrameType | None) -> None:
         nonlocal came_at_s
@@ -260,7 +261,7 @@ def signals() -> Iterator[Callable[[Stop], str | None]]:
         if len(came) == 1:
             came_at_s = now_s
         elif now_s - came_at_s >= SAME_SIGNAL_S:
-            os.write(2, b"canal-server: ended by a second signal\n")
+            os.write(2, ended)
             os._exit(128 + number)
 
     def wait(stop: Stop) -> str | None:

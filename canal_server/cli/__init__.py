@@ -10,17 +10,18 @@ Ctrl-C. What a command has beside these is in its help.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
 from canal_server import __version__
+from canal_server.cli.help import Parser, complete_help
 from canal_server.cli.output import OutputLost, checked_output
 from canal_server.errors import CanalError, ConfigError
 from canal_server.model.moments import is_relative
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
 COMMANDS = {
@@ -37,6 +38,7 @@ COMMANDS = {
     "version": "print the version",
 }
 
+PROGRAM = "canal-server"
 FAILED = 1
 UNUSABLE = 2
 INTERRUPTED = 130
@@ -49,65 +51,73 @@ EXIT_STATUS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, by default the process's own."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    has_command = bool(arguments) and arguments[0] in COMMANDS
     with checked_output():
+        name = " ".join((PROGRAM, *arguments[:1])) if has_command else PROGRAM
         try:
             try:
-                return _status_of(arguments)
+                module, args = _parsed(arguments)
+                name = args.parser.prog  # the command with its action
+                return _status_of(module, args, name)
+            except KeyboardInterrupt:
+                return INTERRUPTED
             finally:
                 sys.stdout.flush()
         except OutputLost as lost:
             if not lost.is_closed:
-                print(f"canal-server: {lost}", file=sys.stderr)
+                print(f"{name}: {lost}", file=sys.stderr)
             return FAILED
 
 
-def _status_of(arguments: list[str]) -> int:
+def _status_of(module: Any, args: argparse.Namespace, name: str) -> int:
     try:
-        return _run(arguments)
+        status: int = module.run(args)
     except ConfigError as error:
         for problem in error.problems:
-            print(f"canal-server: {problem}", file=sys.stderr)
+            print(f"{name}: {problem}", file=sys.stderr)
         return UNUSABLE
     except CanalError as error:
-        print(f"canal-server: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    return status
 
 
-def _run(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="canal-server",
+def _parsed(arguments: list[str]) -> tuple[Any, argparse.Namespace]:
+    """Return the module of the command, and what its options say."""
+    parser, module = parser_for(arguments[0] if arguments else "")
+    args, unknown = parser.parse_known_args(_with_relative_times(arguments))
+    if unknown:
+        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if module is None:
+        parser.error("the command comes first, its options after it")
+    return module, args
+
+
+def parser_for(command: str) -> tuple[argparse.ArgumentParser, Any]:
+    """Return a parser that knows this command, and the command's module.
+
+    Of a command that there is not it knows all names, and there is no module. In what
+    it parses, `parser` is the one of the command or of its action.
+    """
+    parser = Parser(
+        prog=PROGRAM,
         description="Change data capture for MySQL and MariaDB.",
         epilog=f"{EXIT_STATUS} Commands that have others show them in their --help.",
     )
     parser.add_argument(
-        "-V", "--version", action="version", version=f"canal-server {__version__}"
+        "-V", "--version", action="version", version=f"{PROGRAM} {__version__}"
     )
     subparsers = parser.add_subparsers(dest="command", metavar="command", required=True)
-    command = arguments[0] if arguments else ""
-    if command not in COMMANDS:
+    module = None
+    if command in COMMANDS:
+        module = importlib.import_module(f"canal_server.cli.{command}")
+        module.add_parser(subparsers)
+    else:
         # Only names and what they are for; no module is loaded.
         for name, text in COMMANDS.items():
             subparsers.add_parser(name, help=text)
-        parser.parse_args(arguments)
-        parser.error("the command comes first, its options after it")
-    module = importlib.import_module(f"canal_server.cli.{command}")
-    module.add_parser(subparsers)
-    _add_exit_status(subparsers)
-    status: int = module.run(parser.parse_args(_with_relative_times(arguments)))
-    return status
-
-
-def _add_exit_status(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Have each help say which exit statuses there are, unless it does."""
-    for parser in subparsers.choices.values():
-        told = f"{parser.description or ''}{parser.epilog or ''}"
-        if "Exit status:" not in told:
-            parser.epilog = f"{parser.epilog or ''} {EXIT_STATUS}".strip()
-        for action in parser._actions:  # noqa: SLF001  # no other way to the actions
-            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  # likewise
-                _add_exit_status(action)
+    complete_help(parser, EXIT_STATUS)
+    return parser, module
 
 
 def _with_relative_times(arguments: list[str]) -> list[str]:

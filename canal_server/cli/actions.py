@@ -50,7 +50,6 @@ class Command:
             description=self.description,
             epilog=_EPILOG.format(failed=self.failed),
         )
-        parser.set_defaults(parser=parser)
         actions = parser.add_subparsers(dest="action", metavar="action")
         for action in self.actions.values():
             action.add_parser(actions)
@@ -61,9 +60,7 @@ class Command:
             args.parser.print_help(sys.stderr)
             *others, last = self.actions
             names = f"{', '.join(others)} or {last}"
-            print(
-                f"\ncanal-server {self.name}: name an action: {names}", file=sys.stderr
-            )
+            print(f"\n{args.parser.prog}: name an action: {names}", file=sys.stderr)
             return UNUSABLE
         return self.actions[args.action].run(args)
 

@@ -213,19 +213,19 @@ def _check(args: argparse.Namespace) -> None:
     """Raise ConfigError for options that do not go together."""
     problems = []
     if args.files and args.start:
-        problems.append("decode: give files, or --from, not both")
+        problems.append("give files, or --from, not both")
     if not args.files and not args.start:
-        problems.append("decode: give binlog files, or --from, as --from -1h")
+        problems.append("give binlog files, or --from, as --from -1h")
     if args.files and args.until and not isinstance(args.until, Place):
-        problems.append("decode: --until of files is FILE:POS, as binlog.000001:4")
+        problems.append("--until of files is FILE:POS, as binlog.000001:4")
     if args.columns and args.source and args.files:
-        problems.append("decode: --columns and --source both name the columns")
+        problems.append("--columns and --source both name the columns")
     if args.follow and not args.start:
-        problems.append("decode: --follow needs --from")
+        problems.append("--follow needs --from")
     if args.compare and not args.start:
-        problems.append("decode: --compare needs --from")
+        problems.append("--compare needs --from")
     if args.compare and (args.follow or args.count or args.columns):
-        problems.append("decode: --compare goes with --until only")
+        problems.append("--compare goes with --until only")
     if problems:
         raise ConfigError(problems)
 
@@ -247,4 +247,4 @@ def _wants(args: argparse.Namespace) -> Any:
     try:
         return TableFilter(args.filter, "").accepts
     except ValueError as error:
-        raise ConfigError([f"decode: --filter {args.filter}: {error}"]) from error
+        raise ConfigError([f"--filter {args.filter}: {error}"]) from error

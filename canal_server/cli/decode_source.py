@@ -91,7 +91,7 @@ def access(args: argparse.Namespace) -> Access:
     name = args.password_env
     if name is not None:
         if name not in os.environ:
-            raise ConfigError([f"decode: --password-env {name}: there is no variable"])
+            raise ConfigError([f"--password-env {name}: there is no variable"])
         password = os.environ[name]
     return Access(
         address=address,

@@ -172,7 +172,7 @@ def _copy(args: argparse.Namespace, settings: Any) -> int:
 
 def _warn(text: str) -> None:
     if text:
-        print(f"canal-server: {text}", file=sys.stderr)
+        print(f"canal-server mirror copy: {text}", file=sys.stderr)
 
 
 # --- mirroring ------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def _mirror(args: argparse.Namespace, settings: Any) -> int:
 
     # Spark takes signals for itself where it is begun by the main thread.
     thread = threading.Thread(target=work, name="mirror", daemon=True)
-    with signals() as wait:
+    with signals("mirror") as wait:
         thread.start()
         signal = wait(stop)
         if signal:

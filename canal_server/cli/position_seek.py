@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         for line in _lines(instance, moves, others_stay=others_stay):
             print(printable(line))
     if not args.dry_run and not args.yes and not _agreed():
-        print("nothing was changed", file=sys.stderr)
+        print("canal-server position seek: nothing was changed", file=sys.stderr)
         return 1
     if not args.dry_run:
         _move(instance, data_dir, moved, [each.to for each in moves])
@@ -231,8 +231,8 @@ def _check_kept(part: Part) -> None:
             _check_others(part, view, unacked)
     except (ConnectionLost, SourceRefused) as error:
         print(
-            f"{part.name} cannot be looked at ({error}): what clients have not acked of"
-            " it comes again when it can be read",
+            f"canal-server position seek: {part.name} cannot be looked at ({error}):"
+            " what clients have not acked of it comes again when it can be read",
             file=sys.stderr,
         )
 

@@ -67,7 +67,11 @@ def run(args: argparse.Namespace) -> int:
         changes = since(changes, args.since)
         if not changes:
             when = time_text(args.since)
-            print(f"nothing changed {args.table} since {when}", file=sys.stderr)
+            print(
+                f"canal-server schema history: nothing changed {args.table} since"
+                f" {when}",
+                file=sys.stderr,
+            )
     for change in changes:
         if args.format == "json":
             print(json.dumps(_as_json(change), ensure_ascii=False))

@@ -171,7 +171,7 @@ def _from_dump(args: argparse.Namespace, config: InstanceConfig, text: str) -> E
             raise CanalError("it holds no CREATE TABLE")
         schemas = tuple(_with_collation(each, control) for each in found.schemas)
     for problem in found.problems:
-        print(f"not understood: {problem}", file=sys.stderr)
+        print(f"canal-server schema import: not understood: {problem}", file=sys.stderr)
     position = replace(position, server_id=info.server_id)
     return Exported(source_of(info), traits, position, schemas)
 

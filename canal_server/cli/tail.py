@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     """Print until the count is reached, Ctrl-C, or the connection ends (status 1)."""
     if args.start is not None and (args.client_id is not None or args.no_ack):
         raise ConfigError(
-            [("tail: --from reads the binlog without a client: leave out --client-id"
+            [("--from reads the binlog without a client: leave out --client-id"
              " and --no-ack")]
         )  # fmt: skip
     complete_link(args)

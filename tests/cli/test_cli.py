@@ -91,6 +91,7 @@ def test_only_the_module_of_a_command_is_loaded():
     loaded = ast.literal_eval(shown.splitlines()[-1])
     assert sorted(loaded) == [
         "canal_server.cli",
+        "canal_server.cli.help",
         "canal_server.cli.output",
         "canal_server.cli.version",
         "canal_server.errors",
@@ -129,8 +130,8 @@ class Failing:
 @pytest.mark.parametrize(
     ("error", "status", "shown"),
     [
-        (ConfigError(["a", "b"]), 2, "canal-server: a\ncanal-server: b\n"),
-        (CanalError("no luck"), 1, "canal-server: no luck\n"),
+        (ConfigError(["a", "b"]), 2, "{0}: a\n{0}: b\n"),
+        (CanalError("no luck"), 1, "{0}: no luck\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
@@ -138,7 +139,7 @@ def test_errors_become_exit_statuses(monkeypatch, capsys, error, status, shown):
     """Errors of this package end in their status and in lines on standard error."""
     monkeypatch.setitem(sys.modules, "canal_server.cli.version", Failing(error))
     assert cli.main(["version"]) == status
-    assert capsys.readouterr().err == shown
+    assert capsys.readouterr().err == shown.format("canal-server version")
 
 
 def test_a_reader_that_goes_away():

@@ -40,7 +40,7 @@ ORDERS = TableName("shop", "orders")
 USERS = TableName("shop", "users")
 GONE = TableName("shop", "gone")
 GONE_TOLD = (
-    "canal-server: shop.gone: the mirror copy has no such table; see "
+    "canal-server mirror copy: shop.gone: the mirror copy has no such table; see "
     "`canal-server mirror status`"
 )
 WITHOUT_YAML = (
@@ -186,8 +186,8 @@ def test_copy_of_tables_that_are_not_there(lake: Lake, mirror) -> None:
     """Each is told, and nothing is asked for."""
     told = mirror("copy", "shop.orders", "orders", "a.b", "shop.gone", wanted=2)
     assert told.splitlines() == [
-        "canal-server: orders: write schema.table",
-        "canal-server: a.b: no pattern of the settings wants this table",
+        "canal-server mirror copy: orders: write schema.table",
+        "canal-server mirror copy: a.b: no pattern of the settings wants this table",
         GONE_TOLD,
     ]
     assert lake.states.requested() == []
@@ -232,8 +232,8 @@ def test_dry_run_without_servers(lake: Lake, mirror) -> None:
         path.unlink()
     before = sorted(lake.path.rglob("*"))
     told = mirror("--dry-run", wanted=2)
-    assert "canal-server: source: cannot connect to 127.0.0.1:1" in told
-    assert "canal-server: canal: no server runs destination example" in told
+    assert "canal-server mirror: source: cannot connect to 127.0.0.1:1" in told
+    assert "canal-server mirror: canal: no server runs destination example" in told
     assert "sécrèt" not in told
     assert sorted(lake.path.rglob("*")) == before
 
@@ -322,7 +322,7 @@ def test_without_the_extra(lake: Lake) -> None:
     )  # fmt: skip
     assert done.returncode == cli.FAILED
     assert done.stderr == (
-        "canal-server: the mirror needs yaml, which is not installed: "
+        "canal-server mirror status: the mirror needs yaml, which is not installed: "
         "pip install 'canal-server[mirror]'\n"
     )
 
@@ -335,17 +335,22 @@ def test_as_a_module(lake: Lake) -> None:
     )  # fmt: skip
     assert done.returncode == cli.FAILED
     *_, line = done.stderr.splitlines()  # behind the log
-    assert line.startswith("canal-server: no server runs destination example: ")
+    assert line.startswith("canal-server mirror: no server runs destination example: ")
 
 
 def test_settings_that_cannot_be_used(mirror, tmp_path: Path) -> None:
     """Problems of the file are told by their places, before anything is done."""
     conf = tmp_path / "wrong.yml"
     conf.write_text("name: a\nlaek: {}\n")
-    for arguments in ((), ("status",), ("copy", "--all"), ("--dry-run",)):
+    for arguments, name in (
+        ((), "mirror"),
+        (("status",), "mirror status"),
+        (("copy", "--all"), "mirror copy"),
+        (("--dry-run",), "mirror"),
+    ):
         told = mirror(*arguments, conf=conf, wanted=cli.UNUSABLE).splitlines()
         assert any("laek" in line for line in told)
-        assert all(line.startswith(f"canal-server: {conf}:") for line in told)
+        assert all(line.startswith(f"canal-server {name}: {conf}:") for line in told)
 
 
 def test_a_table_that_the_server_does_not_see() -> None:

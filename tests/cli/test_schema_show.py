@@ -112,7 +112,8 @@ def test_an_unknown_table(written_history, schema):
     written_history.write()
     schema("show", "--table", "shop.bok", status=1)
     assert schema.err == (
-        "canal-server: no table shop.bok is known; similar names: shop.book\n"
+        "canal-server schema show: no table shop.bok is known;"
+        " similar names: shop.book\n"
     )
     schema("show", "--table", "zzz", status=1)
     assert "write it as schema.table" in schema.err

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from servers import Server
 
 SCHEMA = "mirror_failures"
+PREFIX = "canal-server mirror: "
 SECRET = "s3cret-word"  # nobody's
 
 
@@ -66,9 +67,9 @@ def failing(pipeline: Pipeline, tmp_path: Path) -> Callable[..., str]:
         assert found == status, log
         assert "Traceback" not in log
         assert SECRET not in log
-        told = [line for line in process.log if line.startswith("canal-server: ")]
+        told = [line for line in process.log if line.startswith(PREFIX)]
         print(*told)
-        return "".join(told).removeprefix("canal-server: ").rstrip("\n")
+        return "".join(told).removeprefix(PREFIX).rstrip("\n")
 
     return run
 

@@ -386,7 +386,7 @@ def test_changes_that_are_gone_and_no_server(shop, flavour) -> None:
     mirror.check_log()
     told = mirror.process.log[-2]
     print(told)
-    assert told.startswith("canal-server: subscription copy of destination example: ")
+    assert told.startswith("canal-server mirror: subscription copy of destination ")
     assert "cannot be read any more" in told
     assert "Run `canal-server mirror copy --all`" in told
     assert before == (

@@ -41,6 +41,11 @@ cdef class GtidSet(GtidText):
 
     cdef Group* group_of(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
                          bint create) noexcept nogil
-    cdef int add_range(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
-                       int64_t start, int64_t stop) except -1
-    cdef void drop_group(self, uint32_t i) noexcept nogil
+    cdef Group* new_group(self, uint32_t at, const uint8_t* sid, const uint8_t* tag,
+                          size_t tag_n) noexcept nogil
+    cdef int append_range(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
+                          int64_t start, int64_t stop) except -1
+    cdef GtidSet sorted_up(self)
+    cdef int sort_groups(self) except -1
+    cdef int append_both(self, Group* one, Group* other) except -1
+    cdef int append_without(self, Group* group, Group* other) except -1

@@ -10,7 +10,7 @@ import re
 import struct
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, qsort, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
 from canal_server.core.digits cimport put_u64
@@ -97,27 +97,46 @@ cdef int insert_interval(Group* group, int64_t start, int64_t stop) noexcept nog
     return 0
 
 
-cdef int remove_interval(Group* group, int64_t start, int64_t stop) noexcept nogil:
-    """Take start <= n < stop out of a group; -1 when there is no memory."""
-    cdef uint32_t low = first_reaching(group, start + 1)
-    cdef uint32_t end = low
-    cdef Interval left, right
-    cdef Interval* kept
-    while end < group.count and group.intervals[end].start < stop:
-        end += 1
-    if end == low:
-        return 0
-    left.start, left.stop = group.intervals[low].start, start
-    right.start, right.stop = stop, group.intervals[end - 1].stop
-    kept = replace_intervals(group, low, end, (left.start < start) + (right.stop > stop))
-    if kept == NULL:
+cdef int append_interval(Group* group, int64_t start, int64_t stop) noexcept nogil:
+    """Put start <= n < stop last, in order or not; -1 when there is no memory."""
+    cdef Interval* last
+    if group.count:
+        last = &group.intervals[group.count - 1]
+        if last.start <= start <= last.stop:
+            last.stop = max(last.stop, stop)
+            return 0
+    last = replace_intervals(group, group.count, group.count, 1)
+    if last == NULL:
         return -1
-    if left.start < start:
-        kept[0] = left
-        kept += 1
-    if right.stop > stop:
-        kept[0] = right
+    last.start = start
+    last.stop = stop
     return 0
+
+
+cdef int by_start(const void* one, const void* other) noexcept nogil:
+    cdef int64_t first = (<const Interval*>one).start
+    cdef int64_t second = (<const Interval*>other).start
+    return (first > second) - (first < second)
+
+
+cdef int by_name(const void* one, const void* other) noexcept nogil:
+    cdef const Group* group = <const Group*>other
+    return order(<const Group*>one, group.sid, group.tag, group.tag_n)
+
+
+cdef void sort_intervals(Group* group) noexcept nogil:
+    """Have the intervals ascend, and join those that touch."""
+    cdef uint32_t count = group.count
+    cdef uint32_t i = 1
+    while i < count and group.intervals[i - 1].stop < group.intervals[i].start:
+        i += 1
+    if i >= count:
+        return  # as it is with what servers write
+    qsort(group.intervals, count, sizeof(Interval), by_start)
+    group.count = 1
+    for i in range(1, count):
+        # There is room: it takes the place of one that was read already.
+        append_interval(group, group.intervals[i].start, group.intervals[i].stop)
 
 
 cdef bint covers(const Group* group, int64_t start, int64_t stop) noexcept nogil:
@@ -176,15 +195,15 @@ cdef class GtidSet(GtidText):
                 last = int(numbers[2] or first) if numbers else 0
                 if not 0 < first <= last <= GNO_MAX:
                     raise ValueError(f"no GTID: {part!r} in {item.strip()!r}")
-                found.add_range(sid, tag, len(tag), first, last + 1)
-        return found
+                found.append_range(sid, tag, len(tag), first, last + 1)
+        return found.sorted_up()
 
     @classmethod
     def decode_previous_gtids(cls, bytes body):
         """Read the body of a PREVIOUS_GTIDS event (without checksum), either format.
 
-        `encode` writes the same. Raises ValueError when it ends early or contradicts
-        itself.
+        `encode` writes the same. The numbers of a hostile source may come in any order:
+        they are sorted once. Raises ValueError when it ends early or contradicts itself.
         """
         cdef GtidSet found = cls()
         cdef Py_ssize_t at = 8
@@ -213,10 +232,10 @@ cdef class GtidSet(GtidText):
                     at += 16
                     if not 0 < first < stop <= GNO_MAX + 1:
                         raise ValueError(f"numbers {first}-{stop} in a GTID set")
-                    found.add_range(sid, tag, len(tag), first, stop)
+                    found.append_range(sid, tag, len(tag), first, stop)
         except struct.error:
             raise ValueError(f"a GTID set that ends after {len(body)} bytes") from None
-        return found
+        return found.sorted_up()
 
     def add(self, bytes sid, int64_t gno, str tag=""):
         """Add one number; `sid` has 16 bytes. Raises ValueError for what is none."""
@@ -233,7 +252,6 @@ cdef class GtidSet(GtidText):
         cdef uint32_t high = self.count
         cdef uint32_t middle
         cdef int found
-        cdef Group* memory
         if (self.recent < self.count
                 and order(&self.groups[self.recent], sid, tag, tag_n) == 0):
             return &self.groups[self.recent]
@@ -247,14 +265,23 @@ cdef class GtidSet(GtidText):
                 low = middle + 1
             else:
                 high = middle
-        if not create or not is_tag(tag, tag_n):
+        if not create:
+            return NULL
+        self.recent = low
+        return self.new_group(low, sid, tag, tag_n)
+
+    cdef Group* new_group(self, uint32_t at, const uint8_t* sid, const uint8_t* tag,
+                          size_t tag_n) noexcept nogil:
+        """Put an empty group there; NULL when there is no memory, or no such tag."""
+        cdef Group* memory
+        if not is_tag(tag, tag_n):
             return NULL
         memory = <Group*>with_gap(self.groups, sizeof(Group), self.count,
-                                  &self.capacity, low)
+                                  &self.capacity, at)
         if memory == NULL:
             return NULL
         self.groups = memory
-        memory = &self.groups[low]
+        memory = &self.groups[at]
         memcpy(memory.sid, sid, SID_BYTES)
         memcpy(memory.tag, tag, tag_n)
         memory.tag_n = <uint32_t>tag_n
@@ -262,7 +289,6 @@ cdef class GtidSet(GtidText):
         memory.count = memory.capacity = 0
         memory.number_n = 0
         self.count += 1
-        self.recent = low
         self.rendered = False
         return memory
 
@@ -291,10 +317,59 @@ cdef class GtidSet(GtidText):
                 self.rendered = False
         return 0
 
-    cdef int add_range(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
-                       int64_t start, int64_t stop) except -1:
-        if self.add_run(sid, tag, tag_n, start, stop) != 0:
+    cdef int append_range(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
+                          int64_t start, int64_t stop) except -1:
+        """Add start <= n < stop behind all others: call `sorted_up` before any look.
+
+        Adding each to its place instead would move all others behind it, each time.
+        """
+        cdef Group* group = NULL
+        if self.count:
+            group = &self.groups[self.count - 1]
+        if group == NULL or order(group, sid, tag, tag_n) != 0:
+            group = self.new_group(self.count, sid, tag, tag_n)
+        if group == NULL or append_interval(group, start, stop) != 0:
             raise MemoryError("no memory for a GTID set")
+        return 0
+
+    cdef GtidSet sorted_up(self):
+        """Return this set, with what was appended in its place."""
+        cdef uint32_t i
+        cdef Group* group
+        for i in range(1, self.count):
+            if by_name(&self.groups[i - 1], &self.groups[i]) >= 0:
+                self.sort_groups()
+                break
+        for i in range(self.count):
+            sort_intervals(&self.groups[i])
+        self.recent = 0
+        self.rendered = False
+        return self
+
+    cdef int sort_groups(self) except -1:
+        """Have the groups ascend, and join those of one name."""
+        cdef uint32_t count = self.count
+        cdef uint32_t kept = 1
+        cdef uint32_t i, j
+        cdef Group* group
+        qsort(self.groups, count, sizeof(Group), by_name)
+        for i in range(1, count):
+            group = &self.groups[i]
+            if by_name(&self.groups[kept - 1], group) != 0:
+                if kept != i:
+                    self.groups[kept] = group[0]
+                    group.intervals = NULL
+                    group.count = 0
+                kept += 1
+                continue
+            for j in range(group.count):
+                if append_interval(&self.groups[kept - 1], group.intervals[j].start,
+                                   group.intervals[j].stop) != 0:
+                    raise MemoryError("no memory for a GTID set")
+            free(group.intervals)
+            group.intervals = NULL
+            group.count = 0
+        self.count = kept
         return 0
 
     cdef int add_run(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
@@ -329,46 +404,79 @@ cdef class GtidSet(GtidText):
                 p = put_interval(p, start, &group.intervals[j], group)
         return p
 
-    cdef void drop_group(self, uint32_t i) noexcept nogil:
-        """Take an empty group out."""
-        free(self.groups[i].intervals)
-        self.count -= 1
-        memmove(&self.groups[i], &self.groups[i + 1],
-                (self.count - i) * sizeof(Group))
-        self.rendered = False
-
     def union(self, GtidSet other not None):
         """Return the set of what is in either."""
         cdef GtidSet found = type(self)()
-        cdef GtidSet source
-        cdef Group* group
-        cdef uint32_t i, j
-        for source in (self, other):
-            for i in range(source.count):
-                group = &source.groups[i]
-                for j in range(group.count):
-                    found.add_range(group.sid, group.tag, group.tag_n,
-                                    group.intervals[j].start, group.intervals[j].stop)
+        cdef uint32_t i = 0
+        cdef uint32_t j = 0
+        cdef int lower
+        while i < self.count or j < other.count:
+            if i == self.count:
+                lower = 1
+            elif j == other.count:
+                lower = -1
+            else:
+                lower = by_name(&self.groups[i], &other.groups[j])
+            found.append_both(&self.groups[i] if lower <= 0 else NULL,
+                              &other.groups[j] if lower >= 0 else NULL)
+            i += lower <= 0
+            j += lower >= 0
         return found
+
+    cdef int append_both(self, Group* one, Group* other) except -1:
+        """Append the numbers of two groups of one name in order; one may be NULL."""
+        cdef Group* group = other if one == NULL else one
+        cdef uint32_t ones = 0 if one == NULL else one.count
+        cdef uint32_t others = 0 if other == NULL else other.count
+        cdef uint32_t i = 0
+        cdef uint32_t j = 0
+        cdef Interval* lower
+        while i < ones or j < others:
+            if j == others or (
+                i < ones and one.intervals[i].start <= other.intervals[j].start
+            ):
+                lower = &one.intervals[i]
+                i += 1
+            else:
+                lower = &other.intervals[j]
+                j += 1
+            self.append_range(group.sid, group.tag, group.tag_n, lower.start,
+                              lower.stop)
+        return 0
 
     def subtract(self, GtidSet other not None):
         """Return the set of what is in this one and not in the other."""
-        cdef GtidSet found = self.copy()
+        cdef GtidSet found = type(self)()
         cdef Group* group
-        cdef Group* wanted
-        cdef uint32_t i, j
-        for i in range(other.count):
-            group = &other.groups[i]
-            wanted = found.group_of(group.sid, group.tag, group.tag_n, False)
-            if wanted != NULL:
-                for j in range(group.count):
-                    if remove_interval(wanted, group.intervals[j].start,
-                                       group.intervals[j].stop) != 0:
-                        raise MemoryError("no memory for a GTID set")
-                if wanted.count == 0:
-                    found.drop_group(found.recent)
-        found.rendered = False
+        cdef uint32_t i
+        for i in range(self.count):
+            group = &self.groups[i]
+            found.append_without(
+                group, other.group_of(group.sid, group.tag, group.tag_n, False)
+            )
         return found
+
+    cdef int append_without(self, Group* group, Group* other) except -1:
+        """Append the numbers of a group that are not in the other, which may be NULL."""
+        cdef uint32_t others = 0 if other == NULL else other.count
+        cdef uint32_t i
+        cdef uint32_t j = 0
+        cdef int64_t start, stop
+        for i in range(group.count):
+            start, stop = group.intervals[i].start, group.intervals[i].stop
+            while j < others and other.intervals[j].stop <= start:
+                j += 1
+            while start < stop:
+                if j == others or other.intervals[j].start >= stop:
+                    self.append_range(group.sid, group.tag, group.tag_n, start, stop)
+                    break
+                if other.intervals[j].start > start:
+                    self.append_range(group.sid, group.tag, group.tag_n, start,
+                                      other.intervals[j].start)
+                start = other.intervals[j].stop
+                if start < stop:
+                    j += 1
+        return 0
 
     def beside(self, GtidSet other not None):
         """Return what is not in another set, and is not to follow on it either.
@@ -390,9 +498,9 @@ cdef class GtidSet(GtidText):
                 stop = known.intervals[0].start
             for j in range(group.count):
                 if group.intervals[j].start < stop:
-                    found.add_range(group.sid, group.tag, group.tag_n,
-                                    group.intervals[j].start,
-                                    min(stop, group.intervals[j].stop))
+                    found.append_range(group.sid, group.tag, group.tag_n,
+                                       group.intervals[j].start,
+                                       min(stop, group.intervals[j].stop))
         return found.subtract(other)
 
     def contains(self, GtidSet other not None):

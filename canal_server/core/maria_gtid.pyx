@@ -8,13 +8,28 @@ time; hand out copies.
 import struct
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free
+from libc.stdlib cimport free, malloc, qsort
+from libc.string cimport memcpy
 
 from canal_server.core.digits cimport put_u32, put_u64
 from canal_server.core.gtid_text cimport GtidText, with_gap
 
 cdef enum:
     DOMAIN_TEXT_MAX = 43  # 10 + 1 + 10 + 1 + 20 and a comma
+
+
+cdef struct Listed:
+    # A domain of a GTID_LIST event, and where in the list it comes.
+    uint32_t domain
+    uint32_t at
+
+
+cdef int by_domain(const void* one, const void* other) noexcept nogil:
+    cdef const Listed* a = <const Listed*>one
+    cdef const Listed* b = <const Listed*>other
+    if a.domain != b.domain:
+        return (a.domain > b.domain) - (a.domain < b.domain)
+    return (a.at > b.at) - (a.at < b.at)
 
 
 cdef class MariaGtidSet(GtidText):
@@ -50,15 +65,35 @@ cdef class MariaGtidSet(GtidText):
     def decode_gtid_list(cls, const uint8_t[::1] body):
         """Read the body of a GTID_LIST event (without checksum).
 
-        Raises ValueError when it ends early.
+        Domains of a hostile source may come in any order: they are sorted once. Of one
+        that comes again, the last. Raises ValueError when it ends early.
         """
         cdef MariaGtidSet found = cls()
+        cdef uint32_t count = 0
+        cdef uint32_t i
+        cdef Listed* listed
+        if body.shape[0] >= 4:
+            memcpy(&count, &body[0], 4)
+            count &= 0x0FFFFFFF  # above that: flags
+        if body.shape[0] < 4 + 16 * <Py_ssize_t>count:
+            raise ValueError(f"a GTID list that ends after {len(body)} bytes")
+        if count == 0:
+            return found
+        listed = <Listed*>malloc(count * sizeof(Listed))
+        if listed == NULL:
+            raise MemoryError("no memory for a GTID set")
         try:
-            (head,) = struct.unpack_from("<I", body)
-            for i in range(head & 0x0FFFFFFF):  # above that: flags
-                found.update(*struct.unpack_from("<IIQ", body, 4 + 16 * i))
-        except struct.error:
-            raise ValueError(f"a GTID list that ends after {len(body)} bytes") from None
+            for i in range(count):
+                memcpy(&listed[i].domain, &body[4 + 16 * <Py_ssize_t>i], 4)
+                listed[i].at = i
+            qsort(listed, count, sizeof(Listed), by_domain)
+            for i in range(count):
+                if i + 1 == count or listed[i + 1].domain != listed[i].domain:
+                    found.update(*struct.unpack_from(
+                        "<IIQ", body, 4 + 16 * <Py_ssize_t>listed[i].at
+                    ))
+        finally:
+            free(listed)
         return found
 
     def update(self, domain, server, sequence):

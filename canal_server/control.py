@@ -13,7 +13,8 @@ JSON of at most `LINE_BYTES_MAX` bytes::
     {"command": "nonsense"}
     {"ok": false, "error": "unknown command nonsense; known are status, stop"}
 
-The connection of a `stop` stays open until the server has ended: its end tells so. What
+The connection of a `stop` stays open until the server has ended: its end tells so. A
+connection that says nothing, or does not take its reply, keeps nobody waiting. What
 takes its time is done by a thread of its own, a few at a time, so that `status` and
 `stop` are answered meanwhile.
 Leaves out what the commands do (`canal_server.daemon`).
@@ -28,8 +29,10 @@ import logging
 import os
 import select
 import socket
+import struct
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canal_server.errors import CanalError
@@ -43,7 +46,6 @@ from canal_server.lifecycle import Deadline, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +58,10 @@ ASK_TIMEOUT_S = 15.0  # for the reply, behind others that ask as well
 SHORTEST_WAIT_S = 0.001
 REQUESTS_MAX = 4  # that are carried out at a time
 WAITING_MAX = 16  # connections of `stop` that wait for the end
+CONNECTIONS_MAX = 64  # that are asking, or taking their reply
+ACCEPT_PAUSE_S = 1.0  # when descriptors lack, say
 
+_PEER = struct.Struct("iII")  # process, user and group of the other side
 
 # What a request says beside its command.
 Arguments = Mapping[str, Any]
@@ -72,6 +77,40 @@ class NoServer(ControlError):  # noqa: N818  # it reads as what it says
 
 class NoAnswer(ControlError):  # noqa: N818  # likewise
     """A server runs, but does not answer in time."""
+
+
+class _Conversation:
+    """One connection: what it has sent so far, and what it has yet to be sent."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.received = bytearray()
+        self.reply = memoryview(b"")
+        self.waits_for_end = False  # it asked for a stop
+        self.deadline = Deadline(REQUEST_TIMEOUT_S)
+
+    def receive(self) -> bytes | None:
+        """Return the request; None: more is to come. Raises OSError when too long."""
+        try:
+            part = self.connection.recv(REQUEST_BYTES_MAX)
+        except BlockingIOError:
+            return None
+        self.received += part
+        if part and b"\n" not in self.received:
+            if len(self.received) > REQUEST_BYTES_MAX:
+                raise OSError(f"a request longer than {REQUEST_BYTES_MAX} bytes")
+            return None
+        return bytes(self.received.partition(b"\n")[0])
+
+    def send(self) -> bool:
+        """Send what can be sent now; true when that was all. Raises OSError."""
+        while self.reply:
+            try:
+                self.reply = self.reply[self.connection.send(self.reply) :]
+            except BlockingIOError:
+                return False
+        return True
 
 
 class ControlServer:
@@ -98,6 +137,11 @@ class ControlServer:
         self._lock_fd = -1
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
+        self._lacks = False  # descriptors, say
+        self._poll = select.poll()
+        self._conversations: dict[
+            int, _Conversation
+        ] = {}  # by descriptor, oldest first
         self._waiting: list[socket.socket] = []  # of clients that asked for a stop
 
     def start(self) -> None:
@@ -154,59 +198,108 @@ class ControlServer:
 
     def _serve(self) -> None:
         assert self._listener is not None
-        lacks = False  # descriptors, say
-        poll = select.poll()
-        poll.register(self._listener, select.POLLIN)
-        poll.register(self._stop, select.POLLIN)
+        self._poll.register(self._listener, select.POLLIN)
+        self._poll.register(self._stop, select.POLLIN)
         with self._listener:
             while True:
-                poll.poll()
+                ready = self._poll.poll(self._patience_ms())
                 if self._stop.requested():
-                    return
-                try:
-                    connection, _ = self._listener.accept()
-                except OSError as error:
-                    # The server itself goes on. Told once, until it is well again.
-                    if not lacks:
-                        lacks = True
-                        log.error(  # noqa: TRY400  # no fault of ours
-                            "the control socket cannot accept a command: %s",
-                            reason_of(error),
-                        )
-                    self._stop.wait(1.0)
-                    continue
-                if lacks:
-                    lacks = False
-                    log.info("the control socket accepts commands again")
-                self._answer(connection)
+                    break
+                for descriptor, _ in ready:
+                    if descriptor in self._conversations:
+                        self._continue(self._conversations[descriptor])
+                self._end_overdue()
+                if self._listener.fileno() in dict(ready):
+                    self._accept(self._listener)
+        for each in list(self._conversations.values()):
+            self._end(each)
 
-    def _answer(self, connection: socket.socket) -> None:
-        """Answer one connection; whatever it does, the server goes on."""
-        deadline = Deadline(REQUEST_TIMEOUT_S)
-        keep = False
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            line = _receive_line(connection, deadline)
-            if self._begin_request(connection, line):
-                keep = True
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            # The server itself goes on. Told once, until it is well again.
+            if not self._lacks:
+                self._lacks = True
+                log.error(  # noqa: TRY400  # no fault of ours
+                    "the control socket cannot accept a command: %s", reason_of(error)
+                )
+            self._stop.wait(ACCEPT_PAUSE_S)
+            return
+        if self._lacks:
+            self._lacks = False
+            log.info("the control socket accepts commands again")
+        self._begin(connection)
+
+    def _patience_ms(self) -> float | None:
+        """Return until when the oldest connection may say what it wants."""
+        for each in self._conversations.values():
+            return 1000 * (each.deadline.remaining_s() or 0.0)
+        return None
+
+    def _end_overdue(self) -> None:
+        for each in list(self._conversations.values()):
+            if not each.deadline.passed():
+                return  # the others came later
+            log.debug("a control connection did not end in time")
+            self._end(each)
+
+    def _begin(self, connection: socket.socket) -> None:
+        """Listen to a connection; where there are too many, to the oldest no more."""
+        if len(self._conversations) >= CONNECTIONS_MAX:
+            self._end(next(iter(self._conversations.values())))
+        self._conversations[connection.fileno()] = _Conversation(connection)
+        self._poll.register(connection, select.POLLIN)
+
+    def _forget(self, each: _Conversation) -> None:
+        """Leave a connection to somebody else."""
+        self._poll.unregister(each.connection)
+        del self._conversations[each.connection.fileno()]
+
+    def _end(self, each: _Conversation) -> None:
+        self._forget(each)
+        each.connection.close()
+
+    def _continue(self, each: _Conversation) -> None:
+        """Receive or send what can be now; whatever it does, the server goes on."""
+        try:
+            if not each.reply and not self._has_asked(each):
                 return
-            command, reply = self._reply(line)
-            _send_line(connection, deadline, reply)
-            # Whoever asked for a stop sees the end of the server by this connection's.
-            if command == "stop" and len(self._waiting) < WAITING_MAX:
-                self._waiting.append(connection)
-                keep = True
+            if not each.send():
+                self._poll.modify(each.connection, select.POLLOUT)
+                return
         except OSError as error:
             log.debug("control connection broke: %s", error)
-        finally:
-            if not keep:
-                connection.close()
+            self._end(each)
+            return
+        # Whoever asked for a stop sees the end of the server by this connection's.
+        if each.waits_for_end and len(self._waiting) < WAITING_MAX:
+            self._forget(each)
+            self._waiting.append(each.connection)
+        else:
+            self._end(each)
 
-    def _begin_request(self, connection: socket.socket, line: bytes) -> bool:
+    def _has_asked(self, each: _Conversation) -> bool:
+        """Receive a request and have its reply ready; false when there is none yet.
+
+        Or when it is carried out by another thread, which replies. Raises OSError.
+        """
+        line = each.receive()
+        if line is None or self._begin_request(each, line):
+            return False
+        command, reply = self._reply(line)
+        each.reply = memoryview(_line_of(reply))
+        each.waits_for_end = command == "stop"
+        return True
+
+    def _begin_request(self, each: _Conversation, line: bytes) -> bool:
         """Have a command with arguments done, unless too many are.
 
         Then the connection is its thread's to close.
         """
-        self._workers = [each for each in self._workers if each.is_alive()]
+        self._workers = [worker for worker in self._workers if worker.is_alive()]
         if len(self._workers) >= REQUESTS_MAX:
             return False
         try:
@@ -216,9 +309,10 @@ class ControlServer:
             return False
         if request is None:
             return False
+        self._forget(each)
         worker = threading.Thread(
             target=_carry_out,
-            args=(connection, request, arguments),
+            args=(each.connection, request, arguments),
             name="canal-control request",
             daemon=True,
         )
@@ -321,15 +415,19 @@ def _connected(
     """Send a command; within the context its connection is open."""
     deadline = Deadline(timeout_s)
     request = {"command": command, **(arguments or {})}
+    paused = ""
     try:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with connection:
             connection.settimeout(deadline.remaining_s())
             with _short_path(data_dir) as path:
                 connection.connect(path)
-            connection.settimeout(max(deadline.remaining_s() or 0.0, SHORTEST_WAIT_S))
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            reply = json.loads(_receive_line(connection, deadline, LINE_BYTES_MAX))
+            try:
+                _send_line(connection, deadline, request)
+                reply = json.loads(_receive_line(connection, deadline, LINE_BYTES_MAX))
+            except TimeoutError:
+                paused = _paused_text(connection)
+                raise
             if not reply.get("ok"):
                 raise ControlError(f"the server refused: {reply.get('error')}")
             yield connection, reply
@@ -337,8 +435,8 @@ def _connected(
         raise NoServer(f"no server runs with the data folder {data_dir}") from None
     except TimeoutError as error:
         raise NoAnswer(
-            f"the server of {data_dir} did not answer within {timeout_s:g} s: it is"
-            " paused (SIGSTOP), or this machine is very busy"
+            f"the server of {data_dir} did not answer within {timeout_s:g} s: "
+            + (paused or "it is stuck or paused, or this machine is very busy")
         ) from error
     except ValueError as error:
         raise ControlError(f"the server of {data_dir} gave no answer") from error
@@ -346,6 +444,39 @@ def _connected(
         raise ControlError(
             f"cannot ask the server of {data_dir}: {error.strerror or error}"
         ) from error
+
+
+def paused_text(data_dir: Path) -> str:
+    """Return that the server of a data folder is paused, and the remedy; else nothing.
+
+    Empty as well when that cannot be known, or no server runs.
+    """
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
+        _short_path(data_dir) as path,
+    ):
+        connection.setblocking(False)  # it may have more connections than it takes
+        connection.connect(path)
+        return _paused_text(connection)
+    return ""
+
+
+def _paused_text(connection: socket.socket) -> str:
+    """Return that the process which listens is paused; empty when it is not."""
+    credentials = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size
+    )
+    pid, _, _ = _PEER.unpack(credentials)
+    try:
+        # Behind its name, which may hold anything: a letter for the state.
+        status = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return ""  # it is of another container, or has ended
+    if status[:1] not in ([b"T"], [b"t"]):
+        return ""
+    how = "SIGSTOP" if status[0] == b"T" else "a debugger"
+    return f"its process {pid} is paused ({how}); resume it with kill -CONT {pid}"
 
 
 def _receive_line(
@@ -371,7 +502,11 @@ def _send_line(
     connection: socket.socket, deadline: Deadline, reply: Mapping[str, object]
 ) -> None:
     connection.settimeout(max(deadline.remaining_s() or 0.0, SHORTEST_WAIT_S))
-    connection.sendall(json.dumps(reply).encode() + b"\n")
+    connection.sendall(_line_of(reply))
+
+
+def _line_of(reply: Mapping[str, object]) -> bytes:
+    return json.dumps(reply).encode() + b"\n"
 
 
 @contextlib.contextmanager

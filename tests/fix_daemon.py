@@ -7,6 +7,7 @@ real instances: `python fix_daemon.py start --conf DIR`.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -149,6 +150,11 @@ class ServerProcess:
             if text in line:
                 return line
         raise AssertionError(f"{text!r} never came; the log is:\n{self.log}")
+
+    def freeze(self) -> None:
+        """Pause the process, and wait until all of it stands still."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def wait(self) -> int:
         """Read the rest of the log; return the exit status."""

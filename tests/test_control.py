@@ -169,7 +169,7 @@ def test_a_server_that_is_paused(tmp_path):
         silent.bind(str(tmp_path / SOCKET_NAME))
         silent.listen()
         with pytest.raises(
-            NoAnswer, match=r"did not answer within 0\.05 s: it is paused"
+            NoAnswer, match=r"did not answer within 0\.05 s: it is stuck or paused"
         ):
             ask(tmp_path, "status", 0.05)
         assert ask_to_stop(tmp_path, Deadline(0.05)) is False
@@ -268,3 +268,41 @@ def test_a_lock_keeps_servers_out(tmp_path):
         pass
     with pytest.raises(ControlError, match="cannot lock the data folder"):
         control.locked(tmp_path / "nowhere").__enter__()
+
+
+def test_silent_connections_keep_nobody_waiting(tmp_path, monkeypatch):
+    """Who connects and says nothing, or half a line, is left for others, and ended.
+
+    1. more are silent than may be: the oldest ends; 2. others are answered at once;
+    3. one that does not take its long reply holds up nobody either.
+    """
+    monkeypatch.setattr(control, "REQUEST_TIMEOUT_S", LONG)
+    monkeypatch.setattr(control, "CONNECTIONS_MAX", 8)
+
+    def much():
+        return {"text": "x" * 4_000_000}
+
+    with serving(tmp_path, status=status, much=much), contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(9)]
+        for each in silent:
+            each.settimeout(LONG)
+            each.connect(str(tmp_path / control.SOCKET_NAME))
+        silent[-1].sendall(b'{"command": ')
+        assert silent[0].recv(1) == b""
+        assert ask(tmp_path, "status", LONG / 2)["pid"] == 1
+        silent[-1].sendall(b'"much"}\n')
+        assert ask(tmp_path, "status", LONG / 2)["pid"] == 1
+        reply = json.loads(silent[-1].makefile("rb").readline())
+        assert len(reply["text"]) == 4_000_000
+
+
+def test_a_silent_connection_is_ended(tmp_path, monkeypatch):
+    """Its time is limited, also when nobody else comes."""
+    monkeypatch.setattr(control, "REQUEST_TIMEOUT_S", 0.05)
+    with (
+        serving(tmp_path, status=status),
+        socket.socket(socket.AF_UNIX) as silent,
+    ):
+        silent.settimeout(LONG)
+        silent.connect(str(tmp_path / control.SOCKET_NAME))
+        assert silent.recv(1) == b""

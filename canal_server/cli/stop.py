@@ -9,7 +9,7 @@ from canal_server.cli.actions import add_json_option, print_json
 from canal_server.cli.conf import add_conf_option
 from canal_server.cli.moments import duration
 from canal_server.config.load import load_data_dir
-from canal_server.control import ControlError, ask_to_stop
+from canal_server.control import ControlError, ask_to_stop, paused_text
 from canal_server.lifecycle import Deadline
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ def run(args: argparse.Namespace) -> int:
     """Ask for the end and wait. Raises ControlError when there is no server."""
     data_dir = load_data_dir(args.conf, os.environ)
     if not ask_to_stop(data_dir, Deadline(args.timeout)):
+        paused = paused_text(data_dir)
         raise ControlError(
-            f"the server of {data_dir} still runs after {args.timeout:g} seconds;"
-            " see its log"
+            f"the server of {data_dir} still runs after {args.timeout:g} seconds"
+            + (f": {paused}, then it ends" if paused else "; see its log")
         )
     if args.json:
         print_json({"stopped": str(data_dir)})

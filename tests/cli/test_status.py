@@ -168,7 +168,7 @@ def test_a_server_that_does_not_answer(
     monkeypatch.setattr("canal_server.cli.status.ANSWER_S", 0.2)
     server = start_server(shared_conf)
     server.read_until("canal-server 0")
-    server.process.send_signal(signal.SIGSTOP)
+    server.freeze()
     try:
         assert cli.main(["status", "--conf", str(shared_conf)]) == 1
         text = capsys.readouterr()
@@ -182,7 +182,10 @@ def test_a_server_that_does_not_answer(
     cluster, _, _, row = text.out.splitlines()
     assert cluster.startswith(f"cluster at {zookeeper_root}: ")
     assert row.split() == ["example", "-", OTHER, "-", "-", "-", "-"]
-    assert "did not answer within 0.2 s: it is paused" in text.err
+    assert (
+        f"did not answer within 0.2 s: its process {server.process.pid} is paused"
+        f" (SIGSTOP); resume it with kill -CONT {server.process.pid}\n"
+    ) in text.err
     assert "did not answer" in told["error"]
     assert told["clusters"][0]["destinations"]["example"]["runs_on"] == OTHER
     assert told["instances"] == [{"destination": "example"}]
@@ -261,7 +264,7 @@ def test_probe_of_a_server_that_is_frozen(make_conf, start_server, capsys):
     conf = make_conf(MAIN + "example")
     server = start_server(conf)
     server.read_until("canal-server 0")
-    server.process.send_signal(signal.SIGSTOP)
+    server.freeze()
     try:
         for options in ((), ("--json",)):
             common = ("status", "--check", "--timeout", "200ms", *options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 from fix_conf import ACCOUNT
 
@@ -41,6 +42,24 @@ def test_stop_says_that_it_takes_too_long(make_conf, start_server, capsys):
     server.read_until("canal-server 0")
     assert cli.main(["stop", "--conf", str(conf), "--timeout", "0.1"]) == 1
     assert "still runs after 0.1 seconds" in capsys.readouterr().err
+
+
+def test_stop_of_a_server_that_is_frozen(make_conf, start_server, capsys):
+    """It says which process is paused and how it goes on; then that ends as asked."""
+    conf = make_conf(MAIN + "example")
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    pid = server.process.pid
+    server.freeze()
+    try:
+        assert cli.main(["stop", "--conf", str(conf), "--timeout", "0.1"]) == 1
+        assert capsys.readouterr().err.endswith(
+            f"the server of {conf} still runs after 0.1 seconds: its process {pid} is"
+            f" paused (SIGSTOP); resume it with kill -CONT {pid}, then it ends\n"
+        )
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    assert server.wait() == 0
 
 
 def test_stop_without_a_conf_folder(tmp_path, capsys):

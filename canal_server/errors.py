@@ -35,6 +35,11 @@ where one is known, the remedy.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 class CanalError(Exception):
     """Root of all errors of this package."""
@@ -43,12 +48,15 @@ class CanalError(Exception):
 class ConfigError(CanalError):
     """One or several settings cannot be used.
 
-    `problems` holds one sentence each: file, key, value, remedy.
+    `problems` holds one sentence each: file, key, value, remedy. `warnings` are what
+    would be warned of if they were mended, such as a key that is unknown: it may be the
+    reason for one that is missing.
     """
 
-    def __init__(self, problems: list[str]) -> None:
+    def __init__(self, problems: list[str], warnings: Sequence[str] = ()) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+        self.warnings = tuple(warnings)
 
 
 class SourceError(CanalError):

@@ -142,6 +142,8 @@ class ConfWatch:
                 log.warning("%s", warning)
             self._destinations.put(config)
         except ConfigError as error:
+            for warning in error.warnings:
+                log.warning("%s", warning)
             for problem in error.problems:
                 log.error(  # noqa: TRY400  # told in words
                     "destination %s: %s; %s", name, problem, goes_on

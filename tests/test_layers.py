@@ -24,6 +24,7 @@ PACKAGE = "canal_server"
 # import what stands on lower layers.
 LAYERS = {
     "errors": 0, "model": 0,
+    "sink.characters": 1, "sink.patterns": 1, "sink.matching": 1, "sink.filters": 1,
     "core": 1, "files": 1, "lifecycle": 1, "ports": 1, "config.schema": 1,
     "config": 2, "protocol": 2, "mysql": 2,
     "zookeeper": 2, "sqlite": 2, "sqltext": 2, "control": 2,
@@ -39,6 +40,9 @@ LAYERS = {
 
 # Units of one layer that may see each other, beyond the layers.
 SIDEWAYS = {
+    "sink.patterns": {"sink.characters"},
+    "sink.matching": {"sink.patterns", "sink.characters"},
+    "sink.filters": {"sink.patterns", "sink.matching", "core"},
     "ports": {"core", "lifecycle"},  # names of types in contracts
     "instance": {"wiring", "late"},
     "member": {"wiring"},
@@ -52,8 +56,9 @@ HIDDEN = {"server": {"store", "position"}}  # it knows them as ports
 # Leaves: what they may see. The layers import none of them (`cli` loads them by name).
 LEAVES = {
     "spark": {"client", "core", "decoder", "mysql", "config", "config.schema", "model",
-              "lifecycle", "sink", "tablemeta", "errors"},
-    "mirror": {"spark", "client", "core", "decoder", "mysql", "sink", "config",
+              "lifecycle", "sink", "sink.filters", "tablemeta", "errors"},
+    "mirror": {"spark", "client", "core", "decoder", "mysql", "sink",
+               "sink.filters", "config",
                "config.schema", "model", "lifecycle", "tablemeta", "sqltext", "errors"},
 }  # fmt: skip
 

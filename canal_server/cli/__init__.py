@@ -75,6 +75,8 @@ def _status_of(module: Any, args: argparse.Namespace, name: str) -> int:
     except ConfigError as error:
         for problem in error.problems:
             print(f"{name}: {problem}", file=sys.stderr)
+        for warning in error.warnings:
+            print(f"{name}: warning: {warning}", file=sys.stderr)
         return UNUSABLE
     except CanalError as error:
         print(f"{name}: {error}", file=sys.stderr)

@@ -221,8 +221,8 @@ SOURCE_KEYS = (
 )
 
 FILTER_KEYS = (
-    Key("canal.instance.filter.regex", "filter.regex", values.text),
-    Key("canal.instance.filter.black.regex", "filter.black_regex", values.text),
+    Key("canal.instance.filter.regex", "filter.regex", values.tables),
+    Key("canal.instance.filter.black.regex", "filter.black_regex", values.tables),
     Key(
         "canal.instance.filter.client.length.max",
         "filter.client_length_max",

@@ -50,7 +50,8 @@ DATA_DIR_DEFAULT = Path("../conf")
 def load(conf_dir: Path, environ: Mapping[str, str]) -> DaemonConfig:
     """Read and check all settings below `conf_dir`, overridden by `environ`.
 
-    Raises ConfigError with every problem. Nothing is created or connected to.
+    Raises ConfigError with every problem, and with the warnings. Nothing is created or
+    connected to.
     """
     return _Loading(conf_dir, environ).run()
 
@@ -128,7 +129,8 @@ class _Loading:
         instances = [self._instance(name, main, lookup) for name in names]
         data_dir = self._data_dir(main)
         tablemeta.check_folders(instances, main.origin, self._problems)
-        self._problems.raise_if_any()
+        self._hints += tablemeta.shared_hints(instances, main.origin)
+        self._problems.raise_if_any(lambda: self._warnings(names))
         if not names:
             self._hints.append(
                 f"{main.origin}: no destination so far; a folder with an"
@@ -155,7 +157,8 @@ class _Loading:
                 f"one destination too many, {modes.DESTINATIONS_MAX} are the limit",
             )
         tablemeta.check_folders([*together, config], main.origin, self._problems)
-        self._problems.raise_if_any()
+        self._hints += tablemeta.shared_hints([config], main.origin)
+        self._problems.raise_if_any(lambda: self._warnings([destination]))
         return config, self._warnings([destination])
 
     def data_dir(self) -> Path:
@@ -293,12 +296,12 @@ class _Loading:
             self._problems.add(
                 file, user, "", "no account is named; write that of the MySQL server"
             )
-        elif not _is_set(lookup, password) and not lookup.is_written(password):
+        if not _is_set(lookup, password) and not lookup.is_written(password):
             self._problems.add(
                 file,
                 password,
                 "",
-                "not set; write the account's password, nothing behind the = for none",
+                "not set; write the account's password, nothing after the = for none",
             )
 
     def _check_place(self, source: SourceConfig, lookup: Lookup) -> None:

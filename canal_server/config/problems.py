@@ -8,7 +8,7 @@ from canal_server.config.resolve import UnresolvableError
 from canal_server.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from canal_server.config.keys import Key
     from canal_server.config.resolve import Found, Lookup
@@ -36,10 +36,10 @@ class Problems:
         """Note that a whole file cannot be used."""
         self._sentences[f"{origin}: {wrong}"] = None
 
-    def raise_if_any(self) -> None:
-        """Raise ConfigError with everything that was noted."""
+    def raise_if_any(self, warnings: Callable[[], Sequence[str]] = tuple) -> None:
+        """Raise ConfigError with everything that was noted, and with the warnings."""
         if self._sentences:
-            raise ConfigError(list(self._sentences))
+            raise ConfigError(list(self._sentences), warnings())
 
 
 def find(

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote
 
 from canal_server.config import values
 from canal_server.config.problems import find
-from canal_server.config.schema import MysqlDatabase, SslMode
+from canal_server.config.schema import MysqlDatabase, SslMode, Wiring
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,7 @@ URL_REMEDY = (
 )
 EMBEDDED = "jdbc:h2:"
 DATABASE_CHARACTERS_MAX = 64
+NAMED_MAX = 5  # destinations in a warning
 
 # Component sets of the original: whether they are those of a MySQL.
 COMPONENT_SETS = {"h2-tsdb.xml": False, "mysql-tsdb.xml": True}
@@ -161,6 +162,31 @@ def check_folders(
                 f"the folder of {other} and of {instance.destination}; put"
                 " ${canal.instance.destination} into its path",
             )
+
+
+def shared_hints(instances: Sequence[InstanceConfig], file: str) -> list[str]:
+    """Return a warning of a cluster whose servers keep a history each."""
+    alone = [
+        each.destination
+        for each in instances
+        if each.position.wiring is Wiring.ZOOKEEPER
+        and each.table_meta.enable
+        and each.table_meta.database is None
+    ]
+    if not alone:
+        return []
+    names = ", ".join(alone[:NAMED_MAX])
+    if len(alone) > NAMED_MAX:
+        names += f" and {len(alone) - NAMED_MAX} more"
+    return [
+        (
+            f"{file}: canal.zkServers shares {names} with other servers, but {URL_KEY}"
+            " names no MySQL, so each server keeps the table history in a file of its"
+            " own: one that takes over for the first time does not know the columns"
+            " from before a DDL statement, and may stop with a TableMetaError; set"
+            f" {URL_KEY} = jdbc:mysql://host:port/database on all of them"
+        )
+    ]
 
 
 def _component_set(lookup: Lookup, problems: Problems) -> bool | None:

@@ -19,6 +19,7 @@ from canal_server.config.schema import (
     NamedEvent,
     SslMode,
 )
+from canal_server.sink.filters import compile_expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,12 @@ CHARSETS = {
 
 def text(value: str) -> str:
     """Return the text as it is."""
+    return value
+
+
+def tables(value: str) -> str:
+    """Return a list of tables as it is, if it can be used as a filter."""
+    compile_expression(value)
     return value
 
 

@@ -399,15 +399,58 @@ def test_cursors_in_zookeeper(make_conf):
     assert (a.wiring, a.zookeeper_servers) == (Wiring.ZOOKEEPER, "z1:2181,z2")
     assert (b.wiring, b.zookeeper_servers) == (Wiring.ZOOKEEPER, "z3:2182/own")
     assert a.zookeeper_flush_period_ms == 20
-    assert config.warnings == ()
+    (warning,) = config.warnings
+    assert "canal.zkServers shares a, b with other servers" in warning
+
+
+@pytest.mark.parametrize(
+    ("xml", "lines", "warns"),
+    [
+        ("default-instance.xml", "", True),
+        ("group-instance.xml", "", True),
+        ("default-instance.xml", "canal.instance.tsdb.enable = false\n", False),
+        (
+            "default-instance.xml",
+            (
+                "canal.instance.tsdb.url = jdbc:mysql://h/d\n"
+                "canal.instance.tsdb.dbUsername = u\n"
+            ),
+            False,
+        ),
+        ("file-instance.xml", "", False),
+    ],
+)
+def test_a_cluster_with_a_history_for_each_server(make_conf, xml, lines, warns):
+    """One warning names both keys and the remedy; with a MySQL there is none."""
+    servers = "" if xml.startswith("file") else "canal.zkServers = z1:2181\n"
+    master = MASTER.replace("master.", "master1.") if "group" in xml else MASTER
+    names = [f"d{number}" for number in range(7)]
+    conf = make_conf(
+        f"canal.destinations = {','.join(names)}\n{GLOBAL_XML} = {xml}\n"
+        f"{servers}{lines}",
+        **dict.fromkeys(names, master),
+    )
+    warnings = load(conf, {}).warnings
+    assert len(warnings) == warns
+    for warning in warnings:
+        assert warning.startswith(
+            f"{conf}/canal.properties: canal.zkServers shares d0, d1, d2, d3, d4 and 2"
+            " more with other servers, but canal.instance.tsdb.url names no MySQL"
+        )
+        assert warning.endswith(
+            "set canal.instance.tsdb.url = jdbc:mysql://host:port/database on all of"
+            " them"
+        )
 
 
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("", "canal.instance.dbUsername = : no account is named"),
         ("dbPassword = p", "canal.instance.dbUsername = : no account is named"),
-        ("dbUsername = ", "canal.instance.dbUsername = : no account is named"),
+        (
+            "dbUsername = \ncanal.instance.dbPassword = p",
+            "canal.instance.dbUsername = : no account is named",
+        ),
         ("dbUsername = u", "canal.instance.dbPassword = : not set"),
         ("dbUsername = ${NAME}", "dbUsername = ${NAME}: ${NAME} is set nowhere"),
         ("dbPassword = x${NAME}", "dbPassword = (hidden): ${NAME} is set nowhere"),
@@ -415,13 +458,45 @@ def test_cursors_in_zookeeper(make_conf):
 )
 def test_a_login_is_not_made_up(make_conf, lines, told):
     """An account and a password that nobody wrote are problems, not Java's defaults."""
-    text = "".join(f"canal.instance.{line}\n" for line in lines.splitlines())
+    text = f"canal.instance.{lines}\n"
     if "${" in lines:
         other = "dbUsername" if "dbPassword" in lines else "dbPassword"
         text += f"canal.instance.{other} = p\n"
     (sentence,) = problems_of(make_conf(MAIN, example=ADDRESS + text))
     assert told in sentence
     assert sentence.startswith("/")
+
+
+def test_neither_account_nor_password(make_conf):
+    """Both are reported in one go."""
+    account, password = problems_of(make_conf(MAIN, example=ADDRESS))
+    assert "canal.instance.dbUsername = : no account is named" in account
+    assert "canal.instance.dbPassword = : not set" in password
+
+
+def test_filters_and_unknown_keys_are_reported_with_the_rest(make_conf):
+    """Nothing is left for a second start, whichever destination it is of.
+
+    A filter's error has the form of the others.
+    """
+    conf = make_conf(
+        "canal.destinations = a, b, c\n",
+        a=f"{ADDRESS}{ACCOUNT}canal.instance.filter.regex = shop\\\\.(a|b\n",
+        b=f"{ADDRESS}{ACCOUNT}canal.instance.filter.black.regex = [\n",
+        c=f"{ADDRESS}canal.instance.dbUsername = u\ncanal.instance.dbPasswrd = p\n",
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(conf, {})
+    white, black, password = caught.value.problems
+    file = "instance.properties: canal.instance"
+    assert white.startswith(rf"{conf}/a/{file}.filter.regex = shop\.(a|b: ")
+    assert black.startswith(f"{conf}/b/{file}.filter.black.regex = [: ")
+    assert password.startswith(f"{conf}/c/{file}.dbPassword = : not set; ")
+    (warning,) = caught.value.warnings
+    assert warning == (
+        f"{conf}/c/{file}.dbPasswrd: unknown key, ignored; did you mean"
+        " canal.instance.dbPassword?"
+    )
 
 
 def test_an_account_without_a_password(make_conf):
@@ -448,6 +523,7 @@ def test_what_editors_and_templates_leave_behind(make_conf):
     assert "filter.regex = ${TABLES}: ${TABLES} is set nowhere" in told
     assert "canal.port = ${PORT}: ${PORT} is not replaced" in told
     assert "dbUsername = : no account is named" in told
+    assert "dbPassword = : not set" in told
     assert "canal.instance.master.address" not in told
     assert "canal.destinations" not in told
-    assert len(told.splitlines()) == 4
+    assert len(told.splitlines()) == 5

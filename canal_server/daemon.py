@@ -172,11 +172,17 @@ class Daemon:
         }
 
     def _positions(self, arguments: Arguments) -> dict[str, object]:
-        """Tell where the clients of a destination stand, if it runs here."""
-        found = self._destinations.cursors(str(arguments.get("destination")))
+        """Tell where the clients of a destination stand, if it runs here.
+
+        And the error for which it does not run, or does not read.
+        """
+        name = str(arguments.get("destination"))
+        found = self._destinations.cursors(name)
+        status = self._destinations.status_of(name) or {}
+        failure = {each: status.get(each) for each in ("error", "error_since_ms")}
         if found is None:
-            return {"running": False}
-        return {"running": True, **cursors_to_json(found)}
+            return {"running": False, **failure}
+        return {"running": True, **failure, **cursors_to_json(found)}
 
     def _seek(self, arguments: Arguments) -> dict[str, object]:
         """Move clients of a destination to places. Raises CanalError."""

@@ -37,6 +37,7 @@ from canal_server.position.groups import (
 from canal_server.position.leaving import LeavingCursors, furthest_of
 from canal_server.position.logposition import same_server
 from canal_server.position.lost import LostClients
+from canal_server.position.presence import Presence
 from canal_server.position.stored import check_subscribed, tell_move
 from canal_server.sink.clients import ClientFilters
 from canal_server.sink.merge import Merge
@@ -102,6 +103,8 @@ class GroupInstance:
         self._lost = LostClients(
             self.destination, resets=config.group[0].auto_reset_latest
         )
+        # Entries are held for all clients: only who is connected counts.
+        self._presence = Presence(-1.0)
         # Members of which all clients lost their place: they are moved to where
         # reading begins.
         self._all_lost: set[int] = set()
@@ -373,6 +376,7 @@ class GroupInstance:
     def subscribed(self, identity: ClientIdentity) -> None:
         """Give the client its cursor and filter, and let the pumps read its tables."""
         wanted = self._filters.enter(identity)
+        self._presence.enter(identity.client_id)
         with self._cursors_lock:
             if not self._lost.why(identity.client_id):
                 self._store.subscribe(
@@ -380,10 +384,12 @@ class GroupInstance:
                 )
 
     def came(self, client_id: int) -> None:
-        """Do nothing: a group holds entries for all its clients."""
+        """Take note that a connection serves a client; entries are held for all."""
+        self._presence.came(client_id)
 
     def left(self, client_id: int) -> None:
-        """Do nothing: a group holds entries for all its clients."""
+        """Take note that a connection that served a client ended."""
+        self._presence.left(client_id)
 
     def why_lost(self, client_id: int) -> str:
         """Return why a client can be given nothing, empty when it can."""
@@ -392,6 +398,7 @@ class GroupInstance:
     def unsubscribed(self, identity: ClientIdentity) -> None:
         """Take the client's cursor and wishes back."""
         self._lost.forget(identity.client_id)
+        self._presence.forget(identity.client_id)
         self._drop(identity)
 
     def _drop(self, identity: ClientIdentity) -> None:
@@ -556,8 +563,14 @@ class GroupInstance:
             "lost_clients": self._lost.told(),
             "waits_for": list(self._store.holders()),
             "error_since_ms": _first_error_ms(members),
+            "warnings": [
+                f"master{member.number}: {each}"
+                for member in members
+                for each in member.pump.status.warnings
+            ],
             "lag": _greatest_lag(members),
-            **standing_of(self._store, self.meta, self.destination),
+            **standing_of(self._store, self.meta, self.destination, self._presence),
+            "connected": self._presence.here(),
             "transactions": sum(m.sink.counters.transactions for m in members),
             "rows": sum(m.sink.counters.rows for m in members),
         }

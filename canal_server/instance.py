@@ -590,7 +590,9 @@ class Instance:
             "late_clients": self._late.status(),
             "waits_for": list(self._store.holders()),
             **pump.as_json(),
-            **standing_of(self._store, self.meta, self.destination, apart),
+            **standing_of(
+                self._store, self.meta, self.destination, self._late.presence, apart
+            ),
             "connected": self._late.presence.here(),
             "ranges": self._ranges.status(),
             "transactions": self._sink.counters.transactions,

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from canal_server.model.identity import ClientIdentity
     from canal_server.ports import Accepts, LogPositionManager, MetaManager
     from canal_server.position.executed import Completed
+    from canal_server.position.presence import Presence
     from canal_server.position.subscriptions import SubscriptionPlace
     from canal_server.store.memory import MemoryEventStore
     from canal_server.zookeeper import ZooKeepers
@@ -152,11 +153,13 @@ def standing_of(
     store: MemoryEventStore,
     meta: MetaManager,
     destination: str,
+    presence: Presence,
     apart: Collection[int] = (),
 ) -> dict[str, object]:
     """Return for whom reading waits, and which client is behind most, for `status`.
 
-    `apart` are the clients that are read for on their own.
+    `presence` knows who is connected; `apart` are the clients that are read for on
+    their own.
     """
     blocked, slowest = store.blocked(), store.slowest()
     in_ring = None
@@ -164,7 +167,7 @@ def standing_of(
         in_ring = slowest.client_id, slowest.entries, slowest.waited_s
     return {
         "blocked": blocked and blocked.as_json(),
-        "slowest_client": slowest_client(meta, destination, in_ring, apart),
+        "slowest_client": slowest_client(meta, destination, in_ring, presence, apart),
     }
 
 

@@ -29,13 +29,16 @@ class Found:
     """Where the clients of a destination stand.
 
     `running`: the server of this conf folder runs it and said so. `server_runs`: that
-    server runs at all. `owner`: who says in ZooKeeper that it runs it.
+    server runs at all. `owner`: who says in ZooKeeper that it runs it. `error`: why
+    the server of this conf folder does not run or read it, and since when.
     """
 
     cursors: DestinationCursors
     running: bool
     server_runs: bool
     owner: str = ""
+    error: str = ""
+    error_since_ms: int | None = None
 
 
 def find_cursors(config: InstanceConfig, data_dir: Path) -> Found:
@@ -49,9 +52,20 @@ def find_cursors(config: InstanceConfig, data_dir: Path) -> Found:
     except NoServer:
         reply = None
     if reply is not None and reply["running"]:
-        return Found(cursors_from_json(destination, reply), True, True)
+        cursors = cursors_from_json(destination, reply)
+        return Found(cursors, True, True, **_failure(reply))
     stored = read_stored(config)
-    return Found(stored.cursors, False, reply is not None, stored.owner)
+    return Found(
+        stored.cursors, False, reply is not None, stored.owner, **_failure(reply or {})
+    )
+
+
+def _failure(reply: dict[str, Any]) -> dict[str, Any]:
+    """Return the error that the server told; one of before this tells none."""
+    return {
+        "error": reply.get("error") or "",
+        "error_since_ms": reply.get("error_since_ms"),
+    }
 
 
 def access_for(config: InstanceConfig, cursors: DestinationCursors) -> Access:

@@ -16,6 +16,7 @@ from canal_server.cli.position_found import (
 )
 from canal_server.cli.position_parts import Part, parts_of, view_of
 from canal_server.cli.schema_options import place_as_json, printable
+from canal_server.cli.status_text import error_text
 from canal_server.dump.lag import Behind
 from canal_server.errors import CanalError
 
@@ -64,6 +65,8 @@ def _told(config: InstanceConfig, found: Found) -> dict[str, Any]:
         "destination": config.destination,
         "running": found.running,
         "runs_on": found.owner or None,
+        "error": found.error or None,
+        "error_since_ms": found.error_since_ms,
         "source": None,  # of a group each source tells it
         "problem": None,
     }
@@ -136,6 +139,8 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     else:
         state = "not running; as stored"
     yield f"destination {told['destination']}: {state}"
+    if told["error"]:
+        yield f"  error: {error_text(told)}"
     name = told["destination"]
     if "sources" not in told:
         yield from _source_lines(told, f"--destination {name}")

@@ -41,7 +41,8 @@ def lag_cell(status: dict[str, Any]) -> str:
 
 
 def standing_lines(status: dict[str, Any]) -> Iterator[str]:
-    """Yield what reading waits for, and which client is behind most."""
+    """Yield warnings, what reading waits for, and which client is behind most."""
+    yield from (f"warning: {each}" for each in status.get("warnings", ()))
     if blocked := status.get("blocked"):
         yield blocked_text(blocked)
     if slowest := status.get("slowest_client"):
@@ -50,4 +51,11 @@ def standing_lines(status: dict[str, Any]) -> Iterator[str]:
         if seconds is not None:
             parts.append(ago_text(seconds))
         behind = ", ".join(parts) or "by an unknown amount"
-        yield f"slowest client {slowest['client']}, {behind} behind"
+        text = f"slowest client {slowest['client']}, {behind} behind"
+        yield text + ("" if slowest.get("connected", True) else _away_text(slowest))
+
+
+def _away_text(client: dict[str, Any]) -> str:
+    """Return that a client is not connected, and since when if that is known."""
+    away_s = client["away_s"]
+    return f"; not connected{'' if away_s is None else f' for {ago_text(away_s)}'}"

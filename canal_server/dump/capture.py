@@ -6,11 +6,15 @@ out the place to begin at.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConnectionLost, SourceError
 from canal_server.model.quoted import quoted
+from canal_server.mysql.binlogs import binary_logs
+from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.failures import answer_about
 from canal_server.mysql.flavour import (
     capture_warnings,
@@ -25,9 +29,10 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import FilterConfig, SourceConfig
     from canal_server.dump.failures import Failures
-    from canal_server.mysql.connection import ControlConnection
+    from canal_server.lifecycle import Stop
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.foreign_keys import ForeignKey
+    from canal_server.mysql.settings import Access
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +40,8 @@ _log = logging.getLogger(__name__)
 MATCHES_MAX: Final = 50_000
 OPENED_MAX: Final = 1_000  # tables, when a destination starts
 KEYS_TOLD_MAX: Final = 5
+# Between two looks at the tables of one server: a right may be granted or revoked.
+LOOK_AGAIN_S: Final = 60.0
 
 # Nothing in the schemas that are left out is in the binlog.
 _TABLES: Final = (
@@ -50,13 +57,24 @@ class CaptureChecks:
     def __init__(self, source: SourceConfig, tables: FilterConfig) -> None:
         self._source = source
         self._tables = tables
-        self._looked_at: set[str] = set()  # addresses whose tables were looked at
+        self._address = ""  # whose tables were looked at last
+        self._looked_at_s = 0.0  # and when
+        self._of_tables: tuple[str, ...] = ()  # warnings of that look
+        self._of_settings: tuple[str, ...] = ()
+        self._unlisted = ""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what an operator should know, as it was found last."""
+        found = (*self._of_settings, self._unlisted, *self._of_tables)
+        return tuple(filter(None, found))
 
     def examine(self, control: ControlConnection, failures: Failures) -> ServerInfo:
         """Return the server's settings; warns of what an operator should know.
 
         Raises SourceRefused when capture is impossible, SourceError for the rest.
         """
+        self._unlisted = ""
         info = read_server_info(control)
         check_capture(
             info,
@@ -64,17 +82,60 @@ class CaptureChecks:
             formats=self._source.binlog_formats,
             images=self._source.binlog_images,
         )
-        for line in (*capture_warnings(info), *self._table_warnings(control)):
-            if line:
-                failures.warn(line)
+        self._of_settings = tuple(capture_warnings(info))
+        for line in self._of_settings:
+            failures.warn(line)
+        self._look(control, failures)
         return info
 
-    def _table_warnings(self, control: ControlConnection) -> tuple[str, ...]:
-        """Return what is odd about the tables, once for each server."""
+    def note_unlisted(self, why: str, failures: Failures) -> None:
+        """Take note of why the source does not list its binlog files."""
+        self._unlisted = (
+            "the source does not list its binlog files, so stored positions are"
+            f" believed unseen: {why}"
+        )
+        failures.warn(self._unlisted)
+
+    def look_again(self, access: Access, stop: Stop, failures: Failures) -> None:
+        """See, now and then, whether the warnings of grants and tables still hold.
+
+        Over a connection of its own: rights on all schemas count for new ones only.
+        """
+        if not (self._of_tables or self._unlisted) or not self._is_due():
+            return
+        self._looked_at_s = time.monotonic()
+        with (
+            contextlib.suppress(SourceError),
+            ControlConnection(access, stop) as control,
+        ):
+            self._look(control, failures, is_due=True)
+            if self._unlisted:
+                binary_logs(control)
+                self._unlisted = ""
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._looked_at_s >= LOOK_AGAIN_S
+
+    def _look(
+        self, control: ControlConnection, failures: Failures, *, is_due: bool = False
+    ) -> None:
+        """Look at the tables, unless that was done just now; log what is new."""
         address = str(control.access.address)
-        if address in self._looked_at:
-            return ()
-        self._looked_at.add(address)
+        if address == self._address and not is_due and not self._is_due():
+            return
+        before = self._of_tables if address == self._address else ()
+        self._address, self._looked_at_s = address, time.monotonic()
+        found = self._table_warnings(control)
+        if found is None:
+            return
+        self._of_tables = tuple(filter(None, found))
+        for line in self._of_tables:
+            if line not in before:
+                failures.warn(line)
+
+    def _table_warnings(self, control: ControlConnection) -> tuple[str, ...] | None:
+        """Return what is odd about the tables, None: they could not be looked at."""
+        address = str(control.access.address)
         user = control.access.credentials.user
         try:
             rows = control.query(_TABLES)
@@ -85,7 +146,7 @@ class CaptureChecks:
             raise
         except SourceError as error:
             _log.debug("could not look at the tables of %s: %s", address, error)
-            return ()
+            return None
         return (
             table_warning(self._tables, tables, f"account {user} at {address}"),
             key_warning(self._tables, keys),

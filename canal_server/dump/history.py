@@ -112,9 +112,11 @@ class HistoryImages:
         Its answer is taken for good only when no statement between the place and now
         names the table; else only as long as it fits.
         """
+        is_known = self._tsdb.find(schema, table) is not None
         answer, is_certain = self._asking(schema, table, position)
         if answer is not None and is_certain:
-            self._tell_correction(schema, table, position)
+            tell = self._tell_correction if is_known else self._tell_unseen
+            tell(schema, table, position)
         elif answer is not None:
             self._tell_doubt(schema, table)
         return answer
@@ -202,6 +204,19 @@ class HistoryImages:
             position,
             schema,
             table,
+        )
+
+    def _tell_unseen(self, schema: str, table: str, position: EntryPosition) -> None:
+        _log.warning(
+            "destination %s: table %s.%s, which the binlog at %s changes, was not in"
+            " the history: the account had no SELECT on it when the history began, or"
+            " it was made without a statement in the binlog (sql_log_bin = 0, a"
+            " physical copy); it is in the history from here on, as the server has it"
+            " now",
+            self._destination,
+            schema,
+            table,
+            position,
         )
 
     def _tell_doubt(self, schema: str, table: str) -> None:

@@ -366,6 +366,7 @@ class Pump:
         try:
             with control:
                 info = self._checks.examine(control, self._failures)
+                self.status.warnings = self._checks.warnings
                 self._server, self._server_id = source_of(info), info.server_id
                 self.status.source = str(info)
                 self._delivered.check(self._beginning.list_files(control))
@@ -505,10 +506,8 @@ class Pump:
             "destination %s reads %s from %s", self._config.destination, info, place
         )
         if self._beginning.unlisted:
-            self._failures.warn(
-                "the source does not list its binlog files, so stored positions are "
-                f"believed unseen: {self._beginning.unlisted}"
-            )
+            self._checks.note_unlisted(self._beginning.unlisted, self._failures)
+            self.status.warnings = self._checks.warnings
 
     def _note_begin(self) -> None:
         """Keep the first session's place: what comes behind it must not be missed.
@@ -544,6 +543,8 @@ class Pump:
         self._idle()
         # What was too early to be written down when it passed may be due now.
         self._tell_images()
+        self._checks.look_again(self._access, self._turn, self._failures)
+        self.status.warnings = self._checks.warnings
 
     def _note_end(self) -> None:
         """Move behind what follows the last transaction, as files that began.

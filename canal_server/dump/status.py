@@ -30,6 +30,7 @@ class PumpStatus:
     delivered_at_ms: int = 0
     is_at_end: bool = False  # the source has nothing more at hand
     at_end_ms: int = 0  # when that was so the last time, by our clock
+    warnings: tuple[str, ...] = ()  # of the source, as long as they hold; replaced
 
     def failed(self, error: str) -> None:
         """Take note of an error; it stays until the source is read again."""
@@ -66,9 +67,10 @@ class PumpStatus:
         return max(0, _now_ms() - known_ms) / 1000 if known_ms else None
 
     def as_json(self) -> dict[str, object]:
-        """Return the error's time and the lag, as values of JSON."""
+        """Return the error's time, warnings and the lag, as values of JSON."""
         lag_s = self.lag_s()
         return {
+            "warnings": list(self.warnings),
             "error_since_ms": self.error_since_ms or None,
             "lag": {
                 "seconds": None if lag_s is None else round(lag_s, 3),

@@ -51,8 +51,13 @@ class Unreadable:
         key: str = "",
         source: str = "",
         everything: Action | None = None,
+        is_quiet: bool = False,
     ) -> None:
-        """Remember them, and what an error advises; `everything`: of all events."""
+        """Remember them, and what an error advises; `everything`: of all events.
+
+        One that `is_quiet` logs nothing: who delivers the events does.
+        """
+        self._level = logging.DEBUG if is_quiet else logging.WARNING
         self._found = {(each.file, each.position): Found(each) for each in events}
         self._key = key
         self._source = source
@@ -91,7 +96,8 @@ class Unreadable:
         found.table = str(table) if table is not None else ""
         found.error = error
         self._look()
-        _log.warning(
+        _log.log(
+            self._level,
             "%s: event %s:%d (type %d%s) cannot be read and is %s: %s",
             self._source or "binlog",
             found.event.file,
@@ -120,7 +126,8 @@ class Unreadable:
             if found.state == WAITING and self._begin <= place < here:
                 found.state = READ
                 self._look()
-                _log.warning(
+                _log.log(
+                    self._level,
                     "%s: %s names %s:%d, where no event begins that cannot be read: it"
                     " is not needed",
                     self._source,
@@ -168,12 +175,15 @@ class Unreadable:
         )
 
 
-def unreadable_of(source: SourceConfig, address: object) -> Unreadable:
+def unreadable_of(
+    source: SourceConfig, address: object, *, is_quiet: bool = False
+) -> Unreadable:
     """Return the events that the settings of a source name."""
     return Unreadable(
         source.events.unreadable,
         key=f"canal.instance.master{source.member or ''}.unreadable.events",
         source=str(address),
+        is_quiet=is_quiet,
     )
 
 

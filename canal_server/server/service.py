@@ -272,9 +272,15 @@ class Service:
         try:
             rollbacks = seat.rollbacks
             while True:
-                batch = seat.store.get(
-                    identity.client_id, size, deadline.remaining_s(), peer_fd
-                )
+                try:
+                    batch = seat.store.get(
+                        identity.client_id, size, deadline.remaining_s(), peer_fd
+                    )
+                except StoreError as error:
+                    # Its cursor was dropped while the get waited: it is told why.
+                    if why := _why_not_served(instance, identity):
+                        raise ClientError(why) from error
+                    raise
                 if self._instances.running(identity.destination) is not instance:
                     # It went while the get waited, and may come back.
                     if batch is not None:

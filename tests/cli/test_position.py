@@ -80,6 +80,24 @@ def test_what_is_stored_is_shown_without_the_source(conf, capsys):
     }
 
 
+def test_why_a_destination_does_not_run(make_conf, start_server, capsys):
+    """Its error, which `status` has, is shown as well, with the time."""
+    conf = make_conf(
+        f"canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = broken\n{ACCOUNT}",
+        broken="canal.instance.master.address = 127.0.0.1:1\n",
+    )
+    start_server(conf).read_until("canal-server 0")
+    assert run("show", "--conf", conf) == 0
+    error = "  error: CanalError: the cursors cannot be read (since 2"
+    state, line, *_ = capsys.readouterr().out.splitlines()
+    assert state == "destination broken: not running; as stored"
+    assert line.startswith(error)
+    assert run("show", "--conf", conf, "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)["destinations"]
+    assert told["error"] == "CanalError: the cursors cannot be read"
+    assert told["error_since_ms"] > 0
+
+
 @pytest.fixture
 def group_conf(make_conf):
     """Give a conf folder with a group of two sources that nobody reaches, a client."""

@@ -10,6 +10,7 @@ from fake_mysql import account
 from fix_source_access import access_of
 
 from canal_server.config.schema import FilterConfig, SourceConfig
+from canal_server.dump import capture
 from canal_server.dump.capture import (
     KEYS_TOLD_MAX,
     MATCHES_MAX,
@@ -19,6 +20,8 @@ from canal_server.dump.capture import (
 )
 from canal_server.dump.failures import Failures
 from canal_server.errors import SourceRefused
+from canal_server.lifecycle import Stop
+from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.foreign_keys import ForeignKey
 
@@ -57,6 +60,61 @@ def test_an_account_without_select(source_server, database, caplog):
                 control, caplog, regex=rf"{database}\.t,other\.t,mysql\..*"
             )
             assert r"matches 'other\.t', 'mysql\..*':" in told
+
+
+def test_warnings_hold_until_they_are_mended(
+    source_server, database, caplog, monkeypatch
+):
+    """1. no SELECT: a warning; 2. still none: the same, logged once; 3. it is granted.
+
+    4. the next session finds it revoked.
+    """
+    monkeypatch.setattr(capture, "LOOK_AGAIN_S", 0.0)
+    name = f"u{database[-8:]}"
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    checks, failures = CaptureChecks(SourceConfig(), FilterConfig()), Failures("d")
+    with account(source_server, name, "IDENTIFIED BY 'x'", REPLICA.format(name)):
+        access = access_of(source_server, user=name, password="x")
+        with ControlConnection(access) as control:
+            checks.examine(control, failures)
+        (found,) = checks.warnings
+        assert "sees no table" in found
+        checks.look_again(access, Stop(), failures)
+        assert list(checks.warnings) == [found]
+        assert caplog.text.count("sees no table") == 1
+        # On all schemas it counts for new connections only.
+        source_server.execute(f"GRANT SELECT ON *.* TO '{name}'@'%'")
+        checks.look_again(access, Stop(), failures)
+        assert not list(checks.warnings)
+        source_server.execute(f"REVOKE SELECT ON *.* FROM '{name}'@'%'")
+        with ControlConnection(access) as control:
+            checks.examine(control, failures)
+        assert list(checks.warnings) == [found]
+
+
+def test_files_that_are_not_listed(source_server, database):
+    """That holds until the account may ask for them."""
+    name = f"u{database[-8:]}"
+    rights = f"GRANT SELECT, REPLICATION SLAVE ON *.* TO '{name}'@'%'"
+    checks, failures = CaptureChecks(SourceConfig(), FilterConfig()), Failures("d")
+    with account(source_server, name, "IDENTIFIED BY 'x'", rights):
+        access = access_of(source_server, user=name, password="x")
+        with ControlConnection(access) as control:
+            with pytest.raises(SourceRefused):
+                binary_logs(control)
+            checks.examine(control, failures)
+        checks.note_unlisted("denied", failures)
+        (found,) = checks.warnings
+        assert found.endswith("so stored positions are believed unseen: denied")
+        checks.look_again(access, Stop(), failures)
+        assert list(checks.warnings) == [found], "it was looked at just now"
+        checks._looked_at_s -= capture.LOOK_AGAIN_S
+        checks.look_again(access, Stop(), failures)
+        assert list(checks.warnings) == [found]
+        source_server.execute(REPLICA.format(name))
+        checks._looked_at_s -= capture.LOOK_AGAIN_S
+        checks.look_again(access, Stop(), failures)
+        assert not list(checks.warnings)
 
 
 def test_a_filter_without_a_table(source_server, database, caplog):

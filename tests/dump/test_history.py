@@ -143,11 +143,22 @@ def test_far_behind(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     assert session.is_uncertain()
 
 
-def test_a_table_that_nobody_knew(session: Session) -> None:
-    """It is unknown until the server is asked, and known to the history then."""
+def test_a_table_that_nobody_knew(
+    session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is unknown until the server is asked, and known to the history then.
+
+    So is one that the account could not see when the history began.
+    """
     session.run("CREATE TABLE quiet (a INT)", logged=False)
     assert session.find("quiet") == []
+    caplog.clear()
     assert session.refresh("quiet") == ["a"]
+    # Nothing was known that could be contradicted.
+    assert not [each for each in caplog.messages if "contradicts" in each]
+    (told,) = [each for each in caplog.messages if "was not in the history" in each]
+    assert f"table {session.schema}.quiet" in told
+    assert "the account had no SELECT on it" in told
     assert session.find("quiet") == ["a"]
     assert session.refresh("none") == []
 

@@ -7,7 +7,13 @@ from itertools import pairwise
 import pytest
 from fix_source_access import access_of
 
-from canal_server.config.schema import InstanceConfig
+from canal_server.config.schema import (
+    Action,
+    EventConfig,
+    InstanceConfig,
+    NamedEvent,
+    SourceConfig,
+)
 from canal_server.dump.survey import Survey, Surveyor
 from canal_server.errors import BinlogPurged
 from canal_server.lifecycle import Stop
@@ -52,6 +58,17 @@ def test_numbers(surveyor, places):
                 # Behind the last one may lie events that are no transactions.
                 before = places[last - 1]
                 assert before.order() < survey.last.order() <= stop.order()
+
+
+def test_named_events_are_not_reported(source_server, places, caplog):
+    """What is named as unreadable is the business of who delivers it."""
+    begin, *_, end = places
+    named = NamedEvent(begin.journal_name, begin.position, Action.SKIP)
+    source = SourceConfig(events=EventConfig(unreadable=(named,)))
+    config = InstanceConfig(destination="survey", source=source)
+    surveyor = Surveyor(config, access_of(source_server), Stop())
+    assert surveyor.between(begin, end).transactions == len(places) - 1
+    assert not caplog.messages
 
 
 def test_what_was_acked(source_server, surveyor, places):

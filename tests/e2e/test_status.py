@@ -52,6 +52,7 @@ def test_a_full_ring(small, capsys):
         assert told["blocked"]["reason"] == "ring full, waits for clients 1001, 1002"
         assert told["slowest_client"]["entries"] >= RING // 2
         assert told["connected"] == [RED, SLOW]
+        assert told["slowest_client"]["connected"] is True
         _, text = status_of(small, capsys)
         row = next(line for line in text.splitlines() if line.startswith("example"))
         assert row.split()[1] == "blocked"

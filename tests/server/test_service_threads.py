@@ -16,7 +16,7 @@ from fix_server import (
 )
 from service_calls import WHO, get, put, put_ends
 
-from canal_server.errors import ClientError
+from canal_server.errors import ClientError, StoreError
 from canal_server.model.positions import EntryPosition
 from canal_server.protocol import session
 from canal_server.protocol.entries import EntryType
@@ -71,6 +71,28 @@ def test_a_get_whose_instance_goes(service, instance, instances, pool):
     del instances.started[DESTINATION]
     put(instance, 5)
     with pytest.raises(ClientError, match="should start first"):
+        pending.result(PATIENCE_S)
+
+
+def test_a_get_whose_place_is_purged(service, instance, pool):
+    """Who waits is told what is missing and how to resume, as at the next request."""
+    why = "needs bin.1:4, which is gone: bin.1 purged; load its tables anew"
+    service.subscribe(WHO)
+    pending = pool.submit(get, service, timeout_s=PATIENCE_S)
+    instance.store.wait_for_getters(1)
+    instance.lost[WHO.client_id] = why
+    instance.store.unsubscribe(WHO.client_id)
+    with pytest.raises(ClientError, match=why):
+        pending.result(PATIENCE_S)
+
+
+def test_a_get_of_a_client_that_unsubscribes(service, instance, pool):
+    """Without such a reason the store's own is told."""
+    service.subscribe(WHO)
+    pending = pool.submit(get, service, timeout_s=PATIENCE_S)
+    instance.store.wait_for_getters(1)
+    instance.store.unsubscribe(WHO.client_id)
+    with pytest.raises(StoreError):
         pending.result(PATIENCE_S)
 
 

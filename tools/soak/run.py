@@ -273,6 +273,11 @@ class Run:
                 result.problems.append(f"{self.stream.error}")
             for follower in self.stream.followers.values():
                 result.facts.append(f"{follower.name}: {len(follower.order)} items")
+            if self.stream.busy:
+                result.facts.append(
+                    f"Spark stream: started again {self.stream.busy} times, as Spark "
+                    "did not wait long enough for a busy machine"
+                )
         for load in self.loads:
             result.facts.append(f"{load.schema}: {dict(load.did)}")
             result.problems += [f"{load.schema}: {each!r}" for each in load.errors]

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 STOP_S = 60.0
+# Spark gives a Python worker ten seconds to start, which no setting changes: a machine
+# with much else to do needs longer.
+BUSY = "Python worker failed to connect back"
+BUSY_MAX = 10  # times that it is started again for that
 CHANGES = ("INSERT", "UPDATE", "DELETE")
 NEW = (
     "SELECT rowid, version, name, sql, body FROM came"
@@ -50,6 +54,7 @@ class SparkStream:
         ledgers: Sequence[Ledger],
     ) -> None:
         self.error: BaseException | None = None
+        self.busy = 0  # how often it ended as its machine had too much to do
         self.followers = {
             source.flavour: Follower(
                 ledger,
@@ -68,6 +73,7 @@ class SparkStream:
         self._sink = StreamSink(folder / "sink.db")
         self._process: subprocess.Popen[bytes] | None = None
         self._job = folder / "job.json"
+        self._log_begin = 0  # of the process that runs
         servers = ",".join(f"127.0.0.1:{port}" for port in ports)
         options = {
             "servers": servers,
@@ -93,6 +99,8 @@ class SparkStream:
         ]
         command = [sys.executable, "-P", "-m", "soak.spark_job", str(self._job)]
         log = self._folder / "spark.log"
+        if log.exists():
+            self._log_begin = len(log.read_text(errors="replace"))
         self._process = SPAWNER.spawn(["env", *environ, *command], self._folder, log)
         if not self._thread.ident:
             self._thread.start()
@@ -112,13 +120,23 @@ class SparkStream:
         return 0
 
     def ended(self) -> int | None:
-        """Return the exit status of a process that ended without being asked to."""
-        return self._process.poll() if self._process else None
+        """Return the exit status of a process that ended without being asked to.
+
+        One that ended because its machine was too busy is started again.
+        """
+        status = self._process.poll() if self._process else None
+        if status and self.busy < BUSY_MAX and BUSY in self.log_end():
+            self.busy += 1
+            self.kill()
+            self.launch()
+            return None
+        return status
 
     def log_end(self) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of its log, without the plan of the query."""
         text = (self._folder / "spark.log").read_text(errors="replace")
-        return "\n".join(text.splitlines()[-12:])
+        lines = text[self._log_begin :].partition("\nLogical Plan:")[0].splitlines()
+        return "\n".join(lines[-24:])
 
     def close(self) -> None:
         """End all."""

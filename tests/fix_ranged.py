@@ -198,6 +198,8 @@ def make_lake(
         ring: int = 16 * 1024,
         folder: Path = tmp_path,
         schema: str = "",
+        *,
+        tables: TableMetaConfig | None = None,
         **source: object,
     ) -> Lake:
         stop()
@@ -212,7 +214,7 @@ def make_lake(
             filter=FilterConfig(),
             position=PositionConfig(data_dir=folder),
             store=StoreConfig(ranged_bytes_max=memory, buffer_size=ring),
-            table_meta=TableMetaConfig(dir=folder / "history"),
+            table_meta=tables or TableMetaConfig(dir=folder / "history"),
         )
         instance = Instance(config)
         started.append(instance)

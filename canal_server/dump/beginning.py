@@ -21,14 +21,12 @@ from canal_server.dump.start import Start, StartFinder
 from canal_server.dump.tracking import tracked
 from canal_server.errors import (
     BinlogPurged,
-    ConnectionLost,
     InsideTransaction,
     PositionError,
-    SourceError,
     SourceRefused,
 )
 from canal_server.mysql.binlogs import binary_logs
-from canal_server.mysql.failures import READING_BINLOG_FAILED
+from canal_server.mysql.failures import is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -106,7 +104,7 @@ class Beginning:
                 return False  # not the place is to blame
             self._moved = place
             return True
-        if self._by_set and not passed and _is_refusal(error):
+        if self._by_set and not passed and is_refusal(error):
             self._set_refused = True
             _log.warning(
                 "destination %s: goes on by time, as the source refuses the GTID set"
@@ -326,14 +324,6 @@ class Beginning:
             and base_name(position.journal_name or "") == base_name(last_file)
             and position.order() <= last
         )
-
-
-def _is_refusal(error: CanalError) -> bool:
-    return (
-        isinstance(error, SourceError)
-        and not isinstance(error, ConnectionLost)
-        and error.errno == READING_BINLOG_FAILED
-    )
 
 
 def _covered(

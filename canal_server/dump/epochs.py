@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from canal_server.dump.source_traits import source_of
-from canal_server.errors import SourceError
+from canal_server.errors import BinlogPurged
 from canal_server.model.positions import binlog_file_number
 from canal_server.mysql.binlogs import current_end
 
@@ -54,14 +54,15 @@ def epoch_of(
 
 
 def is_same(epoch: Epoch, files: SourceFiles, scanner: Scanner) -> bool:
-    """Tell whether a server's files are those of an epoch of it, younger or older."""
+    """Tell whether a server's files are those of an epoch of it, younger or older.
+
+    Raises SourceError when the server does not say.
+    """
     names = [each.name for each in files.files]
     if epoch.file in names or not names:
         try:
             return scanner.first_event_ms(epoch.file) // 1000 == epoch.began_s
-        except SourceError as error:
-            if error.errno is None:
-                raise
+        except BinlogPurged:
             return False  # there is no such file
     # It was purged, if all that are there are younger.
     return binlog_file_number(names[0]) > binlog_file_number(epoch.file)

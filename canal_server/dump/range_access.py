@@ -22,7 +22,13 @@ from canal_server.dump.range_source import (
     tells_sets,
 )
 from canal_server.dump.range_unread import UnreadStatements
-from canal_server.errors import CanalError, ClientError, ConnectionLost
+from canal_server.errors import (
+    BinlogPurged,
+    CanalError,
+    ClientError,
+    SourceError,
+    TableMetaStoreError,
+)
 from canal_server.lifecycle import Deadline, Stop
 from canal_server.protocol.ranged import NOT_HERE
 from canal_server.sink.clients import SIZE_MAX, client_filter
@@ -274,12 +280,15 @@ class RangeAccess:
                         self._note_epoch(dump, tail, resets)
                     yield dump
                     self._compare_sets(dump, tail, resets)
-            except ConnectionLost as error:
+            except BinlogPurged:
+                raise
+            except (SourceError, TableMetaStoreError) as error:
+                # Nothing is lost by that: the same is there once they answer again.
                 if self.stop.requested():
                     raise ClientError(STOPPING, code=NOT_HERE) from error
-                raise ClientError(
-                    f"the source cannot be read now: {error}; try again", code=NOT_HERE
-                ) from error
+                of_source = isinstance(error, SourceError)
+                what = "the source cannot be read now: " if of_source else ""
+                raise ClientError(f"{what}{error}; try again", code=NOT_HERE) from error
 
     def _await_session(self, live: Live) -> None:
         """Wait for the pump's first session, which learns what the tables are.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from canal_server.dump.source_traits import records_of, source_of, with_names
 from canal_server.dump.start import Place
 from canal_server.dump.take_over import TakeOver
-from canal_server.errors import ClientError, TableMetaError
+from canal_server.errors import ClientError, TableMetaError, TableMetaStoreError
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.collations import collation_names
@@ -169,7 +169,7 @@ def images_at(
 
     `executed` tells the GTID set of a boundary, if there is one. Raises ClientError
     when the history cannot tell what the tables were there, or knows nothing of the
-    server yet.
+    server yet, and SourceError or TableMetaStoreError when it cannot be asked now.
     """
     if not config.table_meta.enable:
         return CachedColumns(control)
@@ -205,6 +205,8 @@ def images_at(
                     lambda: executed(place),
                 ),
             )
+    except TableMetaStoreError:
+        raise  # what it would tell is not lost: it is there when the history is
     except TableMetaError as error:
         raise ClientError(
             f"what columns tables had at {place} is not known: {error}", code=PURGED

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Final
 from canal_server.dump.epochs import is_same
 from canal_server.dump.gtid_sets import contains, parse, subtract
 from canal_server.dump.start import Place
-from canal_server.errors import BinlogPurged, ClientError, SourceError
+from canal_server.errors import BinlogPurged, ClientError
 from canal_server.model.ranges import RangePlace
 from canal_server.mysql.binlogs import current_end, executed_gtids
-from canal_server.mysql.failures import READING_BINLOG_FAILED
 from canal_server.mysql.standby import replica_channels, without_lost
 from canal_server.protocol.ranged import NOT_HERE, OTHER_EPOCH, PURGED
 
@@ -92,12 +91,6 @@ class RangeMapper:
             raise ClientError(
                 f"{place} lies behind what the source still has: {error}", code=PURGED
             ) from error
-        except SourceError as error:
-            if error.errno != READING_BINLOG_FAILED:
-                raise
-            raise self._unknown(place, f"the source refuses its set: {error}") from (
-                error
-            )
 
     def range(
         self, start: RangePlace, end: RangePlace

@@ -16,6 +16,7 @@ from canal_server.dump.index_writer import IndexWriter
 from canal_server.dump.start import FIRST_EVENT, Found
 from canal_server.errors import SourceError
 from canal_server.model.positions import binlog_file_number
+from canal_server.mysql.failures import is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +130,7 @@ class BinlogSearch:
         try:
             found, executed = self.executed_at(file, offset)
         except SourceError as error:
-            if error.errno is None:
+            if not is_refusal(error):
                 raise
             return False
         return found.offset == offset and contains(gtids, executed)
@@ -194,7 +195,7 @@ class BinlogSearch:
         try:
             seen = self._scanner.event_at(file, mark.event)
         except SourceError as error:
-            if error.errno is None:
+            if not is_refusal(error):
                 raise
             seen = None
         if seen is not None and mark.time_s in seen.times:

@@ -21,7 +21,7 @@ from canal_server.mysql.binlogs import (
     executed_gtids,
     server_time_s,
 )
-from canal_server.mysql.failures import READING_BINLOG_FAILED
+from canal_server.mysql.failures import is_refusal
 from canal_server.mysql.replication import (
     DumpStart,
     FileStart,
@@ -274,7 +274,7 @@ class StartFinder:
         An event tells which server wrote it first; that may be another one though
         the place is this server's, so it counts only when the place is not there.
         """
-        if not isinstance(error, BinlogPurged) and error.errno != READING_BINLOG_FAILED:
+        if not (isinstance(error, BinlogPurged) or is_refusal(error)):
             return False
         if self.others_were_read:
             return True

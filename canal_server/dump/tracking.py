@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import SourceError
 from canal_server.model.positions import Executed, LogPosition
+from canal_server.mysql.failures import is_refusal
 from canal_server.mysql.standby import (
     gtids_of,
     missing_gtids,
@@ -196,7 +197,7 @@ def tracked(
     try:
         return _learned(place, since, search)
     except SourceError as error:
-        if error.errno is None:
+        if not is_refusal(error):
             raise
         return place
 

@@ -169,6 +169,19 @@ def _dump_error(text: str, told: str) -> SourceError:
     return SourceError(told, errno=READING_BINLOG_FAILED)
 
 
+def is_refusal(error: Exception) -> bool:
+    """Tell whether a server says that it has nothing to read at a place.
+
+    A connection that was refused or broke, or a server that is too busy, says nothing
+    about the place: asked again it may well be there.
+    """
+    return (
+        isinstance(error, SourceError)
+        and not isinstance(error, ConnectionLost)
+        and error.errno == READING_BINLOG_FAILED
+    )
+
+
 def parse_error_packet(payload: bytes | memoryview) -> tuple[int, str]:
     """Return number and text of an error packet, given without its header.
 

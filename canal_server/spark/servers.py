@@ -18,7 +18,7 @@ from canal_server.lifecycle import Deadline
 from canal_server.mysql.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from canal_server.lifecycle import Stop
     from canal_server.spark.options import Address, SourceOptions
@@ -102,6 +102,7 @@ class Channel:
         """
         patience = self.patience()
         busy = Deadline(BUSY_TIMEOUT_S)
+        problems: dict[Address, Exception] = {}  # the last one of each server
         while True:
             try:
                 return request(self._connected())
@@ -119,9 +120,10 @@ class Channel:
                 ) from error
             except OSError as error:
                 problem = error
+            problems[self.server] = problem
             self.leave(problem)
             if not patience.bear():
-                raise self._given_up(problem)
+                raise self._given_up(problem, problems)
 
     def patience(self) -> Patience:
         """Return the patience with failures in a row that the options give."""
@@ -168,12 +170,26 @@ class Channel:
             problem
         ).removeprefix(server)
 
-    def _given_up(self, problem: Exception) -> Exception:
+    def _given_up(
+        self, problem: Exception, problems: Mapping[Address, Exception]
+    ) -> Exception:
+        """Return the error of the last try, with what each server said.
+
+        The last one may say only that it does not run the destination, and the one
+        that does why it cannot answer.
+        """
         servers = ", ".join(map(str, self._options.servers))
         seconds = self._options.retry_timeout_ms / 1000
+        answers = "; ".join(
+            f"{server}: {str(each).removeprefix(f'{server}: ')}"
+            for server, each in problems.items()
+        )
+        last = f"answer was: {problem}"
+        if len(problems) > 1:
+            last = f"answers were: {answers}"
         text = (
             f"no server runs destination {self.destination}: {servers} were asked for "
-            f"{seconds:g} s (retryTimeoutMs), the last answer was: {problem}"
+            f"{seconds:g} s (retryTimeoutMs), the last {last}"
         )
         if isinstance(problem, ClientError):
             return ClientError(text, code=problem.code)

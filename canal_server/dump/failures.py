@@ -18,6 +18,7 @@ from canal_server.errors import (
     PositionError,
     SourceRefused,
     TableMetaError,
+    TableMetaStoreError,
 )
 from canal_server.mysql.backoff import Backoff
 
@@ -63,7 +64,9 @@ class Failures:
             delay_s = UNREACHABLE_DELAY_S * random.uniform(0.5, 1.0)  # noqa: S311
         else:
             delay_s = self._backoff.delay_s(time.monotonic())
-        if isinstance(error, STUBBORN) and not counting:
+        # Where the history lies somebody may make room, or its server come back.
+        is_passing = isinstance(error, TableMetaStoreError)
+        if isinstance(error, STUBBORN) and not (is_passing or counting):
             delay_s = max(delay_s, STUBBORN_DELAY_S)
         if elsewhere:
             delay_s = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from canal_server.dump.failures import STUBBORN_DELAY_S, UNREACHABLE_DELAY_S, Failures
-from canal_server.errors import BinlogPurged, ConnectionLost
+from canal_server.errors import BinlogPurged, ConnectionLost, TableMetaStoreError
 from canal_server.mysql.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -30,6 +30,13 @@ def test_delays() -> None:
     assert fail(failures, PURGED, elsewhere=True) == 0.0
     failures.forget()
     assert fail(failures, LOST) == 1.0
+
+
+def test_a_history_that_is_out_of_reach() -> None:
+    """Its server may be back at any time: it is tried as a source is."""
+    failures = Failures("d", Backoff(1.0, 8.0, jitter=0.0))
+    away = TableMetaStoreError("cannot connect")
+    assert [fail(failures, away) for _ in range(5)] == [1.0, 2.0, 4.0, 8.0, 8.0]
 
 
 def test_an_address_where_nobody_answers() -> None:

@@ -14,6 +14,7 @@ import time
 import pytest
 from fix_pipeline import UNIT_S
 from fix_random import longer
+from fix_tablemeta_storage import PASSWORD, mysql_database
 from load import Load
 from purge import purge
 
@@ -526,3 +527,31 @@ def test_random(scene, rng):
                 player.play(rng.randint(1, 60))
         scene.receive(LATE)
         scene.drain()
+
+
+def test_waits_for_the_table_history(make_scene, make_proxy, mysql_server, database):
+    """One is not refused for good: when the history is back it gets all it lacks."""
+    proxy = make_proxy(mysql_server)
+    with mysql_database(mysql_server) as (access, name):
+        scene = make_scene(
+            mysql_server,
+            database,
+            {
+                "canal.instance.tsdb.url": f"jdbc:mysql://127.0.0.1:{proxy.port}/{name}",
+                "canal.instance.tsdb.dbUsername": access.credentials.user,
+                "canal.instance.tsdb.dbPassword": PASSWORD,
+            },
+        )
+        scene.begin()
+        scene.pass_over()
+        with scene.pipeline.client(LATE) as client:
+            with proxy.refuse():
+                proxy.end_all()
+                assert not client.get(100, 0.1)
+                scene.pipeline.process.wait_for_log(SERVED)
+                failed = f"client {LATE}: .*table history in {name} .* cannot be read"
+                scene.pipeline.process.wait_for_log(failed)
+            scene.pipeline.receive(client, scene.checkers[LATE])
+            scene.pipeline.process.wait_for_log(CAUGHT_UP)
+        scene.stack.close()
+        scene.pipeline.stop()

@@ -97,13 +97,17 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print or compare; returns the exit status."""
     _check(args)
+    if args.compare:
+        import canal_server.dump.compare  # noqa: F401, PLC0415  # an extra, if it is there
     reached: Access | None = None
     if args.start or args.source:
         reached = access(args)
     if args.start:
         assert reached is not None, "it is read from there"
         args.start = resolved(reached, args.start, "--from")
-        args.until = args.until and resolved(reached, args.until, "--until")
+        # Of the end nothing but the offset matters, and it may be written yet.
+        if args.until and not isinstance(args.until, Place):
+            args.until = resolved(reached, args.until, "--until")
     if args.compare:
         assert reached is not None, "--compare needs --from"
         return _compare(args, reached)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 import urllib.parse
 from typing import Final
 
@@ -16,7 +17,13 @@ from canal_server.config.load import load
 from canal_server.config.schema import InstanceConfig
 from canal_server.dump.lag import SourceView
 from canal_server.dump.part import Place
-from canal_server.dump.target import Kind, TargetFinder, Wanted, parse_target
+from canal_server.dump.target import (
+    Kind,
+    TargetFinder,
+    Wanted,
+    inside_text,
+    parse_target,
+)
 from canal_server.errors import ConfigError
 from canal_server.model.moments import moment_ms
 from canal_server.mysql.settings import (
@@ -112,7 +119,11 @@ def resolved(source: Access, wanted: Place | Wanted, option: str) -> Place:
     Raises SourceError, PositionError.
     """
     if isinstance(wanted, Place):
-        return wanted
+        wanted = Wanted(Kind.PLACE, f"{wanted.file}:{wanted.offset}")
     with SourceView(InstanceConfig(destination=_DESTINATION), source) as view:
-        found = TargetFinder(view, option).find(wanted).place
-    return Place(found.journal_name or "", found.position or 0)
+        target = TargetFinder(view, option).find(wanted)
+    found = Place(target.place.journal_name or "", target.place.position or 0)
+    if target.inside is not None:
+        text = inside_text(wanted.text, f"{found.file}:{found.offset}")
+        print(f"canal-server decode: {text}", file=sys.stderr)
+    return found

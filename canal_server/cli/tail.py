@@ -15,6 +15,7 @@ from canal_server.cli.tail_print import Printer
 from canal_server.cli.tail_ranged import follow, start_of
 from canal_server.cli.tail_silence import Silence
 from canal_server.errors import CanalError, ClientError, ConfigError
+from canal_server.protocol.ranged import NOT_HERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,9 @@ def run(args: argparse.Namespace) -> int:
         raise  # of an option
     except (OSError, CanalError) as error:
         print(failure_of(args, error), file=sys.stderr)
-        if isinstance(error, ClientError) and _NOT_HERE in str(error):
+        if isinstance(error, ClientError) and (
+            error.code == NOT_HERE or _NOT_HERE in str(error)
+        ):
             Silence(args).explain()
         return 1
     return 0

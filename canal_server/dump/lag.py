@@ -8,7 +8,7 @@ told is None. Leaves out where the places come from, and how they are shown.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.core.gtid import GtidSet
@@ -137,7 +137,14 @@ class SourceView:
         self.end = current_end(connection, self.info)
         if logs and logs[-1].name != self.end.file:
             logs = binary_logs(connection)  # a file was begun in between
-        self.files = SourceFiles(tuple(logs))
+        self.files = SourceFiles(
+            tuple(
+                replace(each, size=self.end.position)
+                if each.name == self.end.file
+                else each
+                for each in logs
+            )
+        )
         if self.has_gtids:
             self.purged = purged_gtids(connection, self.info)
         # In ms, whatever the zone of the session.

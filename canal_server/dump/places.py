@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from canal_server.errors import PositionError
 from canal_server.model.positions import binlog_file_number
 
 if TYPE_CHECKING:
@@ -68,6 +69,28 @@ class SourceFiles:
             return None
         last = f"{base}{left - 1:0{len(file) - len(base)}}"
         return PurgedFiles(file, last, left - first)
+
+    def check(self, file: str, offset: int, oldest: str) -> None:
+        """Raise PositionError for a place that a person wrote and there is not.
+
+        `oldest`: how to write that it is to begin with what is left.
+        """
+        names = [each.name for each in self.files]
+        left = f"the source has {names[0]} to {names[-1]}"
+        if file in names:
+            size = self.files[names.index(file)].size
+            if offset > size:
+                raise PositionError(
+                    f"{file}:{offset} does not exist: {file} ends at {size}"
+                )
+        elif base_name(file) != base_name(names[0]):
+            raise PositionError(f"no binlog file is called {file}: {left}")
+        elif binlog_file_number(file) < binlog_file_number(names[0]):
+            raise PositionError(
+                f"{file} was purged: {left}; {oldest} begins with what is left"
+            )
+        else:
+            raise PositionError(f"{file} is not written yet: {left}")
 
     def __str__(self) -> str:
         ends = dict.fromkeys(each.name for each in (*self.files[:1], *self.files[-1:]))

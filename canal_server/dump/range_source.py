@@ -32,6 +32,7 @@ from canal_server.errors import (
     BinlogPurged,
     ClientError,
     InsideTransaction,
+    PositionError,
     SourceRefused,
 )
 from canal_server.model.positions import (
@@ -46,6 +47,7 @@ from canal_server.mysql.failures import error_of_packet
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.replication import FIRST_EVENT
 from canal_server.protocol.ranged import PURGED
+from canal_server.protocol.session import REFUSED
 from canal_server.sink.columns import ColumnFilter
 from canal_server.store.selection import RangeWalk
 from canal_server.store.tail import gtids_in
@@ -192,7 +194,13 @@ class RangeDump:
         file, _, offset = text.rpartition(":")
         if not file or not (offset.isascii() and offset.isdecimal()):
             raise ClientError(f"place {text[:200]!r} is not <name>:<offset>")
-        self._check_there(file, int(offset))
+        if self._files.files:
+            try:
+                self._files.check(file, int(offset), "`earliest`")
+            except PositionError as error:
+                is_purged = self._files.purged_from(file) is not None
+                code = PURGED if is_purged else REFUSED
+                raise ClientError(str(error), code=code) from error
         found = self._search().transaction_start(file, max(int(offset), FIRST_EVENT))
         return found.file, found.offset
 

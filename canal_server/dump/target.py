@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final
 from canal_server.config.schema import HostConfig
 from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.gtid_sets import parse, subtract
-from canal_server.dump.places import base_name
 from canal_server.dump.search import BinlogSearch
 from canal_server.dump.start import Place, StartFinder
 from canal_server.errors import PositionError
 from canal_server.lifecycle import Stop
 from canal_server.model.moments import is_relative, moment_ms
-from canal_server.model.positions import EntryPosition, binlog_file_number
+from canal_server.model.positions import EntryPosition
 from canal_server.mysql.replication import FIRST_EVENT
 
 if TYPE_CHECKING:
@@ -82,6 +81,13 @@ def parse_target(text: str) -> Wanted:
     )
 
 
+def inside_text(asked: str, found: str) -> str:
+    """Return that a place lies inside of a transaction, empty when it does not."""
+    if asked == found:
+        return ""
+    return f"{asked} is no end of a transaction: beginning at {found}, the last before"
+
+
 class TargetFinder:
     """Finds targets in one source's binlog."""
 
@@ -113,39 +119,13 @@ class TargetFinder:
         found = _PLACE.fullmatch(text)
         assert found is not None, "parse_target has read it"
         file, offset = found["file"], max(FIRST_EVENT, int(found["offset"]))
-        self._check_file(file)
-        size = self._size(file)
-        if offset > size:
-            raise PositionError(
-                f"{file}:{offset} does not exist: {file} ends at {size}"
-            )
+        self._view.files.check(file, offset, f"`{self._option} oldest`")
         asked = EntryPosition(file, offset)
         place = self._view.surveyor.boundary_before(asked)
         if place.timestamp is None:
             place = self._at_beginning(file)
         inside = asked if place.position != offset else None
         return Target(self._with_gtids(place), inside)
-
-    def _check_file(self, file: str) -> None:
-        """Raise PositionError for a file that the source does not have."""
-        names = [each.name for each in self._view.files.files]
-        if file in names:
-            return
-        left = f"the source has {names[0]} to {names[-1]}"
-        if base_name(file) != base_name(names[0]):
-            raise PositionError(f"no binlog file is called {file}: {left}")
-        if binlog_file_number(file) < binlog_file_number(names[0]):
-            raise PositionError(
-                f"{file} was purged: {left}; `{self._option} oldest` begins with what"
-                " is left"
-            )
-        raise PositionError(f"{file} is not written yet: {left}")
-
-    def _size(self, file: str) -> int:
-        end = self._view.end
-        if file == end.file:
-            return end.position
-        return next(each.size for each in self._view.files.files if each.name == file)
 
     def _oldest(self) -> EntryPosition:
         return self._with_gtids(self._at_beginning(self._view.files.files[0].name))

@@ -328,7 +328,7 @@ def test_a_file_that_was_purged(capsys, filled) -> None:
     """A position that is not there is an error without advice for destinations."""
     server, _, _ = filled
     told = failure(capsys, 1, "--source", server.url, "--from", "binlog.000999:4")
-    assert "does not have the position" in told
+    assert "binlog.000999 is not written yet: the source has " in told
     assert "position show" not in told
     assert "journal.name" not in told
 
@@ -348,12 +348,12 @@ def test_a_file_with_the_columns_of_a_server(capsys, filled) -> None:
 
 
 def test_a_server_that_refuses(capsys, filled) -> None:
-    """A wrong password and a file that is gone are told by the server, status 1."""
+    """A wrong password, and a file that never was, are told, status 1."""
     server, _, start = filled
     wrong = f"mysql://nobody:x@{server.host}:{server.port}"
     assert "nobody" in failure(capsys, 1, "--source", wrong, "--from", start)
     shown = failure(capsys, 1, "--source", server.url, "--from", "none.000001:4")
-    assert "1236" in shown
+    assert "no binlog file is called none.000001: the source has " in shown
 
 
 def test_columns_that_do_not_fit(capsys, tmp_path, filled) -> None:

@@ -19,7 +19,7 @@ from fix_store import eventually, in_thread
 from canal_server.cli import main
 from canal_server.cli.tail_ids import IDS, Clients, free_id
 from canal_server.cli.tail_ranged import start_of
-from canal_server.cli.tail_silence import Silence
+from canal_server.cli.tail_silence import ReadTo, Silence
 from canal_server.client import CanalClient
 from canal_server.errors import CanalError
 from canal_server.model.identity import ClientIdentity
@@ -334,7 +334,10 @@ QUIET = {"state": "running", "position": "b.000001:4", "lag": {"seconds": 0.0}}
 @pytest.mark.parametrize(
     ("state", "told"),
     [
-        (QUIET, "no change yet: the source is read to its end up to b.000001:4; to"),
+        (
+            QUIET,
+            "no change so far: the source is read to its end up to b.000001:4; to see",
+        ),
         (QUIET | {"lag": {"seconds": 300.0}}, "reading is 5 min behind the source"),
         (QUIET | {"state": "connecting"}, "the server connects to its source"),
         (
@@ -344,7 +347,7 @@ QUIET = {"state": "running", "position": "b.000001:4", "lag": {"seconds": 0.0}}
         (
             QUIET | {"blocked": {"reason": "ring full, waits for client 7",
                                  "since_ms": 1}},
-            "no change: blocked: ring full, waits for client 7 (since ",
+            "no change so far: blocked: ring full, waits for client 7 (since ",
         ),
         (
             {"running": False, "runs_on": "10.0.0.2:11111"},
@@ -367,9 +370,60 @@ def test_reasons(serve, instances, capsys, state, told):
     assert told in line
     silence.explain()
     assert capsys.readouterr().err == ""
-    silence.end()
+
+
+def test_silence_after_changes(serve, instances, capsys):
+    """It is told as such, and not after each change anew; other reasons are."""
+    instances.state |= QUIET
+    silence = Silence(options_of(serve().port))
+    still = (
+        "canal-server tail: no further change: the source is read to its end up to"
+        " b.000001:4\n"
+    )
+    for told in (still, ""):
+        silence.end()
+        silence.explain()
+        assert capsys.readouterr().err == told
+    instances.state["error"] = "ConnectionLost: gone"
+    for _ in range(2):
+        silence.end()
+        silence.explain()
+        assert "the source cannot be read: ConnectionLost" in capsys.readouterr().err
+    instances.state["error"] = ""
     silence.explain()
-    assert told in capsys.readouterr().err
+    assert capsys.readouterr().err == still
+
+
+def test_silence_of_ranges(serve, instances, capsys):
+    """What a reader of ranges has seen counts, and the ring does not hold it up."""
+    instances.state |= QUIET | {"blocked": {"reason": "ring full", "since_ms": 1}}
+    silence = Silence(options_of(serve().port, start="earliest"))
+    silence.explain(ReadTo("b.000007:4"))
+    assert capsys.readouterr().err == (
+        "canal-server tail: no change so far: the source is read to its end up to"
+        " b.000007:4\n"
+    )
+
+
+def test_an_answer_that_does_not_come(serve, instances, capsys):
+    """While one is waited for, it is told what may hold it up."""
+    instances.state |= QUIET
+    silence = Silence(options_of(serve().port, start="earliest"))
+    for state, reason in (
+        ({}, "no change so far: the server searches\n"),
+        ({"error": "ConnectionLost: gone"}, "the source cannot be read: ConnectionLo"),
+    ):
+        instances.state |= state
+        told: list[str] = []
+        with silence.while_waiting(0.0, "the server searches"):
+            eventually(partial(has_told, capsys, told))
+        assert reason in "".join(told)
+
+
+def has_told(capsys: pytest.CaptureFixture[str], told: list[str]) -> bool:
+    """Tell whether a line was printed, and add it."""
+    told.append(capsys.readouterr().err)
+    return "\n" in "".join(told)
 
 
 def test_a_filter_that_matches_nothing(serve, instances, capsys):
@@ -377,7 +431,9 @@ def test_a_filter_that_matches_nothing(serve, instances, capsys):
     instances.state |= QUIET
     silence = Silence(options_of(serve().port, r"shop\.orders"))
     silence.explain()
-    assert "no change yet" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    # Perhaps it matches no table at all: nothing else is known so far.
+    assert r"no change that --filter 'shop\.orders' matches so far: the source" in told
     instances.state["position"] = "b.000001:900"
     silence.explain()  # it may be on its way
     assert capsys.readouterr().err == ""
@@ -407,11 +463,13 @@ def test_it_runs_elsewhere(serve, instances, capsys):
     assert "destination example runs on 10.0.0.2:11111" in where
 
 
-def options_of(port: int, wanted: str = "") -> argparse.Namespace:
+def options_of(
+    port: int, wanted: str = "", start: str | None = None
+) -> argparse.Namespace:
     """Return the options of a command at this port."""
     return argparse.Namespace(
         host="127.0.0.1", port=port, destination=DESTINATION, user="",
-        password_file=None, filter=wanted,
+        password_file=None, filter=wanted, start=start,
     )  # fmt: skip
 
 
@@ -431,6 +489,16 @@ def options_of(port: int, wanted: str = "") -> argparse.Namespace:
 def test_starts(text, start):
     """What a person writes becomes what the protocol has."""
     assert start_of(text) == start
+
+
+def test_a_time_in_the_future(capsys):
+    """It is an error, with how to begin with what comes."""
+    with pytest.raises(SystemExit) as caught:
+        tail(1, "--from", "2999-01-01T00:00:00Z")
+    assert caught.value.code == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "2999-01-01T00:00:00Z is in the future by the clock of this machine" in told
+    assert "`--from latest` begins with" in told
 
 
 def test_a_start_that_is_none(capsys):

@@ -92,6 +92,44 @@ def test_it_follows(pipeline, tail, capsys):
     assert keys_of(capsys.readouterr().out) == [7, 8]
 
 
+def test_a_source_that_fails(make_pipeline, make_proxy, mysql_server, database, capsys):
+    """It says why nothing comes, from the first request on, and reads on after."""
+    proxy = make_proxy(mysql_server)
+    pipeline = make_pipeline(mysql_server, database, proxy=proxy)
+    mysql_server.execute(f"CREATE TABLE {database}.red (a INT)")
+    file, offset = mysql_server.binlog_position()
+    pipeline.start()
+    common = ("--port", str(pipeline.server_port), "--destination", "example")
+    pipeline.wait_for_status(lambda told: told["state"] == "running")
+    told = ""
+    with proxy.refuse():
+        proxy.end_all()
+        pipeline.wait_for_status(lambda told: told["error"])
+        start = ("--from", f"{file}:{offset}", "--count", "1")
+        following = in_thread(lambda: cli.main(["tail", *common, *start]))
+        give_up_at = time.monotonic() + 3 * UNIT_S
+        while "the source cannot be read: " not in told:
+            assert time.monotonic() < give_up_at, told
+            assert not following.done(), capsys.readouterr().err
+            told += capsys.readouterr().err
+            time.sleep(POLL_S)
+    insert(pipeline, 1)
+    assert following.result(6 * UNIT_S) == 0
+    assert keys_of(capsys.readouterr().out) == [1]
+
+
+def test_a_time_before_all(pipeline, tail, capsys):
+    """Where the binlog has nothing before a time, it says where it begins instead."""
+    assert tail("--from", "2001-01-01T00:00:00Z", "--count", "1") == 0
+    first = pipeline.source.execute("SHOW BINARY LOGS")[0][0]
+    assert (
+        "2001-01-01T00:00:00+00:00 is before the first transaction of the source's"
+        f" binlog: beginning with its oldest file, {first}\n"
+    ) in capsys.readouterr().err
+    assert tail("--from", "oldest", "--count", "1") == 0
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_stays_of_it(pipeline, number):
     """Its subscription ends with its connection, also when it is killed."""
@@ -105,14 +143,54 @@ def test_nothing_stays_of_it(pipeline, number):
     pipeline.wait_for_status(lambda told: not told["ranges"]["subscriptions"])
 
 
-def test_a_position_that_is_none(pipeline, tail, capsys):
-    """A file that the source does not have is one line, and status 1."""
-    assert tail("--from", "binlog.999999:4", "--count", "1") == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    (line,) = told.err.splitlines()
-    assert "binlog.999999" in line
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ("binlog.999999:4", "binlog.999999 is not written yet: the source has "),
+        ("nobody.000001:4", "no binlog file is called nobody.000001: the source has "),
+        ("{file}:99999999999", "{file}:99999999999 does not exist: {file} ends at "),
+    ],
+)
+def test_a_position_that_is_none(pipeline, tail, capsys, wrong, why):
+    """It is one line, and status 1: the same of all commands that take one."""
+    file, _ = pipeline.source.binlog_position()
+    wrong, why = wrong.format(file=file), why.format(file=file)
+    with pipeline.client():
+        pass
+    conf, source = ("--conf", str(pipeline.conf)), ("--source", pipeline.source.url)
+    for run in (
+        lambda: tail("--from", wrong, "--count", "1"),
+        lambda: cli.main(["decode", *source, "--from", wrong]),
+        lambda: cli.main(["position", "seek", *conf, "--to", wrong, "--yes"]),
+    ):
+        assert run() == 1
+        told = capsys.readouterr()
+        assert told.out == ""
+        (line,) = told.err.splitlines()
+        assert why in line
     assert pipeline.status()["ranges"]["subscriptions"] == {}
+
+
+def test_a_position_inside_of_a_transaction(pipeline, tail, capsys):
+    """It begins with the transaction, and says so, as `decode` does."""
+    insert(pipeline, 1)
+    file, offset = pipeline.source.binlog_position()
+    insert(pipeline, 2, 3)
+    told = (
+        f"{file}:{offset + 5} is no end of a transaction: beginning at {file}:{offset}"
+    )
+    # A MariaDB's binlog has the texts of statements, too.
+    inside = ("--from", f"{file}:{offset + 5}", "--count", "2")
+    common = ("--filter", rf"{pipeline.schema}\.red", *inside)
+    source = ("--source", pipeline.source.url)
+    for run in (
+        lambda: tail(*common),
+        lambda: cli.main(["decode", *source, *common]),
+    ):
+        assert run() == 0
+        streams = capsys.readouterr()
+        assert keys_of(streams.out)[:1] == [2]
+        assert told in streams.err
 
 
 def test_why_nothing_comes(make_pipeline, mysql_server, database, capsys):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from canal_server.cli.conf import DEFAULT, VARIABLE
 from canal_server.cli.decode_source import access, position, resolved, source, tls
+from canal_server.cli.filter_option import add_filter_option, filter_of
 from canal_server.cli.moments import count
 from canal_server.client.format import changes, json_line
 from canal_server.config.schema import Action
@@ -27,7 +28,6 @@ from canal_server.mysql.settings import (
     Access,
     TlsMode,
 )
-from canal_server.sink.filters import TableFilter
 
 if TYPE_CHECKING:
     import argparse
@@ -83,7 +83,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "that begins there or later; as --from, of files FILE:POS only")  # fmt: skip
     add("--count", metavar="N", type=count, help="end after N changes")
     add("--follow", action="store_true", help="wait for more at the binlog's end")
-    add("--filter", default="", help="tables, as regular expressions for schema.table")
+    add_filter_option(parser)
     add("--transactions", action="store_true", help="print begin and end as well")
     add("--entries", action="store_true", help="print whole entries, all their fields")
     add("--json", action="store_true", help="JSON lines, as always")
@@ -97,6 +97,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print or compare; returns the exit status."""
     _check(args)
+    filter_of(args)
     if args.compare:
         import canal_server.dump.compare  # noqa: F401, PLC0415  # an extra, if it is there
     reached: Access | None = None
@@ -115,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
         part = Part(
             images=images,
             take=_Printer(args).take,
-            wants=_wants(args),
+            wants=filter_of(args).accepts,
             until=args.until,
             unreadable=Action(args.unreadable) if args.unreadable else None,
         )
@@ -150,7 +151,7 @@ def _compare(args: argparse.Namespace, access: Access) -> int:
             end = current_end(connection, read_server_info(connection))
         until = Place(end.file, end.position)
     with closing(CachedColumns(ControlConnection(access))) as images:
-        comparison = Comparison(images, _wants(args))
+        comparison = Comparison(images, filter_of(args).accepts)
         found = comparison.run(access, args.start, until)
     for difference in found[:_DIFFERENCES_SHOWN]:
         print(json_line(difference.as_json()))
@@ -245,10 +246,3 @@ def _images(
             yield columns
     else:
         yield None
-
-
-def _wants(args: argparse.Namespace) -> Any:
-    try:
-        return TableFilter(args.filter, "").accepts
-    except ValueError as error:
-        raise ConfigError([f"--filter {args.filter}: {error}"]) from error

@@ -7,6 +7,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.cli.filter_option import add_filter_option, filter_of
 from canal_server.cli.interrupts import Interrupts
 from canal_server.cli.link import add_link_options, client_of, complete_link, failure_of
 from canal_server.cli.moments import count
@@ -42,8 +43,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     add_link_options(parser)
     add = parser.add_argument
-    add("--filter", default="", help="tables, as regular expressions for schema.table; "
-        "default: what the server has configured")  # fmt: skip
+    add_filter_option(parser, "what the server has configured")
     add("--from", "--since", dest="start", metavar="START", type=_start, help="where "
         "to begin: FILE:POSITION, a time (2026-11-21T10:00:00, -10m, -1h, milliseconds "
         "since 1970), gtid:SET, oldest or latest; read from the source's binlog again, "
@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
             [("--from reads the binlog without a client: leave out --client-id"
              " and --no-ack")]
         )  # fmt: skip
+    filter_of(args)
     complete_link(args)
     try:
         interrupts = Interrupts()

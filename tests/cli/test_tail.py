@@ -82,7 +82,7 @@ def test_a_count_of_nothing(number, capsys):
 def test_nothing_stays(serve, instance):
     """By default the subscription ends with the command."""
     instance.store.append(statement(1))
-    assert tail(serve().port, "--count", "1", "--filter", "a") == 0
+    assert tail(serve().port, "--count", "1", "--filter", "a.b") == 0
     assert instance.meta.subscriptions(DESTINATION) == []
     assert instance.store.places == {}
 
@@ -91,7 +91,7 @@ def test_client_of_its_own(serve, instance, capsys):
     """With a client id the subscription stays, and the next run goes on behind."""
     port = serve().port
     instance.store.append(statement(1))
-    assert tail(port, "--client-id", "7", "--count", "1", "--filter", "a") == 0
+    assert tail(port, "--client-id", "7", "--count", "1", "--filter", "a.b") == 0
     assert instance.meta.subscriptions(DESTINATION) == [ClientIdentity(DESTINATION, 7)]
     instance.store.append(statement(2))
     assert tail(port, "--client-id", "7", "--count", "1") == 0

@@ -143,6 +143,22 @@ def test_nothing_stays_of_it(pipeline, number):
     pipeline.wait_for_status(lambda told: not told["ranges"]["subscriptions"])
 
 
+def test_a_filter_that_is_refused(make_pipeline, mysql_server, database, capsys):
+    """It is one line of the command, and one of the server."""
+    limit = {"canal.instance.filter.client.length.max": 5}
+    pipeline = make_pipeline(mysql_server, database, limit)
+    pipeline.start()
+    common = ("--port", str(pipeline.server_port), "--destination", "example")
+    assert cli.main(["tail", *common, "--from", "latest", "--filter", "long.name"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "filter 'long.name': it has 9 characters, the limit is 5" in line
+    pipeline.process.wait_for_log("refused a RangeSubscribe of subscription tail-")
+    process = pipeline.process
+    pipeline.stop()  # its log is whole then
+    refused = [line for line in process.log if " refused " in line]
+    assert len(refused) == 1, refused
+
+
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [

@@ -16,7 +16,7 @@ from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
 from canal_server.dump.ddl_scan import DdlScanner
 from canal_server.dump.epochs import epoch_of
-from canal_server.dump.gtid_sets import parse
+from canal_server.dump.gtid_sets import contains, parse
 from canal_server.dump.places import SourceFiles
 from canal_server.dump.range_beginning import check_nothing_before
 from canal_server.dump.range_images import images_at
@@ -260,6 +260,7 @@ class RangeDump:
         if place.epoch != self.epoch.number:
             found = self._mapper().start(place)
         else:
+            place = self._continued(place)
             found = Mapped(place, place)
         at = found.place
         self._check_there(at.journal, at.begin or at.position)
@@ -293,7 +294,28 @@ class RangeDump:
         """Raise ClientError unless places are of this binlog and not purged."""
         for place in places:
             check_epoch(place, self.epoch)
-            self._check_there(place.journal, place.begin or place.position)
+            at = self._continued(place)
+            self._check_there(at.journal, at.begin or at.position)
+
+    def _continued(self, place: RangePlace) -> RangePlace:
+        """Return a place; of a file that was purged, where the binlog continues it.
+
+        That is the beginning of the oldest file that is left, where the place's GTID
+        set has all that was executed before: nothing lay between. Without a set that
+        cannot be known, as nobody keeps where a purged file ended. Raises SourceError.
+        """
+        has_set = bool(place.gtids) and not place.begin and self._info.has_gtids
+        if not has_set or self._files.purged_from(place.journal) is None:
+            return place
+        oldest = self._files.files[0].name
+        try:
+            executed = parse(place.gtids, self._info)
+            before = self._search().head_of(oldest)
+        except (ValueError, BinlogPurged):  # the latter just now
+            return place
+        if not contains(executed, before):
+            return place
+        return replace(place, journal=oldest, position=FIRST_EVENT)
 
     def _check_there(self, file: str, offset: int) -> None:
         names = [each.name for each in self._files.files]

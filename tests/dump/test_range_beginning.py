@@ -70,6 +70,37 @@ def test_what_is_before_the_first_file(own_server, flavour: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_the_end_of_a_purged_file(
+    make_lake: Callable[..., Lake], own_server, flavour: str
+) -> None:
+    """1. all of a file is read; 2. it is rotated and purged; 3. what follows is read.
+
+    A place before a transaction of a purged file stays an error.
+    """
+    server, table = own_server(flavour), "shop.t"
+    server.execute("CREATE DATABASE shop", f"CREATE TABLE {table} (a INT)")
+    lake = make_lake(server, schema="shop")
+    start = lake.subscribe()
+    server.execute(f"INSERT INTO {table} VALUES (1)")
+    end = lake.until(start, 1)
+    assert end.gtids
+    server.execute("FLUSH BINARY LOGS")
+    purge(server)
+    # In another process: memory begins behind it.
+    lake = make_lake(server, schema="shop")
+    server.execute(f"INSERT INTO {table} VALUES (2)")
+    behind = lake.until(end, 1)
+    assert behind.journal != end.journal
+    assert rows_of(lake.read_again(end, behind)) == [("t", "a", "2")]
+    (part,) = lake.plan(end, behind, 1)
+    assert part.rows == 1
+    with pytest.raises(ClientError, match="has purged") as caught:
+        lake.read(start, behind, name="")
+    assert caught.value.code == PURGED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
 def test_read_while_clients_lack_their_changes(
     make_lake: Callable[..., Lake], own_server, monkeypatch, flavour: str
 ) -> None:

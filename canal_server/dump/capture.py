@@ -41,7 +41,9 @@ MATCHES_MAX: Final = 50_000
 OPENED_MAX: Final = 1_000  # tables, when a destination starts
 KEYS_TOLD_MAX: Final = 5
 # Between two looks at the tables of one server: a right may be granted or revoked.
+# While a warning holds the time doubles, as a look at many tables costs the server.
 LOOK_AGAIN_S: Final = 60.0
+LOOK_AGAIN_S_MAX: Final = 3600.0
 
 # Nothing in the schemas that are left out is in the binlog.
 _TABLES: Final = (
@@ -59,15 +61,15 @@ class CaptureChecks:
         self._tables = tables
         self._address = ""  # whose tables were looked at last
         self._looked_at_s = 0.0  # and when
-        self._of_tables: tuple[str, ...] = ()  # warnings of that look
+        self._wait_s = LOOK_AGAIN_S  # until the next look, while a warning holds
         self._of_settings: tuple[str, ...] = ()
-        self._unlisted = ""
+        self._of_tables = self._of_keys = self._unlisted = ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return what an operator should know, as it was found last."""
-        found = (*self._of_settings, self._unlisted, *self._of_tables)
-        return tuple(filter(None, found))
+        found = (self._unlisted, self._of_tables, self._of_keys)
+        return (*self._of_settings, *filter(None, found))
 
     def examine(self, control: ControlConnection, failures: Failures) -> ServerInfo:
         """Return the server's settings; warns of what an operator should know.
@@ -97,60 +99,65 @@ class CaptureChecks:
         failures.warn(self._unlisted)
 
     def look_again(self, access: Access, stop: Stop, failures: Failures) -> None:
-        """See, now and then, whether the warnings of grants and tables still hold.
+        """See, ever more seldom, whether the warnings of grants and tables still hold.
 
         Over a connection of its own: rights on all schemas count for new ones only.
         """
-        if not (self._of_tables or self._unlisted) or not self._is_due():
+        if not (self._of_tables or self._unlisted):
+            return
+        if time.monotonic() - self._looked_at_s < self._wait_s:
             return
         self._looked_at_s = time.monotonic()
+        self._wait_s = min(2 * self._wait_s, LOOK_AGAIN_S_MAX)
         with (
             contextlib.suppress(SourceError),
             ControlConnection(access, stop) as control,
         ):
-            self._look(control, failures, is_due=True)
+            self._look_at_tables(control, failures, self._of_tables)
             if self._unlisted:
                 binary_logs(control)
                 self._unlisted = ""
 
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._looked_at_s >= LOOK_AGAIN_S
-
-    def _look(
-        self, control: ControlConnection, failures: Failures, *, is_due: bool = False
-    ) -> None:
-        """Look at the tables, unless that was done just now; log what is new."""
+    def _look(self, control: ControlConnection, failures: Failures) -> None:
+        """Look at the tables of a session, unless that was done just now."""
         address = str(control.access.address)
-        if address == self._address and not is_due and not self._is_due():
+        is_same = address == self._address
+        if is_same and time.monotonic() - self._looked_at_s < LOOK_AGAIN_S:
             return
-        before = self._of_tables if address == self._address else ()
+        before, keys_before = self._of_tables, self._of_keys
+        if not is_same:
+            self._of_tables = self._of_keys = before = keys_before = ""
         self._address, self._looked_at_s = address, time.monotonic()
-        found = self._table_warnings(control)
-        if found is None:
-            return
-        self._of_tables = tuple(filter(None, found))
-        for line in self._of_tables:
-            if line not in before:
-                failures.warn(line)
-
-    def _table_warnings(self, control: ControlConnection) -> tuple[str, ...] | None:
-        """Return what is odd about the tables, None: they could not be looked at."""
-        address = str(control.access.address)
-        user = control.access.credentials.user
+        self._wait_s = LOOK_AGAIN_S
         try:
-            rows = control.query(_TABLES)
-            with answer_about("its tables", address):
-                tables = [(str(schema), str(table)) for schema, table in rows]
-            keys = _hidden_keys(control, tables)
+            tables = self._look_at_tables(control, failures, before)
+            with answer_about("its foreign keys", address):
+                keys = _hidden_keys(control, tables)
         except ConnectionLost:
             raise
         except SourceError as error:
             _log.debug("could not look at the tables of %s: %s", address, error)
-            return None
-        return (
-            table_warning(self._tables, tables, f"account {user} at {address}"),
-            key_warning(self._tables, keys),
-        )
+            return
+        self._of_keys = key_warning(self._tables, keys)
+        if self._of_keys not in ("", keys_before):
+            failures.warn(self._of_keys)
+
+    def _look_at_tables(
+        self, control: ControlConnection, failures: Failures, before: str
+    ) -> list[tuple[str, str]]:
+        """Return the tables that the account sees; logs what is odd if that is new.
+
+        Raises SourceError.
+        """
+        address = str(control.access.address)
+        rows = control.query(_TABLES)
+        with answer_about("its tables", address):
+            tables = [(str(schema), str(table)) for schema, table in rows]
+        who = f"account {control.access.credentials.user} at {address}"
+        self._of_tables = table_warning(self._tables, tables, who)
+        if self._of_tables not in ("", before):
+            failures.warn(self._of_tables)
+        return tables
 
 
 def _hidden_keys(

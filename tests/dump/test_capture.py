@@ -110,9 +110,10 @@ def test_files_that_are_not_listed(source_server, database):
         assert list(checks.warnings) == [found], "it was looked at just now"
         checks._looked_at_s -= capture.LOOK_AGAIN_S
         checks.look_again(access, Stop(), failures)
+        assert checks._wait_s == 2 * capture.LOOK_AGAIN_S
         assert list(checks.warnings) == [found]
         source_server.execute(REPLICA.format(name))
-        checks._looked_at_s -= capture.LOOK_AGAIN_S
+        checks._looked_at_s -= 2 * capture.LOOK_AGAIN_S
         checks.look_again(access, Stop(), failures)
         assert not list(checks.warnings)
 

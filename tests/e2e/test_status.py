@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from fake_mysql import account
 from fix_store import eventually
 
 from canal_server import cli
@@ -77,6 +78,69 @@ def test_a_full_ring(small, capsys):
                 break
         eventually(lambda: small.status()["lag"] == {"seconds": 0.0, "bytes": 0})
         assert status_of(small, capsys, *probe)[0] == 0
+
+
+def test_warnings(make_pipeline, source_server, database, capsys):
+    """What the start warns of is in the text and the JSON, until it is mended."""
+    key = "canal.instance.filter.regex"
+    regex = {key: rf"{database}\.red,{database}\.late"}
+    pipeline = make_pipeline(source_server, database, regex)
+    source_server.execute(f"CREATE TABLE {database}.red (a INT)")
+    pipeline.start()
+    pipeline.wait_for_status(lambda told: told["warnings"])
+    (warning,) = pipeline.status()["warnings"]
+    assert warning.startswith(f"{key}: no table that account ")
+    assert rf"matches '{database}\.late': correct it" in warning
+    assert f"example: warning: {warning}\n" in status_of(pipeline, capsys)[1]
+    source_server.execute(f"CREATE TABLE {database}.late (a INT)")
+    pipeline.kill()
+    pipeline.start()
+    pipeline.wait_for_status(lambda told: told["lag"]["seconds"] == 0)
+    assert pipeline.status()["warnings"] == []
+
+
+def test_select_is_granted_late(make_pipeline, source_server, database):
+    """1. no SELECT: warning, then error; 2. granted: no report of a contradiction.
+
+    3. revoked: the warning stands in the status, rows are read by the history.
+    """
+    name = f"u{database[-8:]}"
+    account_of = {
+        "canal.instance.dbUsername": name,
+        "canal.instance.dbPassword": "x",
+        "canal.instance.master.allowPublicKeyRetrieval": "true",
+    }
+    table = f"{database}.red"
+    source_server.execute(f"CREATE TABLE {table} (a INT)", "FLUSH BINARY LOGS")
+    rights = f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{name}'@'%'"
+    with account(source_server, name, "IDENTIFIED BY 'x'", rights):
+        pipeline = make_pipeline(source_server, database, account_of)
+        pipeline.start()
+        source_server.execute(f"INSERT INTO {table} VALUES (1)")
+        pipeline.wait_for_status(lambda told: "has no SELECT" in told["error"])
+        (warning,) = pipeline.status()["warnings"]
+        assert f"account {name} at " in warning
+        assert "sees no table" in warning
+        pipeline.stop()
+
+        source_server.execute(f"GRANT SELECT ON *.* TO '{name}'@'%'")
+        pipeline.start()
+        pipeline.wait_for_status(lambda told: told["rows"] == 1)
+        assert pipeline.status()["warnings"] == []
+        process = pipeline.process
+        process.wait_for_log(f"table {table}, which .* was not in the history")
+        pipeline.stop()
+        assert "contradicts" not in "".join(process.log)
+
+        source_server.execute(
+            f"REVOKE SELECT ON *.* FROM '{name}'@'%'",
+            f"ALTER TABLE {table} ADD b INT",
+            f"INSERT INTO {table} VALUES (2, 3)",
+        )
+        pipeline.start()
+        pipeline.wait_for_status(lambda told: told["rows"])
+        assert pipeline.status()["warnings"] == [warning]
+        assert pipeline.status()["error"] == ""
 
 
 def test_a_source_that_is_down(

@@ -28,7 +28,8 @@ TIMEOUT_S = 20.0
 PATIENCE_S = 120.0
 AGAIN_S = 0.5
 REPORTED = "which is gone"  # in what the server answers
-PURGE_S = 60.0
+# A dump whose reader is gone behind a silent link ends by net_write_timeout, a minute.
+PURGE_S = 180.0
 
 
 class LostClient:

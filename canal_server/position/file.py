@@ -54,6 +54,7 @@ class MetaFiles:
         self._held = unabridged.Held(completed)  # by destination and client id
         self._groups: set[str] = set()  # that have places beside their cursors
         self._encoders: dict[str, metafile.Encoder] = {}  # by destination
+        self._full_encoders: dict[str, unabridged.Encoder] = {}  # the same
 
     def open(self, destinations: Sequence[str], stop: Stop) -> None:
         """Do nothing: files are there or not."""
@@ -116,7 +117,8 @@ class MetaFiles:
             if (found := self._held.entries(_key(identity), cursor))
         }
         if entries:
-            content = unabridged.encode_clients(entries)
+            encoder = self._full_encoders.setdefault(destination, unabridged.Encoder())
+            content = encoder.encode(entries)
             _write_full(self._disk, path, content, what=what)
         for identity, cursor in cursors:
             self._held.tried(_key(identity), cursor)

@@ -222,7 +222,8 @@ class MetaNodes:
         if expression:
             self._nodes.put(f"{path}/filter", expression.encode(), fence=fence)
         else:
-            self._ensure(path, fence)
+            if not self._nodes.knows(f"{path}/cursor"):  # it is above that
+                self._ensure(path, fence)
             if self._nodes.knows(f"{path}/filter"):
                 self._nodes.remove(f"{path}/filter", fence=fence)
         if client.places:

@@ -73,13 +73,38 @@ def decode(content: bytes) -> list[LogPosition]:
         return _entries_from_json(json.loads(content))
 
 
+class Encoder:
+    """Makes the content beside the cursors of several clients, again and again.
+
+    The text of a client is kept: thousands that are idle cost next to nothing.
+    """
+
+    def __init__(self) -> None:
+        # By client id: for which entries, and the text.
+        self._texts: dict[int, tuple[Sequence[LogPosition], bytes]] = {}
+
+    def encode(self, entries: Mapping[int, Sequence[LogPosition]]) -> bytes:
+        """Return the content beside these clients' cursors."""
+        self._texts = {
+            client_id: self._text(client_id, entries[client_id])
+            for client_id in sorted(entries)
+        }
+        content = b",".join(text for _, text in self._texts.values())
+        return b'{"clients":[' + content + b"]}"
+
+    def _text(
+        self, client_id: int, entries: Sequence[LogPosition]
+    ) -> tuple[Sequence[LogPosition], bytes]:
+        known = self._texts.get(client_id)
+        # Faster: `Held` gives out the same object while nothing has changed.
+        if known is not None and known[0] is entries:
+            return known
+        return entries, compact({"clientId": client_id} | _entries_to_json(entries))
+
+
 def encode_clients(entries: Mapping[int, Sequence[LogPosition]]) -> bytes:
     """Return the content beside the cursors of several clients."""
-    clients = [
-        {"clientId": client_id} | _entries_to_json(entries[client_id])
-        for client_id in sorted(entries)
-    ]
-    return compact({"clients": clients})
+    return Encoder().encode(entries)
 
 
 def decode_clients(content: bytes) -> dict[int, list[LogPosition]]:
@@ -113,15 +138,19 @@ class Held:
         # Of each cursor: what it may hold, first what it did for certain.
         self._now: dict[object, list[LogPosition]] = {}
         self._before: dict[object, list[LogPosition]] = {}  # and what its backup may
+        # Of cursors that stay where they are: the position and its entries.
+        self._calm: dict[object, tuple[LogPosition, list[LogPosition]]] = {}
 
     def stored(self, cursor: object, position: LogPosition) -> None:
         """Take note that this was read, or written for certain."""
+        self._stir(cursor, position)
         known = self._now.get(cursor, ())
         self._before[cursor] = [each for each in known if each != position]
         self._now[cursor] = [position]
 
     def tried(self, cursor: object, position: LogPosition) -> None:
         """Take note that this is about to be written."""
+        self._stir(cursor, position)
         known = self._now.setdefault(cursor, [])
         if position not in known:
             known.append(position)
@@ -132,9 +161,17 @@ class Held:
         """Take note that there is no such cursor any more."""
         self._now.pop(cursor, None)
         self._before.pop(cursor, None)
+        self._calm.pop(cursor, None)
 
     def entries(self, cursor: object, position: LogPosition) -> list[LogPosition]:
-        """Return what must stand beside the cursor while this is written to it."""
+        """Return what must stand beside the cursor while this is written to it.
+
+        It is the same object as before while the cursor stays where it is.
+        """
+        calm = self._calm.get(cursor)
+        # A position that has its set keeps it; one that has none may yet be given one.
+        if calm is not None and calm[0] is position:
+            return calm[1]
         known = [
             *self._before.get(cursor, ()),
             *self._now.get(cursor, ()),
@@ -145,7 +182,16 @@ class Held:
             for at, each in enumerate(known)
             if each not in known[:at]
         ]
-        return [each for each in found if each.executed or says_more(each)]
+        entries = [each for each in found if each.executed or says_more(each)]
+        if len(found) == 1 and found[0].executed:
+            self._calm[cursor] = position, entries
+        return entries
+
+    def _stir(self, cursor: object, position: LogPosition) -> None:
+        """Forget the entries of a cursor that is given another position."""
+        calm = self._calm.get(cursor)
+        if calm is not None and calm[0] is not position:
+            del self._calm[cursor]
 
 
 def _same(one: LogPosition, other: LogPosition) -> bool:

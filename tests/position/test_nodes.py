@@ -20,7 +20,7 @@ from canal_server.model.positions import (
 )
 from canal_server.model.znodes import lease_path
 from canal_server.position.kept import KeptLogPositionManager
-from canal_server.position.mixed import MixedMetaManager, Writing
+from canal_server.position.mixed import MixedMetaManager, StoredClient, Writing
 from canal_server.position.nodes import MetaNodes, PositionNodes
 from canal_server.zookeeper import Node, ZooKeeper, session_for
 
@@ -85,6 +85,40 @@ def test_writes_what_the_original_does(meta, zookeeper):
     assert zookeeper.children(f"{D}/1001") == ["cursor", "filter"]
     assert zookeeper.children(D) == ["1001"]
     assert zookeeper.read(D).data is None
+
+
+def test_idle_clients_cost_nothing(zookeeper_root):
+    """Of clients that did not move nothing is asked, without a filter either."""
+    created = []
+
+    class Watched(ZooKeeper):
+        def create(self, path, *rest, **options):
+            created.append(path)
+            return super().create(path, *rest, **options)
+
+    nodes = MetaNodes(Watched(zookeeper_root, request_timeout_s=REQUEST_S))
+    nodes.open(["example"], Stop())
+    nodes.write("example", [StoredClient(TWO, None)])
+    assert created[0] == f"{D}/1002"
+    clients = [StoredClient(each, position(4)) for each in (CLIENT, TWO)]
+    nodes.write("example", clients)
+    created.clear()
+    nodes.write("example", [StoredClient(CLIENT, position(8)), clients[1]])
+    assert created == []
+    nodes.close()
+    assert [each.cursor for each in stored(zookeeper_root)] == [
+        position(8),
+        position(4),
+    ]
+
+
+def stored(servers):
+    """Return the clients as another server reads them."""
+    nodes = MetaNodes(ZooKeeper(servers, request_timeout_s=REQUEST_S))
+    nodes.open(["example"], Stop())
+    found = nodes.read("example")
+    nodes.close()
+    return found
 
 
 def test_reads_what_the_original_left(zookeeper_root, zookeeper):

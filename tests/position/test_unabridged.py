@@ -140,6 +140,39 @@ def test_held_with_executed_sets():
     assert held.entries("c", position("", 3)) == [known]
 
 
+def test_idle_cursors_cost_nothing(monkeypatch):
+    """A set is looked up, and a text made, for cursors that have moved alone."""
+    looked, made = [], []
+
+    def completed(each):
+        looked.append(each)
+        return replace(each, executed=EXECUTED)
+
+    def entry_to_json(each):
+        made.append(each)
+        return to_json(each)
+
+    to_json = unabridged.entry_to_json
+    monkeypatch.setattr(unabridged, "entry_to_json", entry_to_json)
+    held, encoder = unabridged.Held(completed), unabridged.Encoder()
+    cursors = {n: position("", n) for n in range(1, 51)}
+    # The cursor that moves is looked up with what the file has, then with its backup.
+    steps = [(0, 50), (0, 0), (9, 2), (0, 2), (0, 1), (0, 0)]
+    for moves_to, expected in steps:
+        if moves_to:
+            cursors[7] = position("", 7 * moves_to)
+        looked.clear()
+        made.clear()
+        entries = {n: held.entries(n, each) for n, each in cursors.items()}
+        content = encoder.encode(entries)
+        assert (len(looked), len(made)) == (expected, expected)
+        assert content == unabridged.encode_clients(entries)
+        assert {n: each[-1] for n, each in entries.items()} == cursors
+        for n, each in cursors.items():
+            held.tried(n, each)
+            held.stored(n, each)
+
+
 @pytest.mark.parametrize(
     "content",
     ["", "[]", "{}", '{"entries":1}', '{"entries":[{}]}', '{"clients":[{}]}', "\0" * 9],

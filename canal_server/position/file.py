@@ -106,36 +106,34 @@ class MetaFiles:
         """Replace a destination's file, the old one becomes the backup."""
         path = _path(self._data_dir, destination, FILE_NAME)
         what = f"the cursors of {destination}"
-        cursors = [
-            (client.identity, client.cursor)
+        entries = {
+            client.identity.client_id: found
             for client in clients
             if client.cursor is not None
-        ]
-        entries = {
-            identity.client_id: found
-            for identity, cursor in cursors
-            if (found := self._held.entries(_key(identity), cursor))
+            and (found := self._held.entries(_key(client.identity), client.cursor))
         }
         if entries:
             encoder = self._full_encoders.setdefault(destination, unabridged.Encoder())
             content = encoder.encode(entries)
             _write_full(self._disk, path, content, what=what)
-        for identity, cursor in cursors:
-            self._held.tried(_key(identity), cursor)
+        for client in clients:
+            if client.cursor is not None:
+                self._held.tried(_key(client.identity), client.cursor)
         self._write_places(destination, path, clients)
         _write(
             self._disk,
             path,
             self._encoders.setdefault(
                 destination, metafile.Encoder(destination)
-            ).encode([(client.identity, client.cursor) for client in clients]),
+            ).encode((client.identity, client.cursor) for client in clients),
             what=what,
             # A damaged file must not take the place of the backup it was restored from.
             keep=destination not in self._restored,
         )
         self._restored.discard(destination)
-        for identity, cursor in cursors:
-            self._held.stored(_key(identity), cursor)
+        for client in clients:
+            if client.cursor is not None:
+                self._held.stored(_key(client.identity), client.cursor)
 
     def _read_places(self, destination: str, path: Path) -> dict[int, groups.Places]:
         """Read where clients of a group stand, by client id; none for others."""

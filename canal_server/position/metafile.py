@@ -23,7 +23,7 @@ from canal_server.model.positions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Clients = list[tuple[ClientIdentity, LogPosition | None]]
 
@@ -42,7 +42,9 @@ class Encoder:
         # By client id: for which filter and cursor, and the text.
         self._texts: dict[int, tuple[str, LogPosition | None, bytes]] = {}
 
-    def encode(self, clients: Clients) -> bytes:
+    def encode(
+        self, clients: Iterable[tuple[ClientIdentity, LogPosition | None]]
+    ) -> bytes:
         """Return the content for these clients and their cursors, if they have one."""
         texts = {
             identity.client_id: self._text(identity, cursor)

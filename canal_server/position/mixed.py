@@ -97,6 +97,8 @@ class MixedMetaManager:
         self._lock = threading.Lock()  # guards the two that follow
         self._loaded: set[str] = set()
         self._dirty: set[str] = set()
+        # What was written last, by destination. Used by one writer at a time.
+        self._written: dict[str, dict[ClientIdentity, StoredClient]] = {}
         self._using_place = threading.Lock()  # one reader or writer at a time
         self._stop = Stop()  # ends a start that waits
         self._flusher = Flusher(
@@ -227,17 +229,35 @@ class MixedMetaManager:
                     self._dirty |= dirty - written
 
     def _clients(self, destination: str) -> list[StoredClient]:
-        # Batches change with every get: once in a period they would tell nothing.
-        periodic = self._writing is Writing.PERIODIC
-        return [
-            StoredClient(
-                identity,
-                self._memory.cursor(identity),
-                {} if periodic else self._memory.batches(identity),
-                places=self._memory.places(identity),
-            )
+        known = self._written.get(destination, {})
+        found = [
+            self._client(identity, known.get(identity))
             for identity in self._memory.subscriptions(destination)
         ]
+        self._written[destination] = {each.identity: each for each in found}
+        return found
+
+    def _client(
+        self, identity: ClientIdentity, known: StoredClient | None
+    ) -> StoredClient:
+        """Return what is to be stored of a client; `known`: what was at the last time.
+
+        It is the same object while the client is idle: thousands of new ones with each
+        flush would have the garbage collector stop everything again and again.
+        """
+        cursor = self._memory.cursor(identity)
+        # Batches change with every get: once in a period they would tell nothing.
+        periodic = self._writing is Writing.PERIODIC
+        batches = {} if periodic else self._memory.batches(identity)
+        places = self._memory.places(identity)
+        if (
+            known is not None
+            and known.identity is identity  # others with another filter are equal
+            and known.cursor is cursor
+            and not (batches or known.batches or places or known.places)
+        ):
+            return known
+        return StoredClient(identity, cursor, batches, places=places)
 
     def _load(self, destination: str) -> None:
         if destination in self._loaded:  # for ever, so no lock is needed to see it

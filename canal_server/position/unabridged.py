@@ -145,6 +145,8 @@ class Held:
         """Take note that this was read, or written for certain."""
         self._stir(cursor, position)
         known = self._now.get(cursor, ())
+        if len(known) == 1 and known[0] is position and not self._before.get(cursor):
+            return  # it is idle
         self._before[cursor] = [each for each in known if each != position]
         self._now[cursor] = [position]
 

@@ -100,6 +100,37 @@ def test_what_is_written_with_a_period():
     assert shelf.written == [("example", [StoredClient(CLIENT, PLACE)])]
 
 
+def test_idle_clients_are_written_as_they_were():
+    """With each flush only clients that changed are made anew, not thousands."""
+    shelf = Shelf()
+    meta = manager(shelf, Writing.PERIODIC)
+    clients = [ClientIdentity("example", n, "a") for n in range(4)]
+    for each in clients:
+        meta.subscribe(each)
+        meta.update_cursor(each, PLACE)
+    meta.flush()
+    again = ClientIdentity("example", 0, "b")
+    later = LogPosition(PLACE.identity, EntryPosition("bin.000001", 8, 0, 1, ""))
+    meta.subscribe(again)
+    meta.update_cursor(clients[1], later)
+    meta.update_places(clients[2], {0: later})
+    meta.flush()
+    (_, before), (_, after) = shelf.written[-2:]
+    assert after == [
+        StoredClient(again, PLACE),
+        StoredClient(clients[1], later),
+        StoredClient(clients[2], PLACE, places={0: later}),
+        StoredClient(clients[3], PLACE),
+    ]
+    assert after[0].identity.filter == "b"
+    assert [one is other for one, other in zip(before, after, strict=True)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+
+
 def test_a_failure_at_once():
     """Who changes a cursor is told that it is not stored; the next change stores it."""
     shelf = Shelf()

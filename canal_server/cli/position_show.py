@@ -15,10 +15,11 @@ from canal_server.cli.position_found import (
     find_cursors,
 )
 from canal_server.cli.position_parts import Part, parts_of, view_of
-from canal_server.cli.schema_options import place_as_json, printable
+from canal_server.cli.schema_options import place_as_json
 from canal_server.cli.status_text import error_text
 from canal_server.dump.lag import Behind
 from canal_server.errors import CanalError
+from canal_server.model.quoted import LINE_MAX, printable
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         if number:
             print()
         for line in _lines(each):
-            print(printable(line))
+            print(printable(line, LINE_MAX))
     return 0
 
 

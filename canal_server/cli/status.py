@@ -35,6 +35,7 @@ from canal_server.control import (
 )
 from canal_server.errors import ConfigError, ZooKeeperError
 from canal_server.ha.view import look
+from canal_server.model.quoted import LINE_MAX, printable
 
 if TYPE_CHECKING:
     import argparse
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     except NoServer:
         if not any("error" not in cluster for cluster in clusters):
             for line in _cluster_lines(clusters):
-                print(line)
+                print(printable(line, LINE_MAX))
             raise
         told = {"instances": []}
     except ControlError as error:
@@ -110,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(told, indent=2, ensure_ascii=False))
     else:
         for line in (*_server_lines(told), *_cluster_lines(clusters), *_table(told)):
-            print(line)
+            print(printable(line, LINE_MAX))
     if failure is not None:
         raise failure
     return 0
@@ -138,7 +139,7 @@ def _check(args: argparse.Namespace) -> int:
         print_json({"healthy": not found, "status": status, "problems": problems})
     else:
         for each in found:
-            print(each.text)
+            print(printable(each.text, LINE_MAX))
         if not found:
             print("healthy")
     return status

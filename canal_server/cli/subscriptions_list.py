@@ -12,12 +12,12 @@ from canal_server.cli.actions import add_listing_options
 from canal_server.cli.conf import load_for
 from canal_server.cli.position_found import behind_as_json, behind_text, find_cursors
 from canal_server.cli.position_parts import parts_of, view_of
-from canal_server.cli.schema_options import printable
 from canal_server.control import NoServer, ask
 from canal_server.dump.lag import Behind
 from canal_server.errors import CanalError
 from canal_server.model.moments import time_text
 from canal_server.model.positions import EntryPosition, LogPosition
+from canal_server.model.quoted import LINE_MAX, printable
 from canal_server.model.ranges import RangePlace, Subscription
 from canal_server.position.stored_subscriptions import read_subscriptions
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         if number:
             print()
         for line in _lines(each):
-            print(printable(line))
+            print(printable(line, LINE_MAX))
     return 0
 
 

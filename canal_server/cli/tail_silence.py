@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli.status_text import ago_text, blocked_text, error_text
 from canal_server.cli.tail_ids import state_of
-from canal_server.model.quoted import quoted
+from canal_server.model.quoted import LINE_MAX, printable, quoted
 
 if TYPE_CHECKING:
     import argparse
@@ -113,7 +113,9 @@ class Silence:
         assert self._lock.locked()
         for kind, text in found.items():
             if kind not in self._told:
-                print(f"canal-server tail: {text}", file=sys.stderr)
+                print(
+                    f"canal-server tail: {printable(text, LINE_MAX)}", file=sys.stderr
+                )
         # A reason that went is news when it is back.
         self._told = set(found)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 SHOWN_MAX: Final = 200  # characters
+LINE_MAX: Final = 8_192  # those of a whole line, of the log or on a terminal
 
 
 def quoted(text: str) -> str:
@@ -18,15 +19,17 @@ def quoted(text: str) -> str:
     return f"'{printable(text)}'"
 
 
-def printable(text: str) -> str:
+def printable(text: str, limit: int = SHOWN_MAX) -> str:
     """Return a text on one line without quotes: what cannot be printed is escaped.
 
     So are control characters, those that turn the direction of writing, and halves of
-    surrogate pairs. The rest of a long one is left out.
+    surrogate pairs. What exceeds `limit` characters is left out.
     """
-    left_out = "…" if len(text) > SHOWN_MAX else ""
-    shown = "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode()
-        for char in text[:SHOWN_MAX]
-    )
+    left_out = "…" if len(text) > limit else ""
+    shown = text[:limit]
+    if not shown.isprintable():
+        shown = "".join(
+            char if char.isprintable() else char.encode("unicode_escape").decode()
+            for char in shown
+        )
     return f"{shown}{left_out}"

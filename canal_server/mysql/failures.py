@@ -16,6 +16,7 @@ from canal_server.errors import (
     SourceError,
     SourceRefused,
 )
+from canal_server.model.quoted import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ _Given = ParamSpec("_Given")
 _Found = TypeVar("_Found")
 
 ERROR_MARK = 0xFF  # first byte of an error packet
+TEXT_MAX = 1_024  # characters of a server's words in an error; MySQL sends up to 512
 
 READING_BINLOG_FAILED = 1236  # the one number for all that ends a dump
 _DENIED = 1045  # at login: by name or password; later: for want of a right
@@ -130,7 +132,8 @@ def source_error(
     `errno` is the server's number or PyMySQL's, `address`, `user` and `place` (where a
     dump was to begin) are for the message. The text is the server's own.
     """
-    told = f"{address}: {text.strip().rstrip('.')} (error {errno})"
+    shown = printable(text.strip().rstrip("."), TEXT_MAX)
+    told = f"{address}: {shown} (error {errno})"
     if errno == READING_BINLOG_FAILED:
         told += f", asked to begin at {place}" if place else ""
         return _dump_error(text, told)

@@ -18,6 +18,7 @@ from canal_server.errors import (
     SourceError,
     SourceRefused,
 )
+from canal_server.model.quoted import printable
 from canal_server.mysql import authentication
 from canal_server.mysql.failures import source_error
 from canal_server.mysql.link import Breaker, connect_tcp
@@ -179,9 +180,9 @@ class Session:
             # PyMySQL's own words about packets that it did not expect.
             if not self._logged_in:
                 return ConnectionLost(
-                    f"{address} does not speak as MySQL does: {error}"
+                    f"{address} does not speak as MySQL does: {printable(str(error))}"
                 )
-            return ConnectionLost(f"{address}: {error}")
+            return ConnectionLost(f"{address}: {printable(str(error))}")
         if errno == 0:
             return ConnectionLost(f"{address}: the connection is closed")
         text = str(error.args[1]) if len(error.args) > 1 else ""

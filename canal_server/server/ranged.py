@@ -160,7 +160,7 @@ class RangedService:
         """Return what a destination does, also one that does not run here."""
         found = self._instances.status_of(destination)
         if found is None:
-            raise ClientError(f"can't find destination:{destination[:200]}")
+            raise ClientError(f"can't find destination:{printable(destination)}")
         told = {key: found[key] for key in STATE_KEYS if key in found}
         text = json.dumps(told, ensure_ascii=False)
         return ranged.answer(PacketType.RANGE_STATE, ranged.RangeState(text))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import resource
 
-from canal_server.cli.start import allow_descriptors
+import pytest
+
+from canal_server.cli.start import allow_descriptors, log_to_stderr
 
 
 def test_descriptors():
@@ -19,3 +23,35 @@ def test_descriptors():
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def logged(message, *arguments, exc_info=None):
+    """Return what is in the log of a message."""
+    root, output = logging.getLogger(), io.StringIO()
+    handler, level = logging.StreamHandler(output), root.level
+    log_to_stderr("info", handler)
+    root.removeHandler(handler)
+    root.setLevel(level)
+    handler.handle(
+        logging.LogRecord("a", logging.INFO, "", 0, message, arguments, exc_info)
+    )
+    return output.getvalue()
+
+
+def test_a_message_is_one_line():
+    """What clients and sources wrote makes no line of its own, and is bounded."""
+    text = logged("no destination %s", "x\n2026-11-23 ERROR forged\x1b[31m\u202e")
+    assert text.endswith(r"x\n2026-11-23 ERROR forged\x1b[31m\u202e" + "\n")
+    assert text.count("\n") == 1
+    assert len(logged("%s", "y" * 1_000_000)) < 10_000
+
+
+def test_a_traceback_keeps_its_lines():
+    """But what a terminal would obey is escaped in it, too."""
+    with pytest.raises(ValueError, match="a") as found:
+        raise ValueError("a\x1b[2Jb")
+    exc_info = (found.type, found.value, found.tb)
+    lines = logged("failed", exc_info=exc_info).splitlines()
+    assert lines[0].endswith("failed")
+    assert lines[1] == "Traceback (most recent call last):"
+    assert lines[-1] == r"ValueError: a\x1b[2Jb"

@@ -302,3 +302,12 @@ def test_limits_without_a_check(make_conf, capsys):
     conf = make_conf(MAIN + "example")
     assert cli.main(["status", "--max-lag", "1s", "--conf", str(conf)]) == 2
     assert "--max-lag is for --check" in capsys.readouterr().err
+
+
+def test_errors_of_a_source_are_one_line(make_conf, status, monkeypatch):
+    """What a source wrote reaches no terminal as it is."""
+    conf = make_conf(MAIN + "example")
+    error = "SourceError: db: x\nforged\x1b[31m\u202e"
+    found = {"instances": [{"destination": "a", "state": "waiting", "error": error}]}
+    monkeypatch.setattr("canal_server.cli.status.ask", lambda *_: found)
+    assert r"a: SourceError: db: x\nforged\x1b[31m\u202e" in status(conf)

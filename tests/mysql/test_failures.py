@@ -68,6 +68,15 @@ def test_the_kind_of_an_error(errno: int, text: str, kind: type[SourceError]):
     assert str(errno) in str(error)
 
 
+def test_a_text_of_the_server_is_one_line():
+    """A hostile server cannot write lines of its own, or without end."""
+    text = "Access denied\n2026 ERROR forged\x1b[31m\u202e" + "z" * 100_000
+    error = str(source_error(1045, text, address="db:3306", logged_in=False))
+    assert error.startswith(r"db:3306: Access denied\n2026 ERROR forged\x1b[31m\u202ez")
+    assert len(error) < 2_000
+    assert error.endswith("and account 'canal'@'%'")
+
+
 def test_missing_rights_come_with_the_grant():
     """The remedy for missing rights is the statement to run, for that account."""
     error = source_error(1227, "Access denied.", address="db:3306", user="reader")

@@ -225,6 +225,13 @@ def test_refusals_have_codes(ask):
     assert refusal(ask(unsubscribe("idle", "lake")))[0] == 503
 
 
+def test_an_unknown_destination_is_named_on_one_line(ask):
+    """Also in the answer about what it does."""
+    unknown = "no\nsuch\x1b[31m\u202e"
+    code, text = refusal(ask(ranged.RangeStatus(unknown)))
+    assert (code, text) == (400, r"can't find destination:no\nsuch\x1b[31m\u202e")
+
+
 def test_one_query_at_a_time(ask):
     """A second query is refused until the connection of the first one has ended."""
 

@@ -41,6 +41,7 @@ class Pumped:
         schema: str,
         index: BoundaryIndex | None = None,
         images: Any = None,  # what gives columns in the history's place
+        standby_access: Any = None,  # how to reach the standby
         **changes: object,
     ) -> None:
         self.fields = bytearray()
@@ -70,6 +71,7 @@ class Pumped:
             index=index,
             executed=executed_sets_of(config),
             images=images,
+            standby=standby_access,
         )
 
     def _reset(self, same: bool) -> None:

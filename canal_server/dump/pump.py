@@ -447,6 +447,7 @@ class Pump:
             turn=self._turn,
         )
         self._read_as = self.identity
+        self.unreadable.turn_to(str(self._access.address))
         reader = reader_of(
             self._config,
             self._access,

@@ -66,6 +66,10 @@ class Unreadable:
         self._begin: tuple[int, int] | None = None
         self.waits = bool(events)  # for one that was neither passed over nor read
 
+    def turn_to(self, source: str) -> None:
+        """Name another server from now on, the one that is read."""
+        self._source = source
+
     def begin(self, file: str, position: int) -> None:
         """Take note of where reading begins; an empty file: by a set of GTIDs."""
         self._begin = (binlog_file_number(file), position) if file else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from canal_server.config.schema import (
 from canal_server.dump.status import PumpState
 from canal_server.lifecycle import Deadline
 from canal_server.model.entry import EntryType
+from canal_server.model.positions import LogIdentity
+from canal_server.mysql.settings import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,6 +112,28 @@ def test_a_damaged_row(
             )  # fmt: skip
         finally:
             found.stop()
+
+
+def test_the_standby_is_named_when_it_is_read(
+    own_server: Callable[[str, Sequence[str]], PrivateServer],
+) -> None:
+    """The command of the message asks the server that has the event."""
+    server = own_server("mysql", ())
+    file, start, _ = damaged(server)
+    access = access_of(server)
+    found = Pumped(
+        replace(access, address=Address("127.0.0.1", 1)),
+        "shop",
+        standby_access=access,
+        standby=HostConfig(journal_name=file, position=start),
+    )
+    found.pump.begin_with(LogIdentity(server.host, server.port))
+    found.pump.start()
+    try:
+        eventually(lambda: found.pump.status.error)
+        assert f"--source mysql://user@{access.address} " in found.pump.status.error
+    finally:
+        found.stop()
 
 
 def has_values(found: Pumped, *values: str) -> bool:

@@ -18,6 +18,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import LakeError, LeaseLost
+from canal_server.files import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,9 +101,12 @@ class Lease:
     def _lock(self, path: str) -> None:
         try:
             os.makedirs(path, exist_ok=True)  # noqa: PTH103
-            file = open(f"{path}/{FILE}", "a+b")  # noqa: SIM115, PTH123  # held on
+            file = open(  # noqa: SIM115  # held on
+                f"{path}/{FILE}", "a+b", opener=_open_no_link
+            )
         except OSError as error:
-            raise LakeError(f"cannot write {path}/{FILE}: {error}") from error
+            told = f"cannot write {path}/{FILE}: {reason_of(error)}"
+            raise LakeError(told) from error
         if not self._locked(file):
             file.close()
             self._refuse(self._owner() or {})
@@ -145,6 +149,11 @@ class Lease:
             f"another process runs this mirror: {_told(other)}, by {self._folder}/"
             f"{FILE}; end it first, or give this one another name"
         )
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """Open what is emptied then: never what a symbolic link points to."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def holder(folder: Folder) -> str | None:

@@ -222,6 +222,18 @@ def test_a_killed_owner_leaves_the_lock_free(tmp_path: Path):
     lease.release()
 
 
+def test_a_link_in_the_place_of_the_lock(tmp_path: Path):
+    """What a symbolic link points to is not emptied: the link is refused, by name."""
+    target = tmp_path / "of somebody"
+    target.write_text("precious")
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    (lake / FILE).symlink_to(target)
+    with pytest.raises(LakeError, match=rf"{FILE} is a symbolic link, .*: remove it"):
+        Lease(open_folder(LakeSettings(path=str(lake)))).take()
+    assert target.read_text() == "precious"
+
+
 def test_large_files(folder: Folder):
     """A file is written bit by bit, also where its folder went to another process."""
     there = pickle.loads(pickle.dumps(folder)).below("tables")  # our own

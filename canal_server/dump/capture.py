@@ -7,7 +7,6 @@ out the place to begin at.
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from canal_server.mysql.foreign_keys import ForeignKey
     from canal_server.mysql.settings import Access
 
-_log = logging.getLogger(__name__)
 
 # Of one look at the tables; each takes some microseconds.
 MATCHES_MAX: Final = 50_000
@@ -134,9 +132,13 @@ class CaptureChecks:
             with answer_about("its foreign keys", address):
                 keys = _hidden_keys(control, tables)
         except ConnectionLost:
+            self._address = ""  # the next session looks
             raise
         except SourceError as error:
-            _log.debug("could not look at the tables of %s: %s", address, error)
+            user = control.access.credentials.user
+            self._of_tables = f"cannot check the tables that {user} sees: {error}"
+            if self._of_tables != before:
+                failures.warn(self._of_tables)
             return
         self._of_keys = key_warning(self._tables, keys)
         if self._of_keys not in ("", keys_before):

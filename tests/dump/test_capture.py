@@ -19,7 +19,7 @@ from canal_server.dump.capture import (
     table_warning,
 )
 from canal_server.dump.failures import Failures
-from canal_server.errors import SourceRefused
+from canal_server.errors import ConnectionLost, SourceError, SourceRefused
 from canal_server.lifecycle import Stop
 from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.connection import ControlConnection
@@ -163,6 +163,42 @@ def test_many_foreign_keys():
     assert told.endswith(" ON DELETE CASCADE; and 2 more")
     assert told.count("foreign key k") == KEYS_TOLD_MAX
     assert key_warning(FilterConfig(regex=r"x\..*"), keys) == ""
+
+
+class Answers:
+    """A connection whose answers to the look at the tables fail, one after another."""
+
+    def __init__(self, control: ControlConnection, *errors: SourceError) -> None:
+        self._control = control
+        self._errors = list(errors)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._control, name)
+
+    def query(self, sql: str, *given: Any) -> Any:
+        """Answer, or fail while there are errors left."""
+        if "information_schema.TABLES" in sql and self._errors:
+            raise self._errors.pop(0)
+        return self._control.query(sql, *given)
+
+
+def test_a_look_that_fails(source_server, caplog):
+    """Where the link breaks, the next session looks; what is refused is a warning."""
+    checks = CaptureChecks(SourceConfig(), FilterConfig(regex=r"x\.y"))
+    with ControlConnection(access_of(source_server)) as control:
+        lost: Any = Answers(control, ConnectionLost("lost"))
+        with pytest.raises(ConnectionLost):
+            checks.examine(lost, Failures("example"))
+        checks.examine(lost, Failures("example"))
+        assert r"matches 'x\.y'" in checks.warnings[0]
+
+        checks = CaptureChecks(SourceConfig(), FilterConfig())
+        denied: Any = Answers(control, SourceRefused("command denied"))
+        checks.examine(denied, Failures("example"))
+        (told,) = checks.warnings
+        assert told.startswith("cannot check the tables that ")
+        assert told.endswith(" sees: command denied")
+        assert told in caplog.text
 
 
 @pytest.mark.parametrize(

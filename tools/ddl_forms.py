@@ -395,6 +395,7 @@ _DATABASE_OPTIONS = (
     "DEFAULT COLLATE latin1_bin",
     "CHARACTER SET latin1 COLLATE latin1_bin",
     "COLLATE latin1_bin CHARACTER SET latin1",
+    "COLLATE DEFAULT",
     "ENCRYPTION = 'N'",
     "ENCRYPTION 'N'",
     "DEFAULT ENCRYPTION 'N'",

@@ -104,6 +104,7 @@ class _Attributes:
 class _Said:
     """The table options that were read."""
 
+    mariadb: bool
     charset: str | None = None
     collation: str | None = None
     engine: str | None = None
@@ -115,6 +116,8 @@ class _Said:
         charset = self.charset
         if charset is None and self.collation is not None:
             charset = charset_of(self.collation)
+            if charset == "default" and self.mariadb:
+                charset = None  # of the character set, which stays what it is
         if charset == "default":
             charset = ""
         return Options(charset, self.engine, self.is_sequence, self.is_versioned)
@@ -467,7 +470,7 @@ class DefinitionReader(SqlReader):
 
     def options(self) -> tuple[Options, bool]:
         """Read table options to their end, and whether a query follows them."""
-        said = _Said()
+        said = _Said(self.context.mariadb)
         while not self.at_end() and self.peek() != ")":
             if self._query_stands_here():
                 return said.options(), True

@@ -184,6 +184,18 @@ def test_charsets(items: str, expected: str) -> None:
     assert shown == expected
 
 
+@pytest.mark.parametrize("sign", [" ", " = "])
+def test_the_default_collation_of_mariadb(sign: str) -> None:
+    """It is that of the character set that a table or a schema has, which stays."""
+    create = "CREATE TABLE t (a INT) CHARSET koi8r"
+    alter = f"ALTER TABLE t COLLATE{sign}DEFAULT, ADD x CHAR"
+    assert after(create, alter, mariadb=True).columns[1].charset == "koi8r"
+    alter = f"ALTER DATABASE d DEFAULT COLLATE{sign}DEFAULT"
+    create = "CREATE TABLE t (x CHAR)"
+    found = after(alter, create, mariadb=True, charset="koi8r")
+    assert found.columns[0].charset == "koi8r"
+
+
 @pytest.mark.parametrize(
     ("definition", "explicit", "mariadb", "nullable"),
     [

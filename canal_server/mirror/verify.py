@@ -138,14 +138,14 @@ def warned(
 ) -> list[TableReport]:
     """Return reports with the foreign keys by which a copy may come to differ.
 
-    Without them where the source does not answer: the reports tell why.
+    With the reason where they cannot be listed.
     """
     try:
         with ControlConnection(settings.source.access) as connection:
             keys = hidden_keys(connection, settings)
     except SourceError as error:
-        log.debug("the foreign keys of the source cannot be listed: %s", error)
-        return list(reports)
+        why = f"the foreign keys of the source cannot be listed: {error}"
+        return [replace(report, warnings=(why,)) for report in reports]
     told: dict[str, list[str]] = {}
     for each in keys:
         if each.warning:

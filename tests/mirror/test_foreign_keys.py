@@ -14,6 +14,8 @@ from fix_source_access import access_of
 from canal_server.lifecycle import Deadline, Stop
 from canal_server.mirror.foreign_keys import KeyWatch, hidden_keys
 from canal_server.mirror.settings_file import read
+from canal_server.mirror.verify import warned
+from canal_server.mirror.verify_report import EQUAL, TableReport
 from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.settings import Address
 
@@ -130,6 +132,17 @@ def test_a_source_that_does_not_answer(watch, caplog) -> None:
     assert look(watch, 1) == ["t"]
     assert "the foreign keys of the source cannot be listed" in caplog.text
     assert watch._due > 0
+
+
+def test_a_verify_that_cannot_list_them() -> None:
+    """A report without warnings says that there are none: so it has the reason."""
+    settings = read(TEXT % "d", "m.yml", {})
+    nowhere = replace(settings.source.access, address=Address("127.0.0.1", 1))
+    settings = replace(settings, source=replace(settings.source, access=nowhere))
+    report = TableReport(table="d.c", target="d/c", outcome=EQUAL)
+    (told,) = warned(settings, [report])
+    (warning,) = told.warnings
+    assert "foreign keys of the source cannot be listed: cannot connect" in warning
 
 
 def test_keys_of_mysql(mysql_server, database) -> None:

@@ -230,6 +230,8 @@ cdef class Decoder(RowEntries):
             self.tables.lose(self.event.body, self.event.body_n)
         elif kind == EV_XID or (kind == EV_TRANSACTION_PAYLOAD and self.in_group):
             halt = self.put_end(0)
+        elif kind == EV_TRANSACTION_PAYLOAD:
+            self.standing = BETWEEN
         elif (EV_GTID <= kind <= EV_ANONYMOUS_GTID or kind == EV_GTID_TAGGED
                 or kind == EV_MARIA_GTID):
             self.gtids.clear()

@@ -303,6 +303,19 @@ def test_payloads_that_cannot_be_inflated(how: Action, raw: list[str]) -> None:
     assert shape(reading) == ["B", "2", *raw, "E", "B", "4", "E"]
 
 
+def test_the_end_of_a_payload_that_is_passed_over() -> None:
+    """Behind it a position lies between transactions, though nothing of it was read."""
+    log = log_with()
+    insert(log, 1)
+    log.add(b.ANONYMOUS_GTID, b.gtid_body(bytes(16), 0))
+    at = log.position
+    log.add(b.PAYLOAD, b.payload_body(b"no zstd", algorithm=0, size=9))
+    reading = reading_of((at, Action.SKIP))
+    reading.run(log.as_stream())
+    assert reading.reader.decoder.is_settled
+    assert reading.reader.decoder.position == log.position
+
+
 def test_compressed_rows_of_mariadb() -> None:
     """A compressed row event that cannot be inflated is passed over whole."""
     log = Binlog()

@@ -18,9 +18,12 @@ def parse(text: str, info: ServerInfo) -> Gtids:
 
 
 def parsed(text: str | None, info: ServerInfo) -> Gtids | None:
-    """Return a set that somebody else may have written, None if there is none."""
+    """Return a set that somebody else may have written, None if there is none.
+
+    An empty text is the set of a server that has executed nothing yet.
+    """
     try:
-        return parse(text, info) if text else None
+        return None if text is None else parse(text, info)
     except ValueError:
         return None
 

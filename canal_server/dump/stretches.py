@@ -284,7 +284,9 @@ class StretchFinder:
         # Before the dump, which takes its time: what is purged is told at once.
         events = self._between(at, now)
         dump = BaseDumper(self._control, self._info, self._scanner).take()
-        base = replace(dump.position, gtid=dump.gtids or None)
+        # Without text: nothing was executed yet, or the server has no GTIDs.
+        has_set = bool(dump.gtids) or self._info.has_gtids
+        base = replace(dump.position, gtid=dump.gtids if has_set else None)
         if at.order() < base.order():
             events += _from(self._scanner.between(now, base), at)
         stretch = self._tsdb.begin(

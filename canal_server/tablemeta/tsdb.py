@@ -150,6 +150,7 @@ class TableMetaTsdb:
         last: EntryPosition | None = None,
     ) -> Stretch:
         """Close a gap in front of or behind a stretch; returns the longer one."""
+        last = last and _with_set(last, stretch)
         self._storage.append_all(stretch.id, records, first=first, last=last)
         return replace(stretch, first=first or stretch.first, last=last or stretch.last)
 
@@ -393,6 +394,7 @@ class TableMetaTsdb:
         stretch = self._stretch
         if stretch is None or position.order() <= stretch.last.order():
             return
+        position = _with_set(position, stretch)
         self._storage.extend(stretch.id, last=position)
         self._stretch = replace(stretch, last=position)
         self._standing = position
@@ -513,9 +515,8 @@ class TableMetaTsdb:
 
     def _keep(self, stretch: Stretch, record: DdlRecord) -> bool:
         """Write a statement down, and that all before it is known; false: it was."""
-        # The set executed by then is told by what passes next; until then the one
-        # before it is true of what is known, too.
-        behind = replace(place_behind(record.position), gtid=stretch.last.gtid)
+        # The set executed by then is told by what passes next.
+        behind = _with_set(replace(place_behind(record.position), gtid=None), stretch)
         grows = behind.order() > stretch.last.order()
         new = self._storage.append(stretch.id, record, last=behind if grows else None)
         if grows:
@@ -549,11 +550,19 @@ def place_behind(position: EntryPosition) -> EntryPosition:
     return replace(position, position=(position.position or 0) + _BEHIND)
 
 
+def _with_set(end: EntryPosition, stretch: Stretch) -> EntryPosition:
+    """Return a new end of a stretch with a set that was executed by then.
+
+    Where it has none, the one before it is true of what is known, too.
+    """
+    return end if end.gtid is not None else replace(end, gtid=stretch.last.gtid)
+
+
 def _joined(
     before: EntryPosition | None, position: EntryPosition, *, mariadb: bool
 ) -> str | None:
     """Return the set that was executed behind a statement, None if it is not known."""
-    if before is None or not before.gtid or not position.gtid:
+    if before is None or before.gtid is None or not position.gtid:
         return None
     texts = before.gtid, position.gtid
     try:

@@ -267,6 +267,42 @@ def test_parts_have_sets(make_lake, replicas, table):
     assert all(found)
 
 
+def forget_transactions(replicas):
+    """Let both servers have executed nothing, with the tables that they have."""
+    replica = replicas.replica
+    old = replicas.flavour == "mariadb"
+    replica.execute("STOP REPLICA", "RESET REPLICA ALL")
+    for server in (replica, replicas.source):
+        server.execute("RESET MASTER" if old else "RESET BINARY LOGS AND GTIDS")
+    replicas.begin_behind()
+    assert not replicas.executed(replicas.source)
+
+
+def test_tables_known_from_the_first_transaction_on(
+    make_lake, replicas, table, gtid_on
+):
+    """What was read of a server that had executed nothing is known on the next one."""
+    forget_transactions(replicas)
+    source = replicas.source
+    lake = make_lake(source, gtid_on=gtid_on)
+    lake.subscribe()
+    insert(source, table, 0)
+    start = lake.subscribe("latest", "later")
+    insert(source, table, 1)
+    start, _ = next_rows(lake, start, 1)
+    insert(source, table, 2)
+    source.execute(f"ALTER TABLE {table} ADD b INT FIRST")
+    end = lake.until(start, 2)
+    lake.wait_until_delivered(end)
+    replicas.catch_up()
+
+    lake = make_lake(replicas.replica, gtid_on=gtid_on)
+    lake.subscribe()
+    (part,) = lake.plan(start, end, 1)
+    rows = rows_of(lake.read(part.start, part.end))
+    assert [row[1:] for row in rows if row[0] == "t"] == [("a", "2")]
+
+
 def test_what_cannot_be_told(make_lake, replicas, table):
     """A place without a set, of no epoch or inside of a transaction is refused."""
     lake = make_lake(replicas.source, gtid_on=True)

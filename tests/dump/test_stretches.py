@@ -411,6 +411,37 @@ class TestTakeOver:
         assert meeting.is_uncertain()
 
 
+@pytest.fixture(params=["mysql", "mariadb"])
+def from_nothing(
+    request: pytest.FixtureRequest, own_server: Any, tmp_path: Path
+) -> Iterator[Meeting]:
+    """Give a history of another server, begun when that had executed nothing."""
+    server = own_server(request.param)
+    server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT)")
+    server.execute(
+        "RESET MASTER" if request.param == "mariadb" else "RESET BINARY LOGS AND GTIDS"
+    )
+    made = Meeting(server, "d", tmp_path)
+    assert not str(made.gtids())
+    made.pretend(made.begin(made.here()), "another")
+    yield made
+    made.tsdb.close()
+
+
+def test_known_from_the_first_transaction_on(from_nothing: Meeting) -> None:
+    """A history that began when nothing was executed is carried over as others are."""
+    meeting = from_nothing
+    begin = meeting.here()
+    meeting.run("ALTER TABLE t RENAME COLUMN a TO b", "INSERT INTO t VALUES (1)")
+    meeting.follow(begin)
+    meeting.reach()
+    known = meeting.gtids()
+    meeting.run("ALTER TABLE t RENAME COLUMN b TO c")
+    meeting.begin(Place("", 0, known, by_gtid=True))
+    assert meeting.columns() == ["b"]
+    assert not meeting.is_uncertain()
+
+
 class TestTakeOverByTime:
     """Another server goes on, and places are told by time."""
 

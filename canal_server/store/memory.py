@@ -159,7 +159,7 @@ class MemoryEventStore:
             try:
                 while True:
                     if (holder := self._holder) is not None:
-                        self._ask_filter(holder)
+                        self._ask_filter(holder, lambda: False)
                     with self._lock:
                         if self._closed:
                             return False
@@ -188,9 +188,9 @@ class MemoryEventStore:
                     self._putter = None
                     self._rules.full = False
 
-    def _ask_filter(self, cursor: Cursor) -> None:
+    def _ask_filter(self, cursor: Cursor, is_over: Callable[[], bool]) -> bool:
         """Find out what a filter says of tables; without the lock, it may take long."""
-        ask_filter(cursor, self._subjects, self._lock, self._cursors)
+        return ask_filter(cursor, self._subjects, self._lock, self._cursors, is_over)
 
     def _holder_asks(self) -> bool:
         """Tell whether the one that holds the oldest entries waits for its filter."""
@@ -538,7 +538,9 @@ class MemoryEventStore:
     def _get_waiting(self, getter: Getter, deadline: Deadline) -> Taken | None:
         try:
             while True:
-                self._ask_filter(getter.cursor)
+                # What wakes the getter meanwhile is looked at next, with the lock.
+                if not self._ask_filter(getter.cursor, lambda: getter.sleep(0)):
+                    return None
                 with self._lock:
                     wait_s = self._wait_s(getter, deadline)
                     if getter.cursor.asks and not self._closed:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from fix_blocks import ROWS
 from fix_store import PATIENCE_S, StoreUnderTest, eventually, in_thread
+
+from canal_server.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +67,51 @@ def test_others_are_served_while_a_filter_is_asked(t, slow):
     assert not waiting.done()
     slow.answers.set()
     assert waiting.result(PATIENCE_S).count == 1
+
+
+def test_a_filter_is_not_asked_on_when_its_client_left(t, slow):
+    """The connection of a client that closed ends, however much is left to ask."""
+    asked = []
+
+    def accepts(names):
+        asked.append(names)
+        return slow.accepts(names)
+
+    t.store.subscribe(SLOW, accepts, None)
+    tables = [str(number) for number in range(100)]
+    for table in tables:
+        t.subject(table)
+    assert put(t, "a").result(PATIENCE_S)
+    here, peer = socket.socketpair()
+    with here:
+        waiting = in_thread(t.store.get, SLOW, 1, None, here.fileno())
+        assert slow.asked.wait(PATIENCE_S)
+        peer.close()
+        slow.answers.set()
+        assert waiting.result(PATIENCE_S) is None
+    assert len(asked) == 1
+    assert t.get(SLOW, 1).count == 1
+
+
+def test_a_filter_is_not_asked_on_when_its_client_unsubscribed(t, slow):
+    """Nor is it when its cursor was dropped, or the store closed."""
+    asked = []
+
+    def accepts(names):
+        asked.append(names)
+        return slow.accepts(names)
+
+    t.store.subscribe(SLOW, accepts, None)
+    for number in range(100):
+        t.subject(str(number))
+    assert put(t, "a").result(PATIENCE_S)
+    waiting = in_thread(t.store.get, SLOW, 1, None)
+    assert slow.asked.wait(PATIENCE_S)
+    t.store.unsubscribe(SLOW)
+    slow.answers.set()
+    with pytest.raises(StoreError, match="unsubscribed"):
+        waiting.result(PATIENCE_S)
+    assert len(asked) == 1
 
 
 def test_others_are_served_while_another_filter_is_asked(t, slow):

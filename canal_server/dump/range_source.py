@@ -74,6 +74,7 @@ _log = logging.getLogger(__name__)
 
 FIRST_REPLICA: Final = 16  # of the readers of a destination, behind the others' numbers
 CUT_ROWS: Final = 5_000  # between two places at which a range could be cut
+_DIGITS_MAX: Final = 18  # of a time or an offset; they fit in 64 bits
 
 
 def order_of(file: str, offset: int) -> tuple[int, int]:
@@ -182,6 +183,11 @@ class RangeDump:
     def _at_time(self, text: str) -> tuple[str, int]:
         if not (text.isascii() and text.isdecimal()):
             raise ClientError(f"time {text[:50]!r} is no number of milliseconds")
+        if len(text) > _DIGITS_MAX:
+            raise ClientError(
+                f"time {text[:50]!r} is too large: milliseconds since 1970 have at most"
+                f" {_DIGITS_MAX} digits"
+            )
         names = [each.name for each in self._files.files]
         found = self._search().boundary_before(names, int(text))
         if found is not None:
@@ -194,6 +200,11 @@ class RangeDump:
         file, _, offset = text.rpartition(":")
         if not file or not (offset.isascii() and offset.isdecimal()):
             raise ClientError(f"place {text[:200]!r} is not <name>:<offset>")
+        if len(offset) > _DIGITS_MAX:
+            raise ClientError(
+                f"place {text[:200]!r} is beyond any binlog file: an offset has at most"
+                f" {_DIGITS_MAX} digits"
+            )
         if self._files.files:
             try:
                 self._files.check(file, int(offset), "`earliest`")

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.core.gtid import GtidSet, MariaGtidSet
 from canal_server.errors import ClientError, ProtocolError
+from canal_server.model.quoted import printable, quoted
 from canal_server.protocol.framing import FRAME_BYTES_MAX, LENGTH_BYTES
 from canal_server.protocol.packets import VERSION, Packet, PacketType
 from canal_server.protocol.protobuf import (
@@ -44,6 +46,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
 _BAD_NAMES: Final = (".", "..")  # as names of ZooKeeper's nodes
 PARTS_MAX: Final = 1024
 FILTER_MAX: Final = 64 * 1024  # characters
+JOURNAL_MAX: Final = 512  # characters; MySQL's own limit of a file's name
 START_MAX: Final = 256 * 1024  # characters; a set of GTIDs may be long
 QUERY_MAX: Final = 200  # characters
 ACKED: Final = "acked"  # as a place: where a subscription stands
@@ -330,9 +333,29 @@ def check_name(name: str) -> None:
 def _check_position(position: RangePosition, what: str) -> None:
     if not position.journal:
         raise ClientError(f"the {what} of the range is missing")
+    if len(position.journal) > JOURNAL_MAX or not position.journal.isprintable():
+        raise ClientError(
+            f"the {what} names {quoted(position.journal)}, which is no binlog file:"
+            f" a name has 1 to {JOURNAL_MAX} characters that can be printed"
+        )
     if position.position < 4 or position.epoch < 0 or position.begin < 0:  # noqa: PLR2004
         raise ClientError(f"{what} {position} is no position of a binlog")
     _check_length(position.gtids, START_MAX, f"GTID set of the {what}")
+    _check_set(position.gtids, what)
+
+
+def _check_set(gtids: str, what: str) -> None:
+    """Raise ClientError for a text that is a GTID set of no kind of server."""
+    try:
+        GtidSet.parse(gtids)
+    except ValueError as error:
+        try:
+            MariaGtidSet.parse(gtids)
+        except ValueError:
+            raise ClientError(
+                f"the GTID set of the {what}, {quoted(gtids)}, cannot be read"
+                f" ({printable(str(error))}); send it back as the server sent it"
+            ) from error
 
 
 def _check_subscribe(request: RangeSubscribe) -> None:

@@ -289,7 +289,10 @@ def test_starts(make_lake, source_server, table):
     assert earliest.order() <= start.order()
     assert lake.subscribe("time:1000", "e") == earliest
     assert lake.subscribe(f"time:{soon_ms}", "f").order() >= end.order()
-    for wrong in ("", "time:x", "file:4", "latest:1", "nowhere", "gtid:,;x", "time"):
+    large = f"time:{10**25}", f"file:{end.journal}:{10**25}"
+    for wrong in (
+        *large, "", "time:x", "file:4", "latest:1", "nowhere", "gtid:,;x", "time",
+    ):  # fmt: skip
         with pytest.raises(ClientError, match=r"start|time|place|gtid"):
             lake.ranges.subscribe("g", lake.filter, wrong)
     with pytest.raises(ClientError, match="does not exist"):

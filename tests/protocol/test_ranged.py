@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -35,7 +36,11 @@ INSIDE = RangePosition(2, "mysql-bin.000007", 5000, 4711)
 
 LONG = RangePosition(2, "mysql-bin.000007", 4711, gtids="x" * (256 * 1024 + 1))
 
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
 GOOD: list[RangeRequest] = [
+    RangeAck("example", "lake", replace(AT, gtids=f"{UUID}:1-5:7,{UUID}:tag:1-3")),
+    RangeAck("example", "lake", replace(AT, gtids="0-1-5,1-2-77")),
     RangeSubscribe("example", "lake-1", r"shop\..*", "time:1700000000000"),
     RangeSubscribe("example", "tail-1", temporary=True),
     RangeHead("example", "lake", AT, 10, 20, 30, ack=True, query="q"),
@@ -64,6 +69,15 @@ BAD: list[tuple[RangeRequest, str]] = [
     (RangeSubscribe("example", "lake", "x" * (64 * 1024 + 1)), "filter"),
     (RangeHead("example", "lake"), "start"),
     (RangeHead("example", "lake", LONG), "GTID set of the start"),
+    (RangeHead("example", "lake", replace(AT, gtids="zz")), "'zz', cannot be read"),
+    (
+        RangeAck("example", "lake", replace(AT, gtids="a\nb")),
+        r"'a\\nb', cannot be read",
+    ),
+    (RangeHead("example", "lake", replace(AT, gtids=f"{UUID}:1-{10**30}")), "GTID set"),
+    (RangeHead("example", "lake", replace(AT, gtids=f"{UUID}:5-1")), "GTID set"),
+    (RangeHead("example", "lake", RangePosition(0, "a\nb\x1b[31m", 4)), r"'a\\nb\\x1b"),
+    (RangeSchema("example", "a", "b", RangePosition(0, "b" * 513, 4)), "binlog file"),
     (RangeHead("example", "lake", AT, max_rows=-1), "max_rows"),
     (RangeHead("example", "lake", AT, wait_ms=-1), "wait_ms"),
     (RangeHead("example", "lake", RangePosition(0, "a.1", 3)), "start"),

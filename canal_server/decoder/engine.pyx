@@ -358,6 +358,10 @@ cdef class Decoder(RowEntries):
         if kind == ST_COMMIT:
             return self.put_end(0)
         if kind == ST_ROLLBACK:
+            if self.in_group:
+                # Its rows are in the binlog: without an end they would be those of the
+                # next transaction.
+                return self.put_end(0)
             self.standing = BETWEEN
             return RUNNING
         if kind == ST_NOTHING:

@@ -91,6 +91,27 @@ def test_a_quiet_source(make_lake, source_server, database, end, mode) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_transaction_that_was_rolled_back(
+    make_lake, mariadb_server, database, mode
+) -> None:
+    """MariaDB logs one in which a temporary table was made: the end is behind it."""
+    mariadb_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
+    lake = make_lake(mariadb_server, schema="nobody", **MODES[mode])
+    start = lake.subscribe()
+    mariadb_server.execute(
+        f"USE {database}",
+        "SET autocommit = 0",
+        "INSERT INTO t VALUES (1)",
+        "CREATE TEMPORARY TABLE s (a INT) ENGINE = MyISAM",
+        "ROLLBACK",
+    )
+    target = lake.ranges.locate("", "latest")
+    assert target.order() > start.order()
+    assert reach(lake, start, target).rows == 0
+    lake.wait_until_delivered(target)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_prepared_transaction(make_lake, source_server, database, mode) -> None:
     """The end is reached behind XA PREPARE, and the commit is read from there."""
     table = f"{database}.t"

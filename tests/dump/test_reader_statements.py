@@ -10,7 +10,7 @@ import binlog_bytes as b
 import pytest
 from reader_driver import Reading, insert, log_with
 
-from canal_server.model.entry import EventType
+from canal_server.model.entry import EntryType, EventType
 
 if TYPE_CHECKING:
     from canal_server.model.table import TableMeta
@@ -33,6 +33,23 @@ def test_ddl() -> None:
     place = f"bin.000001:{4 + len(log.events[0])}"
     assert reading.images.applied == [("db", "ALTER TABLE t ADD COLUMN b INT", place)]
     assert reading.reader.ddl_count == 1
+
+
+def test_a_rollback_ends_its_transaction() -> None:
+    """What a server logged in spite of it is not joined to the next transaction."""
+    log = log_with()
+    log.begin()
+    log.add(b.TABLE_MAP, b.table_map_body([(b.LONG, b"")]))
+    log.add(b.WRITE_ROWS, b.rows_body(1, b.int_row(1)))
+    log.add(b.QUERY, b.query_body(b"ROLLBACK"))
+    insert(log, 2)
+    reading = Reading()
+    reading.run(log.as_stream())
+    kinds = [entry.entry_type for entry in reading.entries]
+    begin, rows, end = (
+        EntryType.TRANSACTIONBEGIN, EntryType.ROWDATA, EntryType.TRANSACTIONEND,
+    )  # fmt: skip
+    assert kinds == [begin, rows, end] * 2
 
 
 def test_ddl_between_rows_of_a_table() -> None:

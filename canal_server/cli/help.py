@@ -108,7 +108,8 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("who changed it", "schema history --destination shop --table shop.orders"),
     ),
     "schema show": (
-        ("all tables as they are now", "schema show --destination shop"),
+        ("all tables as they are now, but for those of the server itself",
+         "schema show --destination shop"),
         ("one as it was at a position",
          "schema show --table shop.orders --at binlog.000003:4711"),
         ("some, for a program", "schema show --table 'shop\\..*' --json"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli.actions import add_destination_options
 from canal_server.cli.schema_options import (
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.operations import Name
 
 _FORMATS = ("sql", "json")
+# The servers' own; shown where they are asked for.
+_SYSTEM: Final = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -43,6 +45,12 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     add_destination_options(parser, "whose history")
     add_at_option(parser)
     add_table_option(parser)
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="tables of the server itself, too, as mysql.user, which otherwise are"
+        " shown where --table asks for them",
+    )
     parser.add_argument(
         "--format",
         choices=_FORMATS,
@@ -64,12 +72,18 @@ def run(args: argparse.Namespace) -> int:
         for table in {*image.tables(schema), *image.uncertain(schema)}
     ]
     wanted = chosen_tables(names, args.table)
+    left_out: set[str] = set()
+    if not (args.all or args.table):
+        left_out = {schema for schema, _ in wanted if schema.lower() in _SYSTEM}
+        wanted = [name for name in wanted if name[0] not in left_out]
     if args.format == "json":
         lines = _json_lines(moment, wanted)
     else:
         lines = _sql_lines(moment, wanted, config.destination, all_=not args.table)
     for line in lines:
         print(line)
+    if left_out and args.format != "json":
+        print(f"\n-- not shown without --all: {', '.join(sorted(left_out))}")
     return 0
 
 

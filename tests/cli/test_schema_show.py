@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fix_table_history import BOOK, T0_MS, UUID
+from fix_table_history import BOOK, SHOP, T0_MS, UUID
 
 from canal_server.tablemeta.context import Context
 from canal_server.tablemeta.schemas import read_table
@@ -16,6 +16,11 @@ def columns(shown):
     """Return the names of the columns of the only table that was shown."""
     (table,) = shown
     return [each["name"] for each in table["columns"]]
+
+
+def schemas_of(shown):
+    """Return the schemas of the tables that were shown."""
+    return [each["schema"] for each in shown]
 
 
 def test_sql_is_read_by_people_and_by_us(written_history, schema):
@@ -37,6 +42,20 @@ def test_an_untouched_table_is_shown_as_the_server_told_it(written_history, sche
     """A table that no statement altered keeps the server's own text."""
     written_history.write()
     assert f"{BOOK};\n" in schema("show", "--table", "shop.book")
+
+
+def test_tables_of_the_server_itself(written_history, schema):
+    """They are shown where they are asked for, and what is left out is said."""
+    tables = (("user", "CREATE TABLE user (a int)"),)
+    written_history.write(base=(*SHOP, StoredSchema("mysql", "utf8mb4_bin", tables)))
+    assert schemas_of(schema.objects("show")) == ["shop"]
+    text = schema("show")
+    assert "mysql`" not in text
+    assert text.endswith("\n-- not shown without --all: mysql\n")
+    assert schemas_of(schema.objects("show", "--all")) == ["mysql", "shop"]
+    assert "not shown" not in schema("show", "--all")
+    named = schema.objects("show", "--table", "mysql.user")
+    assert schemas_of(named) == ["mysql"]
 
 
 def test_at_a_place(written_history, schema):

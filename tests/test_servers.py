@@ -171,6 +171,28 @@ def test_run_command(own_server: Start) -> None:
         named.start()
 
 
+def test_run_command_without_its_server(own_server: Start) -> None:
+    """When its server is killed, `servers.py run` ends too: with status 1, and why."""
+    own_server("mariadb", [])  # skips where the flavour cannot be had
+    with subprocess.Popen(
+        [sys.executable, servers.__file__, "run", "mariadb"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        assert command.stdout is not None
+        assert command.stderr is not None
+        try:
+            url = command.stdout.readline().strip()
+            with servers.Server("mariadb", url).start() as named:
+                ((written,),) = named.execute("SELECT @@pid_file")
+            os.kill(int(Path(written).read_text()), signal.SIGKILL)
+            assert command.wait(30) == 1
+        finally:
+            command.terminate()
+        assert command.stderr.read().startswith("mariadb: the server has ended:\n")
+
+
 def test_wanted_port(own_server: Start) -> None:
     """A port that is named is used; one that is taken is told, not replaced."""
     port = own_server("mariadb", []).port  # skips where the flavour cannot be had

@@ -31,7 +31,7 @@ from server_packages import Programs, find_programs
 from server_spawner import SPAWNER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -264,6 +264,12 @@ class PrivateServer(Server):
             self.options = list(options)
         self._launch()
 
+    def on_end(self, call: Callable[[], object]) -> None:
+        """Have this called, on another thread, when the server's process ends."""
+        process = self._process
+        assert process is not None, "it was started"
+        threading.Thread(target=lambda: (process.wait(), call()), daemon=True).start()
+
     def log_tail(self) -> str:
         """Return the end of the server's log."""
         if self.folder is None or not (self.folder / "server.log").exists():
@@ -388,14 +394,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1 if missing else 0
     if any(option.startswith("--port") for option in wanted.options):
         foreground.error("name the port in front of the flavour, it is ours to know")
-    stop = threading.Event()
+    stop, over = threading.Event(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: (stop.set(), over.set()))
     try:
         with PrivateServer(wanted.flavour, wanted.options, port=wanted.port) as server:
             admin = f"mysql://{ADMIN[0]}:{ADMIN[1]}@{server.host}:{server.port}"
             print(f"{server.url}\nadministrator: {admin}", flush=True)
-            stop.wait()
+            server.on_end(over.set)
+            over.wait()
+            if not stop.is_set():
+                log = server.log_tail()
+                print(
+                    f"{wanted.flavour}: the server has ended:\n{log}", file=sys.stderr
+                )
+                return 1
     except Unavailable as error:
         print(f"{wanted.flavour}: unavailable: {error}", file=sys.stderr)
         return 1

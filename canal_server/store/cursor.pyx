@@ -50,12 +50,12 @@ cdef struct After:
     uint64_t offset
 
 
-
 cdef class Cursor:
     """Get and ack sequence of one client, and its filter.
 
-    `accepts` is asked once per subject, None takes everything. `after` is a binlog file's number and an offset: what
-    lies at or before it is skipped. In a group it is a dict of these by member.
+    `accepts` is asked once per subject, None takes everything. `after` is a binlog
+    file's number and an offset: what lies at or before it is skipped. In a group it is
+    a dict of these by member.
     """
 
     cdef Ring ring
@@ -106,9 +106,7 @@ cdef class Cursor:
     cdef uint32_t carried_index
     cdef uint64_t carried_before
 
-    def __init__(
-        self, Ring ring, int client_id, accepts, after=None
-    ):
+    def __init__(self, Ring ring, int client_id, accepts, after=None):
         self.ring = ring
         self.client_id = client_id
         self.get_sequence = self.ack_sequence = self.scan_sequence = ring.free_sequence

@@ -309,7 +309,8 @@ def access_of(source: SourceConfig, destination: str) -> Access:
                 )
             ]
         )
-    return _access(source, master, master.address)
+    key = f"canal.instance.master{source.member or ''}.address"
+    return _access(source, master, master.address, key)
 
 
 def standby_access_of(source: SourceConfig) -> Access | None:
@@ -317,10 +318,13 @@ def standby_access_of(source: SourceConfig) -> Access | None:
     standby = source.standby
     if standby.address is None:
         return None
-    return _access(source, standby, standby.address)
+    key = f"canal.instance.standby{source.member or ''}.address"
+    return _access(source, standby, standby.address, key)
 
 
-def _access(source: SourceConfig, host: HostConfig, address: HostPort) -> Access:
+def _access(
+    source: SourceConfig, host: HostConfig, address: HostPort, key: str
+) -> Access:
     tls = TlsOptions()
     if host.ssl_mode is not SslMode.DISABLED:
         tls = TlsOptions(
@@ -338,4 +342,5 @@ def _access(source: SourceConfig, host: HostConfig, address: HostPort) -> Access
         io_timeout_s=source.so_timeout_s,
         link_timeout_s=source.silence_s,
         receive_buffer=source.receive_buffer_bytes,
+        named_by=key,
     )

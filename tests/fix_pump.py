@@ -41,7 +41,9 @@ class Pumped:
         schema: str,
         index: BoundaryIndex | None = None,
         images: Any = None,  # what gives columns in the history's place
+        *,
         standby_access: Any = None,  # how to reach the standby
+        own: Any = None,  # instance.properties
         **changes: object,
     ) -> None:
         self.fields = bytearray()
@@ -52,6 +54,7 @@ class Pumped:
         self.positions = MemoryLogPositionManager()
         config = InstanceConfig(
             destination=DESTINATION,
+            file=own,
             source=SourceConfig(**changes),  # type: ignore[arg-type]
             filter=FilterConfig(),
         )

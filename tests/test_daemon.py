@@ -227,7 +227,7 @@ class TestProcess:
             "canal.instance.master.address = ",
             "canal.instance.standby.address = a,b:3306: names several servers",
             "canal.instance.filter.regex = ${TABLES}: ${TABLES} is set nowhere",
-            "canal.instance.dbUsername = : no account is named",
+            "canal.instance.dbUsername = : not set; name a MySQL account",
             "canal.instance.dbPassword = : not set",
         ):
             (line,) = (line for line in told if problem in line)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from canal_server.decoder.engine import Decoder
     from canal_server.mysql.settings import Access
     from canal_server.ports import TableImages
     from canal_server.protocol.entries import Entry
@@ -75,6 +76,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         f"environment, else {DEFAULT})")  # fmt: skip
     add("--destination", metavar="NAME", help="whose source; needed when several are "
         "configured")  # fmt: skip
+    add("--standby", action="store_true", help="read its standby, not its master")
     add("--from", metavar="START", type=position, dest="start", help="read the binlog "
         "of the source from here, to its end by default: FILE:POS, a time "
         "(2026-11-21T10:00:00, -1h, milliseconds since 1970), a GTID set, "
@@ -119,6 +121,7 @@ def run(args: argparse.Namespace) -> int:
             wants=filter_of(args).accepts,
             until=args.until,
             unreadable=Action(args.unreadable) if args.unreadable else None,
+            advice=_advice,
         )
         try:
             if args.start and reached is not None:
@@ -128,6 +131,13 @@ def run(args: argparse.Namespace) -> int:
         finally:
             sys.stdout.flush()
     return 0
+
+
+def _advice(decoder: Decoder) -> str:
+    """Return what helps where an event cannot be read and nothing passed over it."""
+    if not decoder.is_framed:
+        return "it has no end that is known, so that nothing after it can be read"
+    return "--unreadable skip leaves such events out, =raw prints their bytes"
 
 
 def _read_files(part: Part, files: list[Path]) -> None:
@@ -217,6 +227,8 @@ def _json_value(value: Any) -> Any:
 def _check(args: argparse.Namespace) -> None:
     """Raise ConfigError for options that do not go together."""
     problems = []
+    if args.standby and (args.source or not args.start):
+        problems.append("--standby is of a --destination, and needs --from")
     if args.files and args.start:
         problems.append("give files, or --from, not both")
     if not args.files and not args.start:

@@ -35,7 +35,7 @@ from canal_server.mysql.settings import (
     TlsMode,
     TlsOptions,
 )
-from canal_server.wiring import access_of
+from canal_server.wiring import access_of, standby_access_of
 
 _PORT: Final = 3306
 _PLACE: Final = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
@@ -93,7 +93,13 @@ def access(args: argparse.Namespace) -> Access:
     if args.source is None:
         conf = default_conf() if args.conf is None else args.conf
         instance = source_of_destination(load(conf, os.environ), args.destination)
-        return access_of(instance.source, instance.destination)
+        if not args.standby:
+            return access_of(instance.source, instance.destination)
+        standby = standby_access_of(instance.source)
+        if standby is None:
+            name = instance.destination
+            raise ConfigError([f"--standby: destination {name} has no standby"])
+        return standby
     address, user, password = args.source
     name = args.password_env
     if name is not None:
@@ -104,6 +110,7 @@ def access(args: argparse.Namespace) -> Access:
         address=address,
         credentials=Credentials(user, password),
         tls=TlsOptions(args.tls),
+        named_by="--source",
         server_key=ServerKey(
             args.server_public_key,
             KeyRetrieval.ALLOWED

@@ -50,6 +50,10 @@ if TYPE_CHECKING:
     from canal_server.model.cursors import ClientCursor
 
 SEEK_TIMEOUT_S: Final = 60.0  # for the server to stop reading and to begin anew
+_NOBODY: Final = (
+    "nothing was changed: standard input is no terminal, so the move cannot be"
+    " confirmed; add --yes to move without being asked"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +283,7 @@ def _move(
 def _agreed() -> bool:
     """Ask the person at the terminal. Raises ConfigError when there is none."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise ConfigError(["say --yes to do it, nobody is here to be asked"])
+        raise ConfigError([_NOBODY])
     return input("move them? [y/N] ").strip().lower() in ("y", "yes")
 
 

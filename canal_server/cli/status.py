@@ -273,7 +273,11 @@ def _unreadable(name: str, source: dict[str, Any]) -> Iterator[str]:
     where = f"{name}/{source['name']}" if "name" in source else name
     for each in source.get("unreadable", ()):
         if each["state"] == "read":
-            yield f"{where}: event {each['event']} can be read, its key is not needed"
+            key = f"canal.instance.{source.get('name', 'master')}.unreadable.events"
+            yield (
+                f"{where}: event {each['event']} was read without an error: take it out"
+                f" of {key}"
+            )
         elif each["state"] == "passed over":
             table = f", table {each['table']}" if each["table"] else ""
             done = "left out" if each["action"] == "skip" else "delivered as raw bytes"

@@ -240,6 +240,7 @@ class _Loading:
         )
         config = InstanceConfig(
             destination=destination,
+            file=Path(os.path.abspath(own.origin)),  # noqa: PTH100  # links stay
             lazy=lazy,
             source=sources[0] if sources else _source(read),
             group=sources,
@@ -293,9 +294,7 @@ class _Loading:
         """Note that no account is named: none is made up."""
         user, password = "canal.instance.dbUsername", "canal.instance.dbPassword"
         if not _is_set(lookup, user):
-            self._problems.add(
-                file, user, "", "no account is named; write that of the MySQL server"
-            )
+            self._problems.add(file, user, "", "not set; name a MySQL account")
         if not _is_set(lookup, password) and not lookup.is_written(password):
             self._problems.add(
                 file,

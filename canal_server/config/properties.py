@@ -22,6 +22,9 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 # What editors, above all on Windows, write in front of a text; also amid a file that
 # was put together from several.
 _BOM = re.compile(rb"^\xef\xbb\xbf", re.MULTILINE)
+_NOT_LATIN = (
+    "UTF-16, or no text; save it as ISO-8859-1, with other characters as \\uXXXX"
+)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -57,6 +60,10 @@ def _content(path: Path) -> bytes:
             content = file.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         raise
+    except NotADirectoryError:
+        raise UnreadableError(
+            f"{path.parent} is a file; name the folder that holds {path.name}"
+        ) from None
     except OSError as error:
         raise UnreadableError(error.strerror or str(error)) from error
     if len(content) > FILE_BYTES_MAX:
@@ -64,7 +71,7 @@ def _content(path: Path) -> bytes:
             f"larger than {FILE_BYTES_MAX} bytes; is it a properties file?"
         )
     if content.startswith(_UTF_16) or b"\0" in content:
-        raise UnreadableError("not ASCII but UTF-16, or no text; save it as UTF-8")
+        raise UnreadableError(_NOT_LATIN)
     return _BOM.sub(b"", content)
 
 

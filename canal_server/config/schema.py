@@ -246,6 +246,8 @@ class InstanceConfig:
     """One destination."""
 
     destination: str
+    # Its instance.properties, whether it is there or not; None of what no file names.
+    file: Path | None = field(default=None, compare=False)
     lazy: bool = False  # starts with its first subscription
     source: SourceConfig = SourceConfig()  # of a group the first
     group: tuple[SourceConfig, ...] = ()  # all that are merged, where several may be

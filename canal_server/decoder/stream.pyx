@@ -407,8 +407,8 @@ cdef class EventStream:
                 # The artificial one at the head of a stream may have none.
                 e.body_n += CHECKSUM_BYTES
                 return RUNNING
-            return self.fail("a checksum that does not match: it was damaged on its "
-                             "way or on the server's disk", 0)
+            return self.fail("the event's checksum is not that of its bytes: it was "
+                             "damaged on a disk or on its way", 0)
         return RUNNING
 
     cdef int next_inner(self) noexcept nogil:

@@ -14,7 +14,7 @@ from canal_server.errors import ConnectionLost, SourceError
 from canal_server.model.quoted import quoted
 from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.connection import ControlConnection
-from canal_server.mysql.failures import answer_about
+from canal_server.mysql.failures import account_text, answer_about
 from canal_server.mysql.flavour import (
     capture_warnings,
     check_capture,
@@ -155,8 +155,8 @@ class CaptureChecks:
         rows = control.query(_TABLES)
         with answer_about("its tables", address):
             tables = [(str(schema), str(table)) for schema, table in rows]
-        who = f"account {control.access.credentials.user} at {address}"
-        self._of_tables = table_warning(self._tables, tables, who)
+        user = control.access.credentials.user
+        self._of_tables = table_warning(self._tables, tables, user, address)
         if self._of_tables not in ("", before):
             failures.warn(self._of_tables)
         return tables
@@ -192,23 +192,24 @@ def key_warning(filters: FilterConfig, keys: Sequence[ForeignKey]) -> str:
 
 
 def table_warning(
-    filters: FilterConfig, tables: Sequence[tuple[str, str]], who: str
+    filters: FilterConfig, tables: Sequence[tuple[str, str]], user: str, address: str
 ) -> str:
     """Return what is odd about the tables that an account sees; empty if nothing is.
 
     It sees those on which it has a right: SELECT, where nobody gave it others.
     """
+    who, account = f"account {user} at {address}", account_text(user)
     if not tables:
         return (
             f"{who} sees no table, so columns cannot be read: let an administrator"
-            " run GRANT SELECT ON *.* for it, or on the schemas that are captured"
+            f" run: GRANT SELECT ON *.* TO {account}"
         )
     missing = ", ".join(map(quoted, _unmatched(filters.regex, tables)))
     if missing:
         return (
             f"canal.instance.filter.regex: no table that {who} sees matches {missing}:"
-            " correct it, grant SELECT on the tables, or leave it if they are yet to"
-            " be created"
+            " correct it, leave it if they are yet to be created, or let an"
+            f" administrator run: GRANT SELECT ON *.* TO {account}"
         )
     accepts = TableFilter(filters.regex, filters.black_regex).accepts
     if filters.black_regex and not any(

@@ -32,6 +32,7 @@ STUBBORN_DELAY_S: Final = 30.0
 # While nobody answers an attempt costs little, and when somebody does nothing is to be
 # waited for.
 UNREACHABLE_DELAY_S: Final = 1.0
+SHOWN_S_MIN: Final = 0.05  # less would be shown as 0.0
 
 
 class Failures:
@@ -71,12 +72,10 @@ class Failures:
         if elsewhere:
             delay_s = 0.0
         if self._is_news(told):
-            _log.error(
-                "destination %s: %s; next attempt in %.1f s",
-                self._destination,
-                told,
-                delay_s,
-            )
+            when = f"next attempt in {delay_s:.1f} s"
+            if delay_s < SHOWN_S_MIN:
+                when = "trying again at once"
+            _log.error("destination %s: %s; %s", self._destination, told, when)
         return delay_s
 
     def fault(self, error: Exception) -> float:

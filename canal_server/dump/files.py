@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from typing import Self
 
 MAGIC: Final = b"\xfebin"
+_SEALED: Final = b"\xfdbin"
+_ENCRYPTED: Final = (
+    "is encrypted (binlog_encryption): read it from the server, with --from"
+)
+_OTHER: Final = (
+    "is not a binlog file, whose first bytes are fe 62 69 6e: name one of those that"
+    " SHOW BINARY LOGS lists on the server, as binlog.000001"
+)
 
 
 class FileSource:
@@ -22,13 +30,10 @@ class FileSource:
 
     def __init__(self, path: Path, position: int = len(MAGIC)) -> None:
         self._file = path.open("rb")
-        if self._file.read(len(MAGIC)) != MAGIC:
+        head = self._file.read(len(MAGIC))
+        if head != MAGIC:
             self._file.close()
-            raise DecodeError(
-                "no binlog file: it does not begin with fe 'bin'",
-                file=str(path),
-                position=0,
-            )
+            raise DecodeError(f"{path} {_ENCRYPTED if head == _SEALED else _OTHER}")
         self._file.seek(max(position, len(MAGIC)))
 
     def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int:  # noqa: ARG002

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from canal_server.config.schema import Action
+    from canal_server.decoder.engine import Decoder
     from canal_server.mysql.settings import Access
     from canal_server.ports import Accepts, ByteSource, Span, TableImages
     from canal_server.protocol.entries import Entry
@@ -67,6 +68,7 @@ class Part:
     wants: Accepts = lambda _names: True
     until: Place | None = None
     unreadable: Action | None = None  # what becomes of events that cannot be read
+    advice: Callable[[Decoder], str] | None = None  # on an error of such an event
 
     def read_file(self, path: Path) -> bool:
         """Read a binlog file; false when `take` ended it.
@@ -126,7 +128,7 @@ class Part:
             columns=ColumnFilter("", ""),
             filters=FilterConfig(),
             packets=packets,
-            unreadable=Unreadable(everything=self.unreadable),
+            unreadable=Unreadable(everything=self.unreadable, advice=self.advice),
             error_of_packet=lambda body: error_of_packet(body, address=address),
         )
 

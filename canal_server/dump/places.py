@@ -77,6 +77,8 @@ class SourceFiles:
         """
         names = [each.name for each in self.files]
         left = f"the source has {names[0]} to {names[-1]}"
+        if len(names) == 1:
+            left = f"the source has {names[0]} only"
         if file in names:
             size = self.files[names.index(file)].size
             if offset > size:
@@ -90,7 +92,10 @@ class SourceFiles:
                 f"{file} was purged: {left}; {oldest} begins with what is left"
             )
         else:
-            raise PositionError(f"{file} is not written yet: {left}")
+            raise PositionError(
+                f"{file} does not exist yet: the newest binlog file of the source is"
+                f" {names[-1]}"
+            )
 
     def __str__(self) -> str:
         ends = dict.fromkeys(each.name for each in (*self.files[:1], *self.files[-1:]))

@@ -120,7 +120,7 @@ class Pump:
         images: ImagesOf | None = None,
     ) -> None:
         self.status = PumpStatus()
-        self.unreadable = unreadable_of(config.source, access.address)
+        self.unreadable = unreadable_of(config, access)
         self.sources = sources_of(config.source, access, standby)
         self._config = config
         self._pool = pool
@@ -447,7 +447,7 @@ class Pump:
             turn=self._turn,
         )
         self._read_as = self.identity
-        self.unreadable.turn_to(str(self._access.address))
+        self.unreadable.turn_to(self._access)
         reader = reader_of(
             self._config,
             self._access,

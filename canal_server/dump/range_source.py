@@ -43,7 +43,7 @@ from canal_server.model.positions import (
 from canal_server.model.ranges import RangePlace
 from canal_server.mysql.binlogs import binary_logs, current_end
 from canal_server.mysql.connection import ControlConnection
-from canal_server.mysql.failures import error_of_packet
+from canal_server.mysql.failures import account_text, error_of_packet
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.replication import FIRST_EVENT
 from canal_server.protocol.ranged import PURGED
@@ -176,7 +176,8 @@ class RangeDump:
         if not self._files.files:
             raise ClientError(
                 "the account may not list the source's binlog files: name one with"
-                " file:<name>:4, or grant REPLICATION CLIENT"
+                " file:<name>:4, or let an administrator run: GRANT REPLICATION CLIENT"
+                f" ON *.* TO {account_text(self._access.credentials.user)}"
             )
         return self._files.files[0].name, FIRST_EVENT
 
@@ -459,7 +460,7 @@ class RangeDump:
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
             filters=config.filter,
             events=config.source.events,
-            unreadable=unreadable_of(config.source, self._access.address),
+            unreadable=unreadable_of(config, self._access),
             gtids=self._executed_at(file, offset, place.gtids),
             error_of_packet=lambda body: error_of_packet(
                 body, address=address, place=asked

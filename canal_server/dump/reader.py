@@ -319,7 +319,7 @@ class Reader:
                 difference = f"{known}; the server has no such table now"
         if meta is not None and not difference:
             return self._compiled(table_map, meta, names)
-        reason = difference or f"not found [{table_map}] in db , pls check!"
+        reason = difference or f"the server has no table {table_map}"
         if tells_names(table_map):
             # Full metadata: all that rows need but for members of ENUM and widths.
             _log.info(

@@ -102,9 +102,7 @@ class SideDump:
             columns=ColumnFilter("", ""),
             filters=FilterConfig(rows=whole),
             events=self._config.source.events,
-            unreadable=unreadable_of(
-                self._config.source, self._access.address, is_quiet=True
-            ),
+            unreadable=unreadable_of(self._config, self._access, is_quiet=True),
             gtids=gtids,
             error_of_packet=lambda body: error_of_packet(
                 body, address=address, place=self._asked

@@ -20,6 +20,7 @@ from canal_server.errors import PositionError
 from canal_server.lifecycle import Stop
 from canal_server.model.moments import is_relative, moment_ms
 from canal_server.model.positions import EntryPosition
+from canal_server.model.quoted import quoted
 from canal_server.mysql.replication import FIRST_EVENT
 
 if TYPE_CHECKING:
@@ -75,9 +76,9 @@ def parse_target(text: str) -> Wanted:
     if _PLACE.fullmatch(text):
         return Wanted(Kind.PLACE, text)
     raise ValueError(
-        f"{text[:_SHOWN]}: not a target; write FILE:POSITION as binlog.000003:4711, a"
-        " GTID set, a time as 2026-11-21T10:00:00+00:00, in milliseconds since 1970 or"
-        " relative to now as -1h, oldest or latest"
+        f"{quoted(text[:_SHOWN])} is not a position; write FILE:POSITION as"
+        " binlog.000003:4711, a GTID set, a time as 2026-11-21T10:00:00+00:00, in"
+        " milliseconds since 1970 or relative to now as -1h, oldest or latest"
     )
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import logging
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.config.schema import Action, NamedEvent
@@ -18,9 +19,12 @@ from canal_server.model.positions import binlog_file_number
 from canal_server.protocol.entries import Pair, RowChange
 
 if TYPE_CHECKING:
-    from canal_server.config.schema import SourceConfig
+    from collections.abc import Callable
+
+    from canal_server.config.schema import InstanceConfig
     from canal_server.decoder.engine import Decoder
     from canal_server.errors import DecodeError
+    from canal_server.mysql.settings import Access
 
 _log = logging.getLogger(__name__)
 
@@ -51,9 +55,10 @@ class Unreadable:
         key: str = "",
         source: str = "",
         everything: Action | None = None,
+        advice: Callable[[Decoder], str] | None = None,
         is_quiet: bool = False,
     ) -> None:
-        """Remember them, and what an error advises; `everything`: of all events.
+        """Remember them, and what advises on an error; `everything`: of all events.
 
         One that `is_quiet` logs nothing: who delivers the events does.
         """
@@ -62,13 +67,16 @@ class Unreadable:
         self._key = key
         self._source = source
         self._everything = everything
+        self._advice = advice
         self._last: Found | None = None
         self._begin: tuple[int, int] | None = None
         self.waits = bool(events)  # for one that was neither passed over nor read
 
-    def turn_to(self, source: str) -> None:
+    def turn_to(self, access: Access) -> None:
         """Name another server from now on, the one that is read."""
-        self._source = source
+        self._source = str(access.address)
+        if isinstance(self._advice, Advice):
+            self._advice = replace(self._advice, access=access)
 
     def begin(self, file: str, position: int) -> None:
         """Take note of where reading begins; an empty file: by a set of GTIDs."""
@@ -132,8 +140,8 @@ class Unreadable:
                 self._look()
                 _log.log(
                     self._level,
-                    "%s: %s names %s:%d, where no event begins that cannot be read: it"
-                    " is not needed",
+                    "%s: %s names %s:%d, where no event begins that cannot be read:"
+                    " take it out",
                     self._source,
                     self._key,
                     event.file,
@@ -160,33 +168,60 @@ class Unreadable:
 
     def advise(self, error: DecodeError, decoder: Decoder) -> None:
         """Add to an error how to look at the current event and how to resume."""
-        if self._key and not isinstance(error, InsideTransaction):
+        if self._advice is not None and not isinstance(error, InsideTransaction):
             error.args = (f"{error}; {self._advice(decoder)}",)
 
-    def _advice(self, decoder: Decoder) -> str:
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Tells how to look at an event of a destination's source, and how to resume."""
+
+    config: InstanceConfig
+    access: Access
+    key: str
+
+    def __call__(self, decoder: Decoder) -> str:
+        """Tell it of the event that a decoder stands at."""
         file, offset = decoder.file, decoder.event_offset
         begin = min(decoder.gtid_offset or offset, offset)
         look = (
-            f"to look at it: canal-server decode --source mysql://user@{self._source} "
-            f"--from {file}:{begin} --until {file}:{offset + 1} --unreadable raw "
-            "--entries"
+            f"to see it: canal-server decode {self._source()} --from {file}:{begin} "
+            f"--until {file}:{offset + 1} --unreadable raw --entries"
         )
         if not decoder.is_framed:
             return f"{look}; it has no end that is known: begin after it"
+        name = f"{file}:{offset}=skip"
+        where = self.config.file or "instance.properties"
+        write = f"write {self.key} = {name} in {where}"
+        if self.config.source.events.unreadable:
+            write = f"add {name}, after a comma, to {self.key} in {where}"
         return (
-            f"{look}; to resume without it: {self._key} = {file}:{offset}=skip (=raw "
-            "delivers its bytes)"
+            f"{look}; to resume without it (=raw delivers its bytes): {write}, and "
+            "restart the server (with canal.auto.scan = true it reads the file itself)"
         )
+
+    def _source(self) -> str:
+        """Return the options of `decode` that name the server that is read."""
+        config, address = self.config, str(self.access.address)
+        if config.file is None:  # settings that were read from nowhere
+            return f"--source mysql://{self.access.credentials.user}@{address}"
+        conf = shlex.quote(str(config.file.parent.parent))
+        options = f"--conf {conf} --destination {config.destination}"
+        is_standby = address == str(config.source.standby.address)
+        return f"{options} --standby" if is_standby else options
 
 
 def unreadable_of(
-    source: SourceConfig, address: object, *, is_quiet: bool = False
+    config: InstanceConfig, access: Access, *, is_quiet: bool = False
 ) -> Unreadable:
     """Return the events that the settings of a source name."""
+    source = config.source
+    key = f"canal.instance.master{source.member or ''}.unreadable.events"
     return Unreadable(
         source.events.unreadable,
-        key=f"canal.instance.master{source.member or ''}.unreadable.events",
-        source=str(address),
+        key=key,
+        source=str(access.address),
+        advice=Advice(config, access, key),
         is_quiet=is_quiet,
     )
 

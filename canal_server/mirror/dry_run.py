@@ -22,6 +22,7 @@ from canal_server.mirror.tables import HIDDEN_PREFIX, survey
 from canal_server.mirror.take_up import binlog_problems
 from canal_server.mirror.work import left_out_of, unknown_to
 from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.failures import account_text
 from canal_server.mysql.flavour import read_server_info
 from canal_server.spark.options import read_options
 from canal_server.spark.servers import Channel
@@ -147,8 +148,8 @@ def _check_rights(found: DryRun, control: ControlConnection) -> None:
             control.query(_no_rows(each.table))
         except SourceRefused as error:
             found.problems.append(
-                f"table {each.table.source}: account {account} needs SELECT on all "
-                f"columns that are mirrored: {error}"
+                f"table {each.table.source}: account {account} may not read all "
+                f"columns that are mirrored: {in_settings(str(error))}"
             )
     keyless = [each.table for each in found.tables if each.table.is_keyless]
     if not keyless or not found.settings.copy.keyless_lock:
@@ -156,8 +157,10 @@ def _check_rights(found: DryRun, control: ControlConnection) -> None:
     grants = [str(row[0]).upper() for row in control.query("SHOW GRANTS")]
     if not any(right in grant for grant in grants for right in _MAY_LOCK):
         found.problems.append(
-            f"copy.keyless_lock: account {account} needs LOCK TABLES on "
-            f"{keyless[0].source}, which has no primary key"
+            f"copy.keyless_lock: account {account} may not lock table "
+            f"{keyless[0].source}, which has no primary key; let an administrator run: "
+            f"GRANT LOCK TABLES ON {_quoted(keyless[0].source.schema)}.* TO "
+            f"{account_text(account)}"
         )
 
 
@@ -210,8 +213,9 @@ def _compared(
     if hidden:
         account = settings.source.read_from.credentials.user
         yield (
-            f"table {name}: account {account} does not see {', '.join(hidden)}: it "
-            "needs SELECT on the whole table"
+            f"table {name}: account {account} does not see {', '.join(hidden)}; let an "
+            f"administrator run: GRANT SELECT ON {'.'.join(map(_quoted, name))} TO "
+            f"{account_text(account)}"
         )
 
 

@@ -27,6 +27,7 @@ from canal_server.mirror.session import table_options
 from canal_server.mirror.widening import told_apart
 from canal_server.model.table import ColumnMeta
 from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.failures import account_text
 from canal_server.mysql.result_stream import ResultStream
 from canal_server.spark.offsets import offset_from_json, offset_to_json, version_of
 from canal_server.spark.packed import PART, unpack
@@ -179,7 +180,7 @@ class _Window:
                 f"copy.keyless_lock: account {account} may not lock table "
                 f"{self._table.source}, which has no primary key; let an administrator "
                 f"run: GRANT LOCK TABLES ON {quoted(self._table.source.schema)}.* TO "
-                f"'{account}'@'%' (error {error.errno})",
+                f"{account_text(account)} (error {error.errno})",
                 errno=error.errno,
             ) from error
 

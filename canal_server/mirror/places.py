@@ -25,6 +25,7 @@ from canal_server.model.positions import binlog_file_number
 from canal_server.mysql.backoff import Backoff
 from canal_server.mysql.binlogs import executed_gtids, server_time_s
 from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.failures import account_text
 from canal_server.mysql.flavour import read_server_info
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ _SHOWN_MAX: Final = 200  # characters of a set in a message
 _XA_DENIED: Final = 1401  # so MySQL says that an account lacks XA_RECOVER_ADMIN
 XA_UNSEEN: Final = (
     "it has XA transactions, and this account cannot see which are prepared: their "
-    "rows could be missing in a copy that begins meanwhile; GRANT XA_RECOVER_ADMIN ON "
-    "*.* to it"
+    "rows could be missing in a copy that begins meanwhile; let an administrator run: "
+    "GRANT XA_RECOVER_ADMIN ON *.* TO {account}"
 )
 _SNAPSHOT: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _SNAPSHOT_PLACE: Final = "SHOW STATUS LIKE 'binlog_snapshot_%'"
@@ -227,12 +228,17 @@ def _old(
 # --- both -----------------------------------------------------------------------------
 
 
+def _unseen_xa(access: Access) -> str:
+    return XA_UNSEEN.format(account=account_text(access.credentials.user))
+
+
 def _await_prepared(wait: _Waiting, *, has_xa: bool) -> None:
     """Wait for XA transactions, which are in the binlog before they are committed."""
     prepared = prepared_xa(wait.control)
     if prepared is None:
         if has_xa:
-            raise SourceRefused(f"server {wait.control.access.address}: {XA_UNSEEN}")
+            access = wait.control.access
+            raise SourceRefused(f"server {access.address}: {_unseen_xa(access)}")
         return
     wait.until(
         lambda: prepared.isdisjoint(prepared_xa(wait.control) or ()),
@@ -262,7 +268,7 @@ def warn_of_unseen_xa(access: Access, stop: Stop) -> None:
                         "server %s: %s, then run `canal-server mirror copy` for tables "
                         "that XA transactions change",
                         access.address,
-                        XA_UNSEEN,
+                        _unseen_xa(access),
                     )
         except SourceError as error:
             log.debug("asking for XA transactions: %s", error)

@@ -41,7 +41,7 @@ _WORDS: Final = {
     "retryTimeoutMs": "stream.retry_timeout",
     "option servers": "canal.servers",
     "password of the instance": "password of source",
-    "SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.*": "SELECT ON the table",
+    "SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.*": "SELECT ON *.*",
 }
 _UNKNOWN: Final = "can't find destination"  # as canal's server says it
 _KNOWN_BY: Final = "; see canal.destination, and canal.destinations of the server"

@@ -173,6 +173,7 @@ def _access(section: Section, main: Access | None) -> Access:
     mode = section.one_of("ssl_mode", _TLS_MODES, tls.mode.value.lower())
     key_password = section.secret("ssl_key_password") or tls.key_password
     return Access(
+        named_by=f"{section.path}.host",
         address=Address(host, port),
         credentials=Credentials(user, password),
         tls=TlsOptions(

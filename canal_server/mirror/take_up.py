@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.errors import ConfigError
 from canal_server.mirror import tables
 from canal_server.mirror.beginning import identity_of
+from canal_server.mirror.chunks import quoted
 from canal_server.mirror.follower import TableStoppedError
 from canal_server.mirror.foreign_keys import hidden_keys
 from canal_server.mirror.lake import NOWHERE, UnusableTableError, open_table
@@ -22,6 +23,7 @@ from canal_server.mirror.session import table_options
 from canal_server.mirror.state import Phase, TableState
 from canal_server.mirror.work import columns_at
 from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.failures import account_text
 from canal_server.mysql.flavour import read_server_info
 from canal_server.spark.servers import Channel
 
@@ -107,11 +109,15 @@ def _hidden(
         hidden = [name for name in missing if columns_at(channel, name, None)]
     finally:
         channel.close()
+    user = settings.source.access.credentials.user
     for name in hidden:
         log.warning(
-            "%s: account %s does not see it any more: it needs SELECT to copy it",
+            "%s: account %s does not see it any more, so it cannot be copied: let an "
+            "administrator run: GRANT SELECT ON %s TO %s",
             name,
-            settings.source.access.credentials.user,
+            user,
+            ".".join(map(quoted, name)),
+            account_text(user),
         )
     return hidden
 

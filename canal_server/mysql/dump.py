@@ -177,10 +177,9 @@ class DumpStream:
         left_s = self._heard_at + limit_s - now
         if left_s <= 0:
             raise ConnectionLost(
-                f"{self.access.address} has been silent for "
-                f"{now - self._heard_at:.1f} s, longer than {limit_s:.1f} s "
-                f"({limit_s / self.options.heartbeat_s:g} heartbeats of "
-                f"{self.options.heartbeat_s:g} s)",
+                f"{self.access.address} has sent nothing for more than "
+                f"{limit_s:.1f} s, though a heartbeat is due every "
+                f"{self.options.heartbeat_s:g} s: it hangs, or the way to it is down",
                 heard_s=self._heard_at - self._opened_at,
             )
         if until is not None:

@@ -50,7 +50,10 @@ _LOST = frozenset(
 )  # fmt: skip
 
 _GRANT = "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}"
-_ACCOUNT = "check the user name and the password, and account {account}"
+_ACCOUNT = (
+    "correct the user name or the password in the settings, or create the account:"
+    " CREATE USER {account} IDENTIFIED BY 'its password'"
+)
 
 _PLUGIN = (
     "give account {account} the plugin caching_sha2_password (MariaDB:"
@@ -143,10 +146,16 @@ def source_error(
         # Registering as a replica without the right to is answered as a wrong
         # password is.
         remedy = _REFUSED[1227 if errno == _DENIED and logged_in else errno].format(
-            account=f"'{user or 'canal'}'@'%'"
+            account=account_text(user or "canal")
         )
         return SourceRefused(f"{told}; {remedy}", errno=errno)
     return SourceError(told, errno=errno)
+
+
+def account_text(user: str) -> str:
+    """Return an account as statements name it; from whichever host it logs in."""
+    name = user.replace("\\", "\\\\").replace("'", "''")
+    return f"'{name}'@'%'"
 
 
 def _dump_error(text: str, told: str) -> SourceError:
@@ -161,7 +170,8 @@ def _dump_error(text: str, told: str) -> SourceError:
         )
     if any(part in low for part in _GONE_TEXTS):
         return BinlogPurged(
-            f"{told}; this server does not have the position, or no longer",
+            f"{told}; the binlog of this server does not hold that position: it was"
+            " purged, or is another server's",
             errno=READING_BINLOG_FAILED,
         )
     for part, remedy in _REFUSING_TEXTS:

@@ -43,12 +43,14 @@ def connect_tcp(access: Access, stop: Stop | None = None) -> socket.socket:
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
-        raise ConnectionLost(f"host {address.host} has no valid name") from error
+        raise ConnectionLost(
+            f"host {address.host} has no valid name{_correct(access)}"
+        ) from error
     except OSError as error:
         why = want_of_descriptors()
         told = f"cannot look up host {address.host}: {why}"
         raise ConnectionLost(
-            told if why else f"host {address.host} is unknown: {error}",
+            told if why else _unknown(access, error),
             unreachable=True,
         ) from error
     with _Attempts(access, found) as attempts:
@@ -60,6 +62,15 @@ def connect_tcp(access: Access, stop: Stop | None = None) -> socket.socket:
             ) from error
     sock.setblocking(True)
     return sock
+
+
+def _unknown(access: Access, error: OSError) -> str:
+    why = error.strerror or error
+    return f"host {access.address.host} is unknown ({why}){_correct(access)}"
+
+
+def _correct(access: Access) -> str:
+    return f": correct {access.named_by}" if access.named_by else ""
 
 
 class _Attempts:

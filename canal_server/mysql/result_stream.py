@@ -122,8 +122,8 @@ class ResultStream:
         assert left_s is not None
         if deadline.passed():
             raise ConnectionLost(
-                f"{self.access.address} has been silent for {self._silence_max_s:g} s "
-                "amid an answer"
+                f"{self.access.address} has sent nothing for {self._silence_max_s:g} s "
+                "amid an answer: it hangs, or the way to it is down"
             )
         self._poll.poll(int(left_s * 1000) + 1)
 

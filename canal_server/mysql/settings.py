@@ -140,3 +140,4 @@ class Access:
     # SO_RCVBUF in bytes. Up to 64 KiB it is left to the system, which sizes the
     # buffer by itself up to several MiB as long as nobody sets it.
     receive_buffer: int = 0
+    named_by: str = field(default="", compare=False)  # the setting with the address

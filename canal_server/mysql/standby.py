@@ -14,7 +14,7 @@ from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.errors import SourceRefused
 from canal_server.mysql.binlogs import executed_gtids
-from canal_server.mysql.failures import reads_answers
+from canal_server.mysql.failures import account_text, reads_answers
 from canal_server.mysql.flavour import check_capture, read_server_info
 
 if TYPE_CHECKING:
@@ -91,8 +91,10 @@ def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
     refusals += _kind_refusals(info, wanted)
     channels = replica_channels(control, info)
     if channels == (UNSEEN,):
+        user = control.access.credentials.user
         warnings.append(
-            "how far it lags cannot be seen: grant the account REPLICA MONITOR there"
+            "how far it lags cannot be seen: let an administrator run there: GRANT"
+            f" REPLICA MONITOR ON *.* TO {account_text(user)}"
         )
     if channels and not _logs_what_it_replicates(control):
         refusals.append(

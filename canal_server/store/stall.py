@@ -62,12 +62,14 @@ class StallNotice:
         if holders:
             _log.warning(
                 "destination %s: nothing has been read for %.0f s: the ring is full, "
-                "and %s must ack first; end the subscription of one that is gone for "
-                "good with `canal-server unsubscribe --destination %s --client-id ID`",
+                "and %s must ack first; if client %d is gone for good, run "
+                "`canal-server unsubscribe --destination %s --client-id %d`",
                 self._destination,
                 waited_s,
                 _names(holders),
+                holders[0],
                 self._destination,
+                holders[0],
             )
         else:
             _log.info(

@@ -39,6 +39,7 @@ def open_storage(
     if database is None:
         return SqliteHistoryStorage(settings.dir / FILE_NAME, read_only=read_only)
     access = Access(
+        named_by="canal.instance.tsdb.url",
         address=Address(database.address.host, database.address.port),
         credentials=Credentials(settings.user, settings.password),
         tls=TlsOptions(mode=TlsMode[database.ssl_mode.name]),

@@ -179,7 +179,7 @@ def test_damaged_and_missing_files(capsys, tmp_path, recorded) -> None:
     assert "checksum" in failure(capsys, 1, path)
     other = tmp_path / "notes.txt"
     other.write_text("nothing of the kind")
-    assert "no binlog file" in failure(capsys, 1, other)
+    assert "is not a binlog file, whose" in failure(capsys, 1, other)
     assert "No such file" in failure(capsys, 1, tmp_path / "none")
 
 
@@ -328,7 +328,7 @@ def test_a_file_that_was_purged(capsys, filled) -> None:
     """A position that is not there is an error without advice for destinations."""
     server, _, _ = filled
     told = failure(capsys, 1, "--source", server.url, "--from", "binlog.000999:4")
-    assert "binlog.000999 is not written yet: the source has " in told
+    assert "binlog.000999 does not exist yet: the newest binlog file" in told
     assert "position show" not in told
     assert "journal.name" not in told
 

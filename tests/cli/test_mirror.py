@@ -282,9 +282,10 @@ def test_dry_run(source_server, make_pipeline, database, mirror, tmp_path) -> No
     process.settings["tables"] = [{"match": rf"{database}\..*"}]
     process.write_conf()
     told = mirror("--dry-run", conf=process.conf, wanted=2)
-    hidden = f"table {database}.orders: account looks does not see mail, n: it needs"
+    hidden = f"table {database}.orders: account looks does not see mail, n; let an"
     assert hidden in told
-    assert f"account looks needs LOCK TABLES on {database}.log" in told
+    assert f"account looks may not lock table {database}.log, which" in told
+    assert f"GRANT LOCK TABLES ON `{database}`.* TO 'looks'@'%'" in told
     assert "secret-9" not in told
 
     somewhere = str(process.path / database / "log")
@@ -305,7 +306,7 @@ def test_dry_run(source_server, make_pipeline, database, mirror, tmp_path) -> No
     process.write_conf()
     told = mirror("--dry-run", conf=process.conf, wanted=2)
     assert "were asked for 2 s (stream.retry_timeout)" in told
-    assert "check the user name and the password" in told
+    assert "correct the user name or the password in the settings" in told
 
 
 # --- the command ----------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -14,6 +15,7 @@ from canal_server.cli.position_found import (
     gone_text,
     size_text,
 )
+from canal_server.cli.position_seek import _agreed
 from canal_server.config.schema import (
     HostConfig,
     HostPort,
@@ -21,6 +23,7 @@ from canal_server.config.schema import (
     SourceConfig,
 )
 from canal_server.dump.lag import Gone
+from canal_server.errors import ConfigError
 from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
@@ -259,3 +262,10 @@ def test_what_is_gone():
     assert (
         told == "binlog.000003 purged: what was written is not in the binlog any more"
     )
+
+
+def test_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal nothing is moved, and the error says how it would be."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    with pytest.raises(ConfigError, match=r"^nothing was changed: .* add --yes"):
+        _agreed()

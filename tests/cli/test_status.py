@@ -130,9 +130,10 @@ def test_events_that_were_passed_over():
     }
     why = "a body of 3 bytes"
     counted = "(type 30, table db.t, 2 in all)"
+    key = "canal.instance.master.unreadable.events"
     assert list(_table(told))[-3:] == [
         "a: event b.1:4 (type 19, 2 in all) was left out: a body of 3 bytes",
-        "a: event b.1:9 can be read, its key is not needed",
+        f"a: event b.1:9 was read without an error: take it out of {key}",
         f"g/master2: event b.1:4 {counted} was delivered as raw bytes: {why}",
     ]
 

@@ -37,6 +37,7 @@ DELIBERATE = {
     "canal.instance.tsdb.dir",
 }
 FILLED_ELSEWHERE = {
+    "file",
     "destination",
     "lazy",
     "position.wiring",

@@ -446,10 +446,13 @@ def test_a_cluster_with_a_history_for_each_server(make_conf, xml, lines, warns):
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("dbPassword = p", "canal.instance.dbUsername = : no account is named"),
+        (
+            "dbPassword = p",
+            "canal.instance.dbUsername = : not set; name a MySQL account",
+        ),
         (
             "dbUsername = \ncanal.instance.dbPassword = p",
-            "canal.instance.dbUsername = : no account is named",
+            "canal.instance.dbUsername = : not set; name a MySQL account",
         ),
         ("dbUsername = u", "canal.instance.dbPassword = : not set"),
         ("dbUsername = ${NAME}", "dbUsername = ${NAME}: ${NAME} is set nowhere"),
@@ -470,7 +473,7 @@ def test_a_login_is_not_made_up(make_conf, lines, told):
 def test_neither_account_nor_password(make_conf):
     """Both are reported in one go."""
     account, password = problems_of(make_conf(MAIN, example=ADDRESS))
-    assert "canal.instance.dbUsername = : no account is named" in account
+    assert "canal.instance.dbUsername = : not set; name a MySQL account" in account
     assert "canal.instance.dbPassword = : not set" in password
 
 
@@ -522,7 +525,7 @@ def test_what_editors_and_templates_leave_behind(make_conf):
     assert "standby.address = db2,db3:3306: names several servers" in told
     assert "filter.regex = ${TABLES}: ${TABLES} is set nowhere" in told
     assert "canal.port = ${PORT}: ${PORT} is not replaced" in told
-    assert "dbUsername = : no account is named" in told
+    assert "dbUsername = : not set; name a MySQL account" in told
     assert "dbPassword = : not set" in told
     assert "canal.instance.master.address" not in told
     assert "canal.destinations" not in told

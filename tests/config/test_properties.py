@@ -88,5 +88,19 @@ def test_a_byte_order_mark_is_skipped(tmp_path, content, values):
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 def test_other_encodings_are_named(tmp_path, encoding):
     """A file of two bytes a character is refused in words."""
-    with pytest.raises(UnreadableError, match="save it as UTF-8"):
+    with pytest.raises(UnreadableError) as caught:
         read(tmp_path, "a = b".encode(encoding))
+    assert str(caught.value) == (
+        "UTF-16, or no text; save it as ISO-8859-1, with other characters as \\uXXXX"
+    )
+
+
+def test_a_file_in_the_place_of_the_folder(tmp_path):
+    """Whoever names canal.properties itself is told to name its folder."""
+    conf = tmp_path / "canal.properties"
+    conf.touch()
+    with pytest.raises(UnreadableError) as caught:
+        read_properties(conf / "canal.properties")
+    assert str(caught.value) == (
+        f"{conf} is a file; name the folder that holds canal.properties"
+    )

@@ -48,6 +48,12 @@ def test_an_address_where_nobody_answers() -> None:
     assert [fail(failures, LOST) for _ in range(2)] == [1.0, 2.0]
 
 
+def test_no_wait_is_no_figure(caplog: pytest.LogCaptureFixture) -> None:
+    """Where nothing is waited for, the line says so instead of a figure."""
+    assert Failures("d").fail(LOST, "gone", elsewhere=True, counting=False) == 0
+    assert caplog.messages == ["destination d: gone; trying again at once"]
+
+
 def test_each_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """What comes with each attempt is news again when something was well meanwhile."""
     failures = Failures("d")

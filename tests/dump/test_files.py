@@ -57,9 +57,20 @@ def test_no_binlog(tmp_path: Path, content: bytes) -> None:
     """A file that is no binlog is refused by name, and closed."""
     path = tmp_path / "other"
     path.write_bytes(content)
-    with pytest.raises(DecodeError, match="no binlog file") as caught:
+    with pytest.raises(DecodeError) as caught:
         FileSource(path)
-    assert caught.value.file == str(path)
+    assert str(caught.value) == (
+        f"{path} is not a binlog file, whose first bytes are fe 62 69 6e: name one of"
+        " those that SHOW BINARY LOGS lists on the server, as binlog.000001"
+    )
+
+
+def test_an_encrypted_binlog(tmp_path: Path) -> None:
+    """It is told from other files, and how to read it."""
+    path = tmp_path / "binlog.000001"
+    path.write_bytes(b"\xfdbin" + bytes(100))
+    with pytest.raises(DecodeError, match=r"is encrypted .* from the server, with --f"):
+        FileSource(path)
 
 
 def test_missing_file(tmp_path: Path) -> None:

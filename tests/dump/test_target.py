@@ -48,9 +48,9 @@ def test_what_may_be_written(text, wanted):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "not a target; write FILE:POSITION"),
-        ("soon", "not a target"),
-        ("binlog.000003", "not a target"),
+        ("", "is not a position; write FILE:POSITION"),
+        ("soon", "is not a position"),
+        ("binlog.000003", "is not a position"),
         ("1763719200", "milliseconds since 1970, and this one is too small"),
         ("2025-11-21T10:00:00", "a time without its zone"),
         ("2025-13-21T10:00:00Z", "expected a time as"),
@@ -130,7 +130,10 @@ def test_places_that_are_not(placed):
         for text, why in (
             (f"{file}:{end + 1}", f"does not exist: {file} ends at {end}"),
             ("nobody.000001:4", "no binlog file is called nobody.000001"),
-            (f"{file[:-6]}999999:4", "is not written yet: the source has"),
+            (
+                f"{file[:-6]}999999:4",
+                "does not exist yet: the newest binlog file",
+            ),
         ):
             with pytest.raises(PositionError, match=why):
                 find(text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import logging
 import zlib
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import binlog_bytes as b
@@ -13,15 +15,26 @@ import zstandard
 from binlog_bytes import Binlog
 from reader_driver import INT, Images, Reading, insert, log_with
 
-from canal_server.config.schema import Action, EventConfig, NamedEvent
-from canal_server.dump.unreadable import Unreadable
+from canal_server.config.schema import (
+    Action,
+    EventConfig,
+    HostConfig,
+    HostPort,
+    InstanceConfig,
+    NamedEvent,
+    SourceConfig,
+)
+from canal_server.dump.unreadable import Advice, Unreadable
 from canal_server.errors import DecodeError
 from canal_server.model.entry import EntryType, EventType
+from canal_server.mysql.settings import Access, Address, Credentials
 
 if TYPE_CHECKING:
     from canal_server.protocol.entries import Entry
 
 FILE = "bin.000001"
+OWN = Path("/etc/my conf/shop/instance.properties")
+MASTER = Access(address=Address("db", 3306), credentials=Credentials("canal", ""))
 KEY = "canal.instance.master.unreadable.events"
 BEGIN, ROWS, END = (
     EntryType.TRANSACTIONBEGIN,
@@ -34,9 +47,16 @@ SHORT_ROW = b"\0\1"  # of an INT
 def reading_of(*events: tuple[int, Action], **options: Any) -> Reading:
     """Return a reader that may pass over events at these offsets."""
     named = tuple(NamedEvent(FILE, at, how) for at, how in events)
+    source = SourceConfig(
+        standby=HostConfig(address=HostPort("other", 3306)),
+        events=EventConfig(unreadable=named),
+    )
+    config = InstanceConfig(destination="shop", file=OWN, source=source)
     return Reading(
         events=EventConfig(unreadable=named),
-        unreadable=Unreadable(named, key=KEY, source="db:3306"),
+        unreadable=Unreadable(
+            named, key=KEY, source="db:3306", advice=Advice(config, MASTER, KEY)
+        ),
         **options,
     )
 
@@ -97,11 +117,25 @@ def test_stops_with_advice() -> None:
     message = str(caught.value)
     assert f"{FILE}:{at}" in message
     assert (
-        "canal-server decode --source mysql://user@db:3306 --from "
-        f"{FILE}:{at} --until {FILE}:{at + 1} --unreadable raw --entries" in message
+        "canal-server decode --conf '/etc/my conf' --destination shop --from "
+        f"{FILE}:{at} --until {FILE}:{at + 1} --unreadable raw --entries; " in message
     )
-    assert f"{KEY} = {FILE}:{at}=skip" in message
+    assert f"write {KEY} = {FILE}:{at}=skip in {OWN}, and restart the se" in message
     assert shape(reading) == ["B", "1", "E", "B"]
+
+
+def test_advice_about_other_servers() -> None:
+    """It reads the standby where that is read, and adds to names that are there."""
+    log, at = broken_rows()
+    reading = reading_of((9999, Action.SKIP))
+    standby = replace(MASTER, address=Address("other", 3306))
+    unreadable_of(reading).turn_to(standby)
+    with pytest.raises(DecodeError) as caught:
+        reading.run(log.as_stream())
+    assert "--destination shop --standby --from " in str(caught.value)
+    assert f"add {FILE}:{at}=skip, after a comma, to {KEY} in {OWN}" in str(
+        caught.value
+    )
 
 
 def test_advice_begins_where_the_transaction_does() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fix_pump import Pumped
+from fix_pump import DESTINATION, Pumped
 from fix_ranged import rows_of
 from fix_source_access import PATIENCE_S, access_of
 from fix_store import eventually
@@ -71,23 +73,35 @@ def test_a_damaged_row(
     own_server: Callable[[str, Sequence[str]], PrivateServer],
     flavour: str,
     capsys: pytest.CaptureFixture[str],
+    make_conf: Callable[..., Path],
 ) -> None:
     """The error tells a command that shows the event, and a name to resume with."""
     server = own_server(flavour, ())
     file, start, event = damaged(server)
-    message = stopped(server, file, start)
-    assert "a checksum that does not match" in message
-    assert f"canal.instance.master.unreadable.events = {file}:{event}=skip" in message
+    settings = (
+        f"canal.instance.master.address = {server.host}:{server.port}\n"
+        f"canal.instance.dbUsername = {server.user}\n"
+        f"canal.instance.dbPassword = {server.password}\n"
+    )
+    conf = make_conf(f"canal.destinations = {DESTINATION}", **{DESTINATION: settings})
+    own = conf / DESTINATION / "instance.properties"
+    message = stopped(server, file, start, own)
+    assert "the event's checksum is not that of its bytes" in message
+    key = f"canal.instance.master.unreadable.events = {file}:{event}=skip"
+    assert f"write {key} in {own}, and restart" in message
 
-    # The command is the one of the message, but for the account.
-    command = message.split("canal-server ")[1].split(";")[0].split()
-    command[command.index("--source") + 1] = server.url
-    assert cli.main(command) == 0
+    # The command of the message, as it is.
+    command = message.split("to see it: ")[1].split(";")[0]
+    assert cli.main(shlex.split(command)[1:]) == 0
     shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     changes = [each.get("rowChange", {}) for each in shown]
     (change,) = [each for each in changes if "canal: event" in each.get("sql", "")]
     assert {"key": "unreadable", "value": "true"} in change["props"]
     path = server.data_folder / file
+    assert cli.main(["decode", str(path)]) == cli.FAILED
+    assert capsys.readouterr().err.endswith(
+        "; --unreadable skip leaves such events out, =raw prints their bytes\n"
+    )
     assert cli.main(["decode", str(path), "--unreadable", "skip"]) == 0
     values = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["after"]["@1"] for each in values if each["table"] == "t"
@@ -125,13 +139,21 @@ def test_the_standby_is_named_when_it_is_read(
         replace(access, address=Address("127.0.0.1", 1)),
         "shop",
         standby_access=access,
-        standby=HostConfig(journal_name=file, position=start),
+        own=Path("/etc/canal/pumped/instance.properties"),
+        standby=HostConfig(
+            address=HostPort(server.host, server.port),
+            journal_name=file,
+            position=start,
+        ),
     )
     found.pump.begin_with(LogIdentity(server.host, server.port))
     found.pump.start()
     try:
         eventually(lambda: found.pump.status.error)
-        assert f"--source mysql://user@{access.address} " in found.pump.status.error
+        assert (
+            "--conf /etc/canal --destination pumped --standby --from "
+            in found.pump.status.error
+        )
     finally:
         found.stop()
 
@@ -141,17 +163,19 @@ def has_values(found: Pumped, *values: str) -> bool:
     return found.values == list(values)
 
 
-def begun(server: Server, file: str, start: int, **settings: object) -> Pumped:
+def begun(
+    server: Server, file: str, start: int, own: Path | None = None, **settings: object
+) -> Pumped:
     """Return a pump that runs from a place on."""
     master = HostConfig(journal_name=file, position=start)
-    found = Pumped(access_of(server), "shop", None, master=master, **settings)
+    found = Pumped(access_of(server), "shop", None, own=own, master=master, **settings)
     found.pump.start()
     return found
 
 
-def stopped(server: Server, file: str, start: int) -> str:
-    """Return the error with which a pump stops."""
-    found = begun(server, file, start)
+def stopped(server: Server, file: str, start: int, own: Path) -> str:
+    """Return the error with which a pump stops; `own`: the file with its settings."""
+    found = begun(server, file, start, own=own)
     try:
         eventually(lambda: found.pump.status.error)
         assert found.values == ["1"]

@@ -87,7 +87,7 @@ def test_wrong_password(failing, tmp_path) -> None:
     told = failing(FAILED, source={"user": "nobody", "password": f"not-{SECRET}"})
     assert "nobody" in told
     assert "Access denied" in told
-    assert "check the user name and the password" in told
+    assert "correct the user name or the password in the settings" in told
     assert left(tmp_path / "lake") == LOCK
 
 

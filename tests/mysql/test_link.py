@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from contextlib import ExitStack
@@ -87,10 +88,17 @@ def test_a_refused_connection_is_lost(listener):
 
 def test_an_unknown_host_is_told():
     """A host name that does not resolve is named in the error."""
-    nowhere = Access(address=Address("nowhere.invalid"), credentials=NOBODY)
-
-    with pytest.raises(ConnectionLost, match=r"host nowhere\.invalid is unknown"):
-        connect_tcp(nowhere)
+    key = "canal.instance.master.address"
+    for named_by, remedy in (("", ""), (key, f": correct {key}")):
+        nowhere = Access(
+            address=Address("nowhere.invalid"), credentials=NOBODY, named_by=named_by
+        )
+        with pytest.raises(ConnectionLost) as caught:
+            connect_tcp(nowhere)
+        assert re.fullmatch(
+            rf"host nowhere\.invalid is unknown \([A-Z][a-z ]+\){re.escape(remedy)}",
+            str(caught.value),
+        )
 
 
 def test_connecting_has_a_limit(silent_port):

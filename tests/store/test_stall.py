@@ -35,6 +35,9 @@ def test_names_who_must_ack(told):
     assert "example" in line
     assert "11 s" in line
     assert "client 9999 must ack" in line
+    assert line.endswith(
+        "canal-server unsubscribe --destination example --client-id 9999`"
+    )
 
 
 def test_names_a_few_of_many(told):
@@ -44,6 +47,7 @@ def test_names_a_few_of_many(told):
     notice.tell(range(1, 101), START + 10)
     (line,) = told()
     assert "clients 1, 2, 3, 4, 5 and 95 more must ack" in line
+    assert "`canal-server unsubscribe --destination example --client-id 1`" in line
 
 
 def test_says_that_nobody_is_subscribed(told, caplog):

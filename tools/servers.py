@@ -268,7 +268,12 @@ class PrivateServer(Server):
         """Have this called, on another thread, when the server's process ends."""
         process = self._process
         assert process is not None, "it was started"
-        threading.Thread(target=lambda: (process.wait(), call()), daemon=True).start()
+
+        def watch() -> None:
+            process.wait()
+            call()
+
+        threading.Thread(target=watch, daemon=True).start()
 
     def log_tail(self) -> str:
         """Return the end of the server's log."""
@@ -395,8 +400,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if any(option.startswith("--port") for option in wanted.options):
         foreground.error("name the port in front of the flavour, it is ours to know")
     stop, over = threading.Event(), threading.Event()
+
+    def on_signal(*_: object) -> None:
+        stop.set()
+        over.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: (stop.set(), over.set()))
+        signal.signal(number, on_signal)
     try:
         with PrivateServer(wanted.flavour, wanted.options, port=wanted.port) as server:
             admin = f"mysql://{ADMIN[0]}:{ADMIN[1]}@{server.host}:{server.port}"

@@ -6,15 +6,14 @@ import logging
 import os
 import resource
 import sys
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from canal_server import daemon
 from canal_server.cli.conf import add_conf_option
+from canal_server.cli.log_lines import ClientThrottle, LineFormatter
 from canal_server.config.load import load
 from canal_server.group import make_instance
-from canal_server.model.quoted import LINE_MAX, printable
 from canal_server.zookeeper import ZooKeepers
 
 if TYPE_CHECKING:
@@ -74,34 +73,11 @@ def allow_descriptors() -> None:
         log.warning("stays with %d descriptors: %s", soft, error)
 
 
-class _LineFormatter(logging.Formatter):
-    """Writes each message on one line, and times with their zone.
-
-    Clients and sources choose parts of messages: their line breaks would look like
-    lines of ours, and their control characters would reach a terminal. A traceback
-    keeps its lines.
-    """
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's
-        record.message = printable(record.message, LINE_MAX)
-        return super().formatMessage(record)
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802  # logging's
-        lines = super().formatException(ei).split("\n")
-        return "\n".join(printable(line, LINE_MAX) for line in lines)
-
-    def formatTime(  # noqa: N802  # the name is logging's
-        self, record: logging.LogRecord, datefmt: str | None = None
-    ) -> str:
-        del datefmt
-        moment = datetime.fromtimestamp(record.created).astimezone()
-        return moment.isoformat(timespec="milliseconds")
-
-
 def log_to_stderr(level: str, handler: logging.Handler | None = None) -> None:
     """Log to standard error, or by a handler: time and zone, level, thread, message."""
     handler = handler or logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_LineFormatter(LOG_LINE))
+    handler.setFormatter(LineFormatter(LOG_LINE))
+    handler.addFilter(ClientThrottle())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())

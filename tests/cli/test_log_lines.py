@@ -1,0 +1,57 @@
+"""What clients cause is not logged without end."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+from canal_server.cli.log_lines import ClientThrottle
+from canal_server.cli.start import log_to_stderr
+
+
+def lines_of(messages):
+    """Return the lines in the log after messages of `thread`, `place`, `text`."""
+    root, output = logging.getLogger(), io.StringIO()
+    handler, level = logging.StreamHandler(output), root.level
+    log_to_stderr("info", handler)
+    root.removeHandler(handler)
+    root.setLevel(level)
+    for thread, place, text in messages:
+        record = logging.LogRecord("a", logging.INFO, "", place, "%s", (text,), None)
+        record.threadName = thread
+        handler.handle(record)
+    return output.getvalue().splitlines()
+
+
+def test_a_client_cannot_fill_the_disk():
+    """A message that clients cause again and again is left out, and the log says so."""
+    found = lines_of(("client-127.0.0.1:1", 1, str(n)) for n in range(100_000))
+    assert len(found) == 200
+    assert found[198].endswith("] 198")
+    assert found[199].endswith("] 199 (more like it are left out for 60 s)")
+
+
+def test_others_are_logged():
+    """What is logged elsewhere, or by threads of ours, stands beside it."""
+    flood = [("client-127.0.0.1:1", 1, "again")] * 1_000
+    other = ("client-127.0.0.1:2", 2, "other")
+    ours = [("pump-example", 1, "ours")] * 300
+    found = lines_of([*flood, other, *ours])
+    assert len(found) == 200 + 1 + 300
+    assert found[200].endswith("] other")
+
+
+def test_a_later_message_says_how_many_were_left_out():
+    """With the next period messages are logged again."""
+    now_s = 0.0
+    throttle = ClientThrottle(lambda: now_s)
+
+    def logged():
+        record = logging.LogRecord("a", logging.INFO, "", 1, "m", (), None)
+        record.threadName = "client-a"
+        return record.getMessage() if throttle.filter(record) else ""
+
+    assert sum(bool(logged()) for _ in range(1_000)) == 200
+    now_s = 60.0
+    assert logged() == "m (after 800 more like it that were left out)"
+    assert logged() == "m"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import stat
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 FOLDER_OWNER_ONLY: Final = 0o700
 FILE_OWNER_ONLY: Final = 0o600
+READ_BYTES_MAX: Final = 256 << 20  # of one file that is read whole
 
 
 def make_private_folder(path: Path) -> None:
@@ -44,6 +46,29 @@ def open_private(path: Path, flags: int) -> int:
     Raises OSError, with ELOOP for a symbolic link.
     """
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_OWNER_ONLY)
+
+
+def read_whole(path: Path) -> bytes:
+    """Return the content of a file; raises OSError.
+
+    Whoever may write into our folder could put a pipe there, which is never opened for
+    reading unless somebody writes, or a file larger than memory.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file, remove it", str(path))
+        if found.st_size > READ_BYTES_MAX:
+            raise OSError(
+                errno.EFBIG,
+                f"{found.st_size} bytes, at most {READ_BYTES_MAX} are read; put a copy"
+                " of it back or remove it",
+                str(path),
+            )
+        return file.read(READ_BYTES_MAX)
 
 
 def refuse_link(path: Path) -> None:

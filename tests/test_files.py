@@ -152,3 +152,21 @@ def test_data_folders_are_the_owners_alone(tmp_path: Path) -> None:
     replace_content(Disk(), tmp_path / "cursors" / "x" / "meta.dat", b"", backup=None)
     for name in ("server", "server/data", "cursors", "cursors/x"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """Where a file of ours should be nobody may let us wait."""
+    path = tmp_path / "meta.dat"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="not a regular file, remove it"):
+        Disk().read(path)
+
+
+def test_a_file_larger_than_memory_is_not_read(tmp_path: Path) -> None:
+    """It is refused by its size; what is as usual is read whole."""
+    path = tmp_path / "seen.json"
+    path.write_bytes(b"{}")
+    assert Disk().read(path) == b"{}"
+    os.truncate(path, 1 << 40)
+    with pytest.raises(OSError, match="1099511627776 bytes, at most 268435456"):
+        Disk().read(path)

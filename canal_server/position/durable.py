@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from canal_server.files import make_private_folder, open_private
+from canal_server.files import make_private_folder, open_private, read_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ class Disk:
 
     def read(self, path: Path) -> bytes:
         """Return the content of a file."""
-        return path.read_bytes()
+        return read_whole(path)
 
     def make_directory(self, path: Path) -> None:
         """Make a directory and those above it, where they do not exist."""

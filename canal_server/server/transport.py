@@ -21,6 +21,10 @@ _TIMEVAL = struct.Struct("@ll")  # seconds, microseconds
 RECEIVE_BYTES = 64 * 1024
 _IOV_MAX = os.sysconf("SC_IOV_MAX")  # buffers in one sendmsg
 
+# Of what is sent to a client that reads nothing the kernel keeps this much, not the
+# 4 MiB to which it lets a socket grow: some hundred such clients would fill its memory
+# for TCP.
+_UNSENT_BYTES = 256 * 1024
 # A peer that vanished without a word is noticed after about two minutes.
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_PROBES = 60, 10, 6
 
@@ -35,6 +39,7 @@ class Transport:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (
             (socket.TCP_NODELAY, 1),
+            (socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES),
             (socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S),
             (socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S),
             (socket.TCP_KEEPCNT, _KEEPALIVE_PROBES),

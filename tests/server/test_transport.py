@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
+import sys
+import termios
 import threading
 
 import pytest
@@ -54,6 +57,17 @@ def test_client_that_takes_nothing(pair):
     transport.set_send_timeout(0.01)
     with pytest.raises(TimeoutError, match=r"took nothing for 0\.01 s"):
         transport.send([bytes(1 << 20)] * 64)
+
+
+def test_what_the_kernel_keeps_for_a_client_that_takes_nothing(pair):
+    """Its memory for TCP is common to all connections of the machine."""
+    transport, client = pair
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    transport.set_send_timeout(0.01)
+    with pytest.raises(TimeoutError):
+        transport.send([bytes(64 * 1024)] * 1024)
+    kept = fcntl.ioctl(transport.fileno(), termios.TIOCOUTQ, bytes(4))
+    assert int.from_bytes(kept, sys.byteorder) < 1 << 20
 
 
 def test_client_that_says_nothing(pair):

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from canal_server.dump.source_traits import records_of, source_of, with_names
 from canal_server.dump.start import Place
-from canal_server.dump.take_over import TakeOver
+from canal_server.dump.take_over import NotCarried, TakeOver
+from canal_server.dump.unknown_columns import FROM_NOW_ON, LEAVE_OUT
 from canal_server.errors import ClientError, TableMetaError, TableMetaStoreError
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.cached_columns import CachedColumns
@@ -65,9 +66,14 @@ class RangeImages:
         records: Iterable[DdlRecord],
         control: ControlConnection,
         known_to: EntryPosition,
+        doubt: str = "",
     ) -> None:
-        """Take an image; in front of `known_to` the statements are all there."""
+        """Take an image; in front of `known_to` the statements are all there.
+
+        `doubt`: why tables may have had other columns there, and what to do.
+        """
         self.known_to = known_to
+        self.doubt = doubt
         self._image = replayed
         self._records = deque(records)
         self._today = CachedColumns(control)
@@ -180,6 +186,7 @@ def images_at(
         stretches = history.stretches()
         stretch = _stretch_for(stretches, info, place)
         known_to = stretch.last
+        known: Image | NotCarried | None = None
         if stretch is stretches[-1] and reached is not None:
             known_to = max(reached, known_to, key=EntryPosition.order)
         if place.order() >= stretch.first.order():
@@ -194,16 +201,24 @@ def images_at(
             )
             names = collation_names(control)
             others = stretches[: stretches.index(stretch)]
+            gap = records_of(
+                scanner.between(place, stretch.first), names, contained=True
+            )
+            known = _known_of_others(
+                TakeOver(history, info, scanner, names),
+                [each for each in others if _is_of_other(each, info)],
+                lambda: executed(place),
+            )
+            if isinstance(known, NotCarried):
+                _log.warning(
+                    "destination %s: what tables were at %s is not known from another"
+                    " server either: %s",
+                    config.destination,
+                    place,
+                    known,
+                )
             found = history.replay_before(
-                stretch,
-                records_of(
-                    scanner.between(place, stretch.first), names, contained=True
-                ),
-                _known_of_others(
-                    TakeOver(history, info, scanner, names),
-                    [each for each in others if _is_of_other(each, info)],
-                    lambda: executed(place),
-                ),
+                stretch, gap, None if isinstance(known, NotCarried) else known
             )
     except TableMetaStoreError:
         raise  # what it would tell is not lost: it is there when the history is
@@ -213,7 +228,10 @@ def images_at(
         ) from error
     finally:
         history.close()
-    return RangeImages(*found, control, known_to)
+    doubt = ""
+    if known is None or isinstance(known, NotCarried):
+        doubt = _doubt(place, stretch, found[1], known)
+    return RangeImages(*found, control, known_to, doubt)
 
 
 def _replay_at(
@@ -252,20 +270,45 @@ def _known_of_others(
     known: TakeOver,
     stretches: list[Stretch],
     executed_there: Callable[[], Gtids | None],
-) -> Image | None:
+) -> Image | NotCarried | None:
     """Return the tables behind a GTID set as they were on the servers of before.
 
-    None where these did not tell.
+    Or why the newest of these does not tell; None where there were none.
     """
-    executed = executed_there() if stretches else None
-    if executed is None:
+    if not stretches:
         return None
+    executed = executed_there()
+    if executed is None:
+        return NotCarried("no GTID set is known of the place")
     place = Place("", 0, executed, by_gtid=True)
+    refused: NotCarried | None = None
     for stretch in reversed(stretches):
         image = known.image(stretch, place, list)
-        if image is not None:
+        if not isinstance(image, NotCarried):
             return image
-    return None
+        refused = refused or NotCarried(
+            f"that of server {stretch.source} cannot be carried over: {image}"
+        )
+    return refused
+
+
+def _doubt(
+    place: EntryPosition,
+    stretch: Stretch,
+    records: Iterable[DdlRecord],
+    why: NotCarried | None,
+) -> str:
+    """Return what to tell where rows contradict those of later on, "" if none are."""
+    contained = [each.position for each in records if each.contained]
+    if not contained or contained[-1].order() < place.order():
+        return ""
+    told = f" ({why})" if why else ""
+    return (
+        f"What tables were at {place} is not known: the table history of server"
+        f" {stretch.source} begins after the statement at {contained[-1]}{told}."
+        f" Begin a subscription anew there, with file:{contained[-1]}, and load what"
+        f" was changed before from the tables; or {LEAVE_OUT}; {FROM_NOW_ON}"
+    )
 
 
 def _stretch_for(

@@ -19,7 +19,7 @@ from canal_server.dump.epochs import epoch_of
 from canal_server.dump.gtid_sets import contains, parse
 from canal_server.dump.places import SourceFiles
 from canal_server.dump.range_beginning import check_nothing_before
-from canal_server.dump.range_images import images_at
+from canal_server.dump.range_images import RangeImages, images_at
 from canal_server.dump.range_mapping import Mapped, RangeMapper, other_epoch
 from canal_server.dump.reader import Reader
 from canal_server.dump.scan import Scanner
@@ -27,6 +27,7 @@ from canal_server.dump.search import BinlogSearch
 from canal_server.dump.side_dump import SideDump
 from canal_server.dump.source_traits import source_of
 from canal_server.dump.start import Place
+from canal_server.dump.unknown_columns import UnknownColumnsError
 from canal_server.dump.unreadable import unreadable_of
 from canal_server.errors import (
     BinlogPurged,
@@ -112,6 +113,7 @@ class RangeDump:
         # In GTID mode a boundary that was read from, and the set executed there.
         self.executed: tuple[tuple[int, int], str] | None = None
         self._seen: list[Span] = []  # the last ones of the last walk
+        self._doubt = ""  # what to tell where it meets rows of other columns
         # Up to where the last walk has seen all, if that was the binlog's end.
         self.ended: RangePlace | None = None
 
@@ -430,6 +432,10 @@ class RangeDump:
             dump.run(reader, place, taken)
         except BinlogPurged as error:
             raise ClientError(str(error), code=PURGED) from error
+        except UnknownColumnsError as error:
+            if not self._doubt:
+                raise
+            raise UnknownColumnsError(error.problem, self._doubt) from error
         return is_cut
 
     def _reader(
@@ -444,18 +450,12 @@ class RangeDump:
         config = self._config
         file, offset = place.file, place.position
         asked, address = str(place), str(self._access.address)
+        images = self._images_at(EntryPosition(file, offset))
+        self._doubt = images.doubt if isinstance(images, RangeImages) else ""
         reader = Reader(
             BlockPool(),
             subjects,
-            images_at(
-                config,
-                self._control,
-                self._info,
-                EntryPosition(file, offset),
-                self._ddl_scanner(),
-                tables=self._tables,
-                executed=self._set_at,
-            ),
+            images,
             wants=wanted.accepts,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
             filters=config.filter,
@@ -514,7 +514,10 @@ class RangeDump:
         else:
             at = self.mapped(at).place
             place = EntryPosition(at.journal, at.begin or at.position)
-        images = images_at(
+        return self._images_at(place), place
+
+    def _images_at(self, place: EntryPosition) -> TableImages:
+        return images_at(
             self._config,
             self._control,
             self._info,
@@ -523,7 +526,6 @@ class RangeDump:
             tables=self._tables,
             executed=self._set_at,
         )
-        return images, place
 
 
 def check_epoch(place: RangePlace, epoch: Epoch) -> None:

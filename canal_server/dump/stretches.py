@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from canal_server.dump.base_dump import BaseDumper
 from canal_server.dump.skipped import SkipFinder
 from canal_server.dump.source_traits import records_of, source_of, traits_of
-from canal_server.dump.take_over import TakeOver
+from canal_server.dump.take_over import NotCarried, TakeOver
 from canal_server.errors import BinlogPurged
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.binlogs import current_end
@@ -253,27 +253,35 @@ class StretchFinder:
         for stretch in self._tsdb.stretches()[-1:]:
             # Of this server what it has now is not known: its binlog was begun anew,
             # and GTIDs of before may mean something else; or a part is purged.
-            if stretch.source in self._names or (
-                stretch.traits.mariadb != self._info.is_mariadb
-            ):
+            if stretch.source in self._names:
                 continue
             image = self._take_over.image(
                 stretch, place, lambda: self._between(at, self._end_of_binlog())
             )
-            if image is not None:
-                _log.info(
-                    "destination %s: the table history goes on at %s from what was"
-                    " known of server %s",
+            if isinstance(image, NotCarried):
+                _log.warning(
+                    "destination %s: the table history of server %s cannot be carried"
+                    " over to %s of server %s: %s; all tables are read anew",
                     self._destination,
-                    at,
                     stretch.source,
-                )
-                return self._tsdb.begin(
-                    source_of(self._info),
-                    traits_of(self._control, self._info),
                     at,
-                    stored_schemas(image),
+                    self._names[0],
+                    image,
                 )
+                continue
+            _log.info(
+                "destination %s: the table history goes on at %s from what was"
+                " known of server %s",
+                self._destination,
+                at,
+                stretch.source,
+            )
+            return self._tsdb.begin(
+                source_of(self._info),
+                traits_of(self._control, self._info),
+                at,
+                stored_schemas(image),
+            )
         return None
 
     # --- from the beginning ---------------------------------------------------------

@@ -7,12 +7,14 @@ more, is told here; the stretch that begins with it is made by `stretches`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from canal_server.dump.gtid_sets import contains, parsed
+from canal_server.dump.gtid_sets import contains, parsed, subtract
 from canal_server.dump.source_traits import records_of
 from canal_server.dump.start import Place
 from canal_server.errors import BinlogPurged
+from canal_server.model.moments import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +26,20 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.schemas import Image
     from canal_server.tablemeta.storage import DdlRecord, Stretch
     from canal_server.tablemeta.tsdb import TableMetaTsdb
+
+    _Executed = Callable[[DdlRecord], bool]
+
+_SHOWN: Final = 200  # characters of a GTID set in a message
+
+
+@dataclass(frozen=True, slots=True)
+class NotCarried:
+    """Why a history of one server does not tell the tables of a place of another."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return self.why
 
 
 class TakeOver:
@@ -43,59 +59,81 @@ class TakeOver:
 
     def image(
         self, stretch: Stretch, place: Place, coming: Callable[[], list[DdlEvent]]
-    ) -> Image | None:
-        """Return the tables of a place, None when they cannot be told.
+    ) -> Image | NotCarried:
+        """Return the tables of a place, or why they cannot be told.
 
         `coming` reads the statements of this server from there on.
         """
+        if stretch.traits.mariadb != self._info.is_mariadb:
+            flavour = "MariaDB" if stretch.traits.mariadb else "MySQL"
+            return NotCarried(f"that server was a {flavour}")
         records = self._tsdb.statements(stretch)
+        more: list[DdlEvent] | NotCarried = []
+        executed: _Executed | NotCarried
         if place.timestamp_ms:
             executed = _executed_by_time(stretch, place.timestamp_ms, coming)
-            more: list[DdlEvent] | None = []
         elif place.gtids is not None:
             executed = self._executed_by_gtid(stretch, place.gtids, records)
-            more = self._more_executed(stretch, place.gtids, records)
+            if not isinstance(executed, NotCarried):
+                more = self._more_executed(stretch, place.gtids, records)
         else:
-            return None
-        if executed is None or more is None:
-            return None
-        # What the base contains and this server has not had comes yet.
-        if not all(executed(each) for each in records if each.contained):
-            return None
+            return NotCarried("the place to begin has neither GTID set nor time")
+        for each in (executed, more):
+            if isinstance(each, NotCarried):
+                return each
+        assert not isinstance(executed, NotCarried)
+        assert not isinstance(more, NotCarried)
+        for record in records:
+            if record.contained and not executed(record):
+                return NotCarried(
+                    f"it begins after the statement at {record.position}, which"
+                    " comes only after the place to begin"
+                )
         return self._tsdb.at_executed(
             stretch, executed, records_of(more, self._collations)
         )
 
     def _executed_by_gtid(
         self, stretch: Stretch, wanted: Gtids, records: list[DdlRecord]
-    ) -> Callable[[DdlRecord], bool] | None:
-        """Return what tells statements of a GTID set, None if nothing does.
+    ) -> _Executed | NotCarried:
+        """Return what tells statements of a GTID set, or why nothing does.
 
         So it is when the stretch begins behind the set, or has statements without.
         """
-        if not self._is_in(wanted, stretch.first.gtid):
-            return None
-        if not all(each.position.gtid for each in records):
-            return None
+        first = parsed(stretch.first.gtid, self._info)
+        if first is None:
+            return NotCarried(f"no GTID set is known of its beginning, {stretch.first}")
+        if not contains(wanted, first):
+            return NotCarried(
+                f"it begins at GTID set {_shown(first)}, of which the place to begin,"
+                f" {_shown(wanted)}, lacks {_shown(subtract(first, wanted))}"
+            )
+        for record in records:
+            if not record.position.gtid:
+                return NotCarried(f"the statement at {record.position} has no GTID")
         return lambda record: self._is_in(wanted, record.position.gtid)
 
     def _more_executed(
         self, stretch: Stretch, wanted: Gtids, records: list[DdlRecord]
-    ) -> list[DdlEvent] | None:
+    ) -> list[DdlEvent] | NotCarried:
         """Return the wanted statements that the history lacks, read from this server.
 
-        None when that cannot be told, or they are purged.
+        Or why they cannot be had: that cannot be told, or they are purged.
         """
         known = parsed(stretch.last.gtid, self._info)
         if known is None:
-            return None
+            return NotCarried(f"no GTID set is known of its end, {stretch.last}")
         if contains(known, wanted):
             return []
         start = Place("", 0, known, by_gtid=True).dump_start()
+        end = _shown(known)  # before reading goes on with it
         try:
             events = self._scanner.between_sets(start, known, wanted)
-        except BinlogPurged:
-            return None
+        except BinlogPurged as error:
+            return NotCarried(
+                f"what this server executed between its end, GTID set {end}, and"
+                f" {_shown(wanted)} is purged: {error}"
+            )
         # The set of the end is that of the last transaction which passed: statements
         # behind it are known, too.
         told = {each.position.gtid for each in records}
@@ -111,18 +149,26 @@ class TakeOver:
         return gtid is not None and contains(wanted, gtid)
 
 
+def _shown(gtids: Gtids) -> str:
+    return repr(str(gtids)[:_SHOWN])
+
+
 def _executed_by_time(
     stretch: Stretch, timestamp_ms: int, coming: Callable[[], list[DdlEvent]]
-) -> Callable[[DdlRecord], bool] | None:
-    """Return what tells statements in front of a place, None if nothing does.
+) -> _Executed | NotCarried:
+    """Return what tells statements in front of a place, or why nothing does.
 
     The place lies behind the last transaction in front of the first that is not
     older than the time. A statement that took long is older than what stands in
     front of it, so it may be behind the place.
     """
-    first_ms = stretch.first.timestamp
-    if not first_ms or not first_ms < timestamp_ms <= (stretch.last.timestamp or 0):
-        return None
+    first_ms, last_ms = stretch.first.timestamp or 0, stretch.last.timestamp or 0
+    if not first_ms or not first_ms < timestamp_ms <= last_ms:
+        return NotCarried(
+            f"it reaches from {time_text(first_ms) or 'an unknown time'} to"
+            f" {time_text(last_ms) or 'an unknown time'}, and reading begins at"
+            f" {time_text(timestamp_ms)}"
+        )
     behind = {(each.position.timestamp, each.schema, each.ddl) for each in coming()}
 
     def executed(record: DdlRecord) -> bool:

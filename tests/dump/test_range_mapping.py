@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +15,7 @@ from canal_server.config.schema import HostConfig, HostPort
 from canal_server.core.gtid import GtidSet
 from canal_server.core.maria_gtid import MariaGtidSet
 from canal_server.dump.range_source import CUT_ROWS
-from canal_server.errors import ClientError
+from canal_server.errors import ClientError, TableMetaError
 from canal_server.model.ranges import RangeLimits
 from canal_server.protocol.ranged import NOT_HERE
 
@@ -279,7 +280,7 @@ def forget_transactions(replicas):
 
 
 def test_tables_known_from_the_first_transaction_on(
-    make_lake, replicas, table, gtid_on
+    make_lake, replicas, table, gtid_on, caplog
 ):
     """What was read of a server that had executed nothing is known on the next one."""
     forget_transactions(replicas)
@@ -296,11 +297,48 @@ def test_tables_known_from_the_first_transaction_on(
     lake.wait_until_delivered(end)
     replicas.catch_up()
 
+    caplog.set_level("INFO", "canal_server.dump.stretches")
     lake = make_lake(replicas.replica, gtid_on=gtid_on)
     lake.subscribe()
     (part,) = lake.plan(start, end, 1)
     rows = rows_of(lake.read(part.start, part.end))
     assert [row[1:] for row in rows if row[0] == "t"] == [("a", "2")]
+    # The pump's own place is told by GTID in GTID mode only.
+    assert ("the table history goes on at " in caplog.text) is gtid_on
+
+
+def test_tables_that_are_not_known(make_lake, replicas, table, gtid_on):
+    """The refusal is final, and tells why, and from where on they are known."""
+    source = replicas.source
+    file, offset = source.binlog_position()
+    gtids = replicas.executed(source)
+    insert(source, table, 1)
+    source.execute(f"ALTER TABLE {table} ADD b INT FIRST")
+    lake = make_lake(source, gtid_on=gtid_on)
+    lake.subscribe()
+    start = lake.subscribe(f"file:{file}:{offset}", "early")
+    refused = errors_of(lambda: lake.head(start))
+    known = r"is not known: the table history of server \S+ begins after the"
+    assert re.search(known, refused)
+    (place,) = re.findall(r"anew there, with (file:\S+:\d+), and load", refused)
+    begin = lake.subscribe(place, "known")
+    source.execute(f"INSERT INTO {table} VALUES (2, 3)")
+    end = lake.until(begin, 2)
+    assert rows_of(lake.read(begin, end))[1:] == [("t", "b", "2", "a", "3")]
+    lake.wait_until_delivered(end)
+    replicas.catch_up()
+
+    lake = make_lake(replicas.replica, gtid_on=gtid_on)
+    lake.subscribe()
+    refused = errors_of(lambda: lake.head(replace(start, gtids=gtids)))
+    assert re.search(rf"{known}.* cannot be carried over: it begins at", refused)
+
+
+def errors_of(call):
+    """Return what is told of columns that are not known."""
+    with pytest.raises(TableMetaError, match="column size is not match") as refused:
+        call()
+    return str(refused.value)
 
 
 def test_what_cannot_be_told(make_lake, replicas, table):

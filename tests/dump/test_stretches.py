@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_source_access import access_of
+from purge import purge
 
 from canal_server.config.schema import InstanceConfig
 from canal_server.core.gtid import GtidSet
@@ -18,6 +19,7 @@ from canal_server.dump.scan import Scanner
 from canal_server.dump.source_traits import source_of, traits_of
 from canal_server.dump.start import Place
 from canal_server.dump.stretches import StretchFinder
+from canal_server.dump.take_over import NotCarried
 from canal_server.errors import BinlogPurged, TableMetaError
 from canal_server.lifecycle import Stop
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.storage import Stretch
 
 CONFIG = InstanceConfig(destination="stretches")
+GTID_AHEAD = "aaaaaaaa-0000-0000-0000-000000000001"
 
 
 class Meeting:
@@ -364,7 +367,9 @@ class TestTakeOver:
         assert meeting.columns() == ["b", "a"]
         assert not meeting.is_uncertain()
 
-    def test_before_the_history(self, meeting: Meeting) -> None:
+    def test_before_the_history(
+        self, meeting: Meeting, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """A base is not taken for what was before it: its statements come yet."""
         early = meeting.gtids()
         meeting.run("ALTER TABLE t ADD b INT")
@@ -374,8 +379,13 @@ class TestTakeOver:
         meeting.pretend(stretch, "another")
         self.begin_by(meeting, early)
         assert meeting.is_uncertain()
+        (line,) = [each for each in caplog.messages if "carried" in each]
+        assert "history of server another cannot be carried over to " in line
+        assert line.endswith("; all tables are read anew")
 
-    def test_before_the_base(self, meeting: Meeting) -> None:
+    def test_before_the_base(
+        self, meeting: Meeting, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """Nor for a place between the beginning and a statement that it contains."""
         begin, gtids = meeting.here(), meeting.gtids()
         meeting.run("ALTER TABLE t ADD b INT")
@@ -386,8 +396,11 @@ class TestTakeOver:
         meeting.pretend(stretch, "another")
         self.begin_by(meeting, gtids)
         assert meeting.is_uncertain()
+        assert "comes only after the place to begin; all" in caplog.text
 
-    def test_statements_without_gtid(self, meeting: Meeting, known: Any) -> None:
+    def test_statements_without_gtid(
+        self, meeting: Meeting, known: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """Whether they were executed nobody knows: all tables are read anew."""
         (stretch,) = meeting.tsdb.stretches()
         meeting.tsdb.rollback(stretch.last, stretch)
@@ -396,6 +409,33 @@ class TestTakeOver:
         meeting.run("SET sql_log_bin = 0", "ALTER TABLE t ADD unlogged INT")
         self.begin_by(meeting, known)
         assert meeting.columns() == ["a", "b", "unlogged"]
+        assert f"the statement at {place} has no GTID; all" in caplog.text
+
+    def test_what_keeps_it(self, meeting: Meeting, known: Any) -> None:
+        """Each reason is told: what is not known of the stretch, or of the place."""
+        (stretch,) = meeting.tsdb.stretches()
+        by_gtid = Place("", 0, known, by_gtid=True)
+        no_set = replace(stretch.first, gtid=None)
+        other = replace(stretch.traits, mariadb=not stretch.traits.mariadb)
+        ahead = {"mysql": f"{GTID_AHEAD}:1-9", "mariadb": "99-1-9"}
+        ahead_of = replace(stretch.first, gtid=ahead[meeting.server.flavour])
+        with meeting.finder() as finder:
+            image = finder._take_over.image
+            for each, place, why in (
+                (replace(stretch, first=no_set), by_gtid, "known of its beginning"),
+                (replace(stretch, last=no_set), by_gtid, "known of its end, "),
+                (replace(stretch, first=ahead_of), by_gtid, "lacks '"),
+                (replace(stretch, traits=other), by_gtid, "that server was a M"),
+                (stretch, Place("", 0, None), "has neither GTID set nor time"),
+                (
+                    stretch,
+                    Place("", 0, None, timestamp_ms=1000),
+                    "reading begins at 1970-01-01T00:00:01+00:00",
+                ),
+            ):
+                found = image(each, place, list)
+                assert isinstance(found, NotCarried)
+                assert why in found.why
 
     def test_a_binlog_begun_anew(self, meeting: Meeting, known: Any) -> None:
         """GTIDs of before may mean something else: the tables are read anew."""
@@ -440,6 +480,20 @@ def test_known_from_the_first_transaction_on(from_nothing: Meeting) -> None:
     meeting.begin(Place("", 0, known, by_gtid=True))
     assert meeting.columns() == ["b"]
     assert not meeting.is_uncertain()
+
+
+def test_what_it_lacks_is_purged(
+    from_nothing: Meeting, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Statements behind its end that nobody has now: all tables are read anew."""
+    meeting = from_nothing
+    meeting.run("ALTER TABLE t RENAME COLUMN a TO b", "FLUSH BINARY LOGS")
+    purge(meeting.server, meeting.here().journal_name)
+    meeting.begin(Place("", 0, meeting.gtids(), by_gtid=True))
+    assert meeting.columns() == ["b"]
+    (line,) = [each for each in caplog.messages if "cannot be carried over" in each]
+    assert "this server executed between its end, GTID set '', and '" in line
+    assert " is purged: " in line
 
 
 class TestTakeOverByTime:

@@ -47,7 +47,7 @@ from canal_server.model.positions import (
     binlog_file_number,
 )
 from canal_server.mysql.connection import ControlConnection
-from canal_server.mysql.replication import replica_id
+from canal_server.mysql.replication import PumpReplica
 from canal_server.position.logposition import same_server
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Pump:
         self.has_delivered = False  # anything, ever
         self._turns = Turns()
         self._reader: Reader | None = None
-        self._replica = replica_id(config.destination, config.source.slave_id)
+        self._replica = PumpReplica(config.destination, config.source.slave_id)
         self._delivered = Delivered()
         self._overlap: Overlap | None = None  # of what comes again in this session
         self.index = index
@@ -327,6 +327,7 @@ class Pump:
 
     def _failed(self, error: CanalError) -> float:
         """Note an error; returns the seconds to wait."""
+        self._replica.lost(error)
         if self._advanced:
             # The session was good for something: its end is a first failure.
             self._failures.forget()
@@ -476,8 +477,9 @@ class Pump:
         self._reader = reader
         # A wish that came while the reader was made.
         reader.change_wants(self._wants)
+        replica = self._replica.id_at(is_mariadb=info.is_mariadb)
         stream = self._turns.stream = stream_of(
-            control.access, self._replica, begin, self._turn, self._patience
+            control.access, replica, begin, self._turn, self._patience
         )
         try:
             stream.open()

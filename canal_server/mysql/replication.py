@@ -13,7 +13,7 @@ import struct
 import uuid
 from dataclasses import dataclass
 
-from canal_server.errors import SourceRefused
+from canal_server.errors import ConnectionLost, SourceRefused
 
 COM_BINLOG_DUMP = 0x12
 COM_REGISTER_SLAVE = 0x15
@@ -33,6 +33,7 @@ _HOST_NAME_MAX = 60  # bytes that MySQL shows of a replica's name
 
 # Part of every replica id that this process makes up.
 _CHANCE = secrets.token_bytes(16)
+_IDS = 4  # that a pump takes in turn; after so many silences the first dump has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,31 @@ def replica_id(destination: str, slave_id: int = 0, *, reader: int = 0) -> Repli
         head = hashlib.sha256(destination.encode()).digest()[0] & 0x3F | 0x40
         server_id = head << 24 | int.from_bytes(digest[:3], "big")
     return ReplicaId(server_id, str(uuid.UUID(bytes=digest[3:19], version=4)))
+
+
+class PumpReplica:
+    """Under which id the pump of a destination registers; for its thread.
+
+    A server ends the dump that has the same id as a new one. A MariaDB lets the new one
+    wait until that is done, which lasts as long as TCP waits before it sends again on
+    a link that went silent: up to a minute. Under another id it waits for nobody, and
+    the old dump ends by itself.
+    """
+
+    def __init__(self, destination: str, slave_id: int = 0) -> None:
+        """Take the id of the operator's choice, which is kept; 0: there is none."""
+        self._destination, self._slave_id = destination, slave_id
+        self._silences = 0
+
+    def lost(self, error: Exception) -> None:
+        """Note why a session ended."""
+        if isinstance(error, ConnectionLost) and error.errno is None:
+            self._silences += error.heard_s is not None
+
+    def id_at(self, *, is_mariadb: bool) -> ReplicaId:
+        """Return the id for the next dump."""
+        turn = self._silences % _IDS if is_mariadb and self._slave_id <= 0 else 0
+        return replica_id(self._destination, self._slave_id, reader=-turn)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ import uuid
 
 import pytest
 
-from canal_server.errors import SourceRefused
+from canal_server.errors import ConnectionLost, SourceRefused
 from canal_server.mysql.replication import (
     COM_BINLOG_DUMP,
     COM_BINLOG_DUMP_GTID,
     FileStart,
     GtidStart,
     MariaGtidStart,
+    PumpReplica,
     ReplicaId,
     dump_command,
     register_payload,
@@ -39,6 +40,24 @@ def test_replica_ids_differ():
     assert len({one.uuid for one in ids}) == 6
     assert all(0 < one.server_id < 1 << 32 for one in ids)
     assert all(str(uuid.UUID(one.uuid)) == one.uuid for one in ids)
+
+
+def test_another_id_after_a_silence():
+    """Of a MariaDB the dump on a silent link is not waited for; else the id stays."""
+    silent = ConnectionLost("silent", heard_s=20.0)
+    others = ConnectionLost("timed out", errno=2013, heard_s=0.0), ConnectionLost("cut")
+    for slave_id in (0, 77):
+        replica = PumpReplica("orders", slave_id)
+        first = replica.id_at(is_mariadb=True)
+        assert first == replica_id("orders", slave_id)
+        for error in others:
+            replica.lost(error)
+        assert replica.id_at(is_mariadb=True) == first
+        replica.lost(silent)
+        assert (replica.id_at(is_mariadb=True) == first) == (slave_id == 77)
+        assert replica.id_at(is_mariadb=False) == first
+    aside = [replica_id("orders", reader=n).server_id for n in range(1, 5)]
+    assert PumpReplica("orders").id_at(is_mariadb=True).server_id not in aside
 
 
 def test_a_configured_slave_id_is_the_pumps():

@@ -57,7 +57,7 @@ HIDDEN = {"server": {"store", "position"}}  # it knows them as ports
 LEAVES = {
     "spark": {"client", "core", "decoder", "mysql", "config", "config.schema", "model",
               "lifecycle", "sink", "sink.filters", "tablemeta", "errors"},
-    "mirror": {"spark", "client", "core", "decoder", "mysql", "sink",
+    "mirror": {"spark", "files", "client", "core", "decoder", "mysql", "sink",
                "sink.filters", "config",
                "config.schema", "model", "lifecycle", "tablemeta", "sqltext", "errors"},
 }  # fmt: skip

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from canal_server.mysql.settings import Access
 
 SILENCE_MAX_S: Final = 120.0
+FIRST_S: Final = 30.0  # of a dump that reads a part of the binlog
 # Answers to statements may take longer than heartbeats.
 ANSWER_MIN_S: Final = 10.0
 
@@ -48,12 +49,7 @@ class Patience:
 
     def options(self) -> DumpOptions:
         """Return how the dump of this session behaves."""
-        heartbeat_s = self._source.heartbeat_s
-        return DumpOptions(
-            heartbeat_s=heartbeat_s,
-            allowance=max(1.0, self._usual_s / heartbeat_s),
-            silence_first_s=self._silence_s,
-        )
+        return options_of(self._source, self._silence_s)
 
     def failed(self, error: Exception) -> None:
         """Take note of the end of a session that brought nothing."""
@@ -66,3 +62,15 @@ class Patience:
         else:
             most_s = max(SILENCE_MAX_S, self._usual_s)
             self._silence_s = min(self._silence_s * 2, most_s)
+
+
+def options_of(
+    source: SourceConfig, first_s: float = FIRST_S, *, follow: bool = True
+) -> DumpOptions:
+    """Return how a dump behaves by the settings; `first_s`: its first silence."""
+    return DumpOptions(
+        heartbeat_s=source.heartbeat_s,
+        allowance=max(1.0, source.silence_s / source.heartbeat_s),
+        silence_first_s=max(first_s, source.silence_s),
+        follow=follow,
+    )

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
 from canal_server.core.subjects import Subjects
+from canal_server.dump.patience import options_of
 from canal_server.dump.reader import Reader, StreamEnd
 from canal_server.dump.unreadable import unreadable_of
 from canal_server.errors import ConnectionLost
-from canal_server.mysql.dump import DumpOptions, DumpStream
+from canal_server.mysql.dump import DumpStream
 from canal_server.mysql.failures import error_of_packet
 from canal_server.mysql.replication import FileStart, replica_id
 from canal_server.sink.columns import ColumnFilter
@@ -134,7 +135,7 @@ class SideDump:
             replica_id(self._config.destination, source.slave_id, reader=self._replica),
             place,
             self._stop,
-            DumpOptions(follow=False),
+            options_of(source, follow=False),
         )
         try:
             stream.open()

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from canal_server.config.schema import SourceConfig
-from canal_server.dump.patience import ANSWER_MIN_S, SILENCE_MAX_S, Patience
+from canal_server.dump.patience import (
+    ANSWER_MIN_S,
+    SILENCE_MAX_S,
+    Patience,
+    options_of,
+)
 from canal_server.errors import ConnectionLost
 
 TIMED_OUT = ConnectionLost("timed out", errno=2013, heard_s=0.0)
@@ -66,3 +71,13 @@ def test_a_limit_that_is_long_already() -> None:
     patience = patience_of(300.0, 30.0)
     patience.failed(silent(0.0))
     assert first_s(patience) == 300.0
+
+
+def test_a_dump_of_a_part() -> None:
+    """It may be silent for as long as is set, and for longer while it looks."""
+    source = SourceConfig(heartbeat_s=1.0, silence_s=3.0)
+    options = options_of(source, follow=False)
+    assert (options.heartbeat_s, options.silence_max_s) == (1.0, 3.0)
+    assert (options.silence_first_s, options.follow) == (30.0, False)
+    long = options_of(SourceConfig(heartbeat_s=30.0, silence_s=90.0))
+    assert long.silence_first_s == long.silence_max_s == 90.0

@@ -11,6 +11,7 @@ Ctrl-C. What a command has beside these is in its help.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from canal_server import __version__
 from canal_server.cli.help import Parser, complete_help
 from canal_server.cli.output import OutputLost, checked_output
 from canal_server.errors import CanalError, ConfigError
-from canal_server.model.moments import is_relative
 
 if TYPE_CHECKING:
     import argparse
@@ -39,6 +39,7 @@ COMMANDS = {
 }
 
 PROGRAM = "canal-server"
+_NUMBERED = re.compile(r"-[0-9]")  # no option begins so
 FAILED = 1
 UNUSABLE = 2
 INTERRUPTED = 130
@@ -123,10 +124,13 @@ def parser_for(command: str) -> tuple[argparse.ArgumentParser, Any]:
 
 
 def _with_relative_times(arguments: list[str]) -> list[str]:
-    """Join an option and a time like `-1h`, which argparse takes for an option."""
+    """Join an option and a time like `-1h`, which argparse takes for an option.
+
+    So is one that is not a time, as `-10min`: who reads the value says what it may be.
+    """
     joined: list[str] = []
     for each in arguments:
-        if is_relative(each) and joined and joined[-1].startswith("--"):
+        if _NUMBERED.match(each) and joined and joined[-1].startswith("--"):
             joined[-1] += f"={each}"
         else:
             joined.append(each)

@@ -15,6 +15,14 @@ def duration(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None  # says no more
 
 
+def patience(text: str) -> float:
+    """Read an argument that is how long an answer may take, which is never nothing."""
+    seconds = duration(text)
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"{text}: expected more than 0, as 5s")
+    return seconds
+
+
 def count(text: str) -> int:
     """Read an argument that is a number of changes."""
     if not text.isdecimal() or int(text) < 1:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli.actions import add_json_option, print_json
 from canal_server.cli.conf import add_conf_option
-from canal_server.cli.moments import duration
+from canal_server.cli.moments import duration, patience
 from canal_server.cli.status_check import (
     EXIT_STATUS,
     NO_ANSWER,
@@ -76,7 +76,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     add("--max-blocked", type=duration, metavar="TIME", default=BLOCKED_S, help="with "
         "--check: how long reading may wait for clients (default: "
         "%(default)gs)")  # fmt: skip
-    add("--timeout", type=duration, metavar="TIME", help="how long the server may take "
+    add("--timeout", type=patience, metavar="TIME", help="how long the server may take "
         f"to answer (default: {ANSWER_S:g}s)")  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def _refuse_limits(args: argparse.Namespace) -> None:
     for name in ("max_lag", "max_client_lag"):
         if getattr(args, name) is not None:
             option = "--" + name.replace("_", "-")
-            raise ConfigError([f"status: {option} is for --check"])
+            raise ConfigError([f"{option} is for --check"])
 
 
 def _configured(conf: Path) -> tuple[InstanceConfig, ...]:

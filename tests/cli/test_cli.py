@@ -95,8 +95,6 @@ def test_only_the_module_of_a_command_is_loaded():
         "canal_server.cli.output",
         "canal_server.cli.version",
         "canal_server.errors",
-        "canal_server.model",
-        "canal_server.model.moments",
     ]
 
 
@@ -167,3 +165,21 @@ def test_a_reader_that_goes_away():
     with writer.stderr:
         assert writer.stderr.read() == ""
     assert writer.wait() == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["tail", "--since", "-10minutes"],
+        ["position", "seek", "--to", "-1x"],
+        ["schema", "show", "--at", "-3 days"],
+        ["decode", "--from", "-1year"],
+    ],
+)
+def test_a_relative_time_that_is_none(capsys, arguments):
+    """What is wrong with the value is told, not that the option had none."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    told = capsys.readouterr().err.rpartition("argument --")[2]
+    assert "-1h" in told

@@ -302,7 +302,17 @@ def test_limits_without_a_check(make_conf, capsys):
     """A limit that nothing is compared with is an error of usage."""
     conf = make_conf(MAIN + "example")
     assert cli.main(["status", "--max-lag", "1s", "--conf", str(conf)]) == 2
-    assert "--max-lag is for --check" in capsys.readouterr().err
+    assert capsys.readouterr().err == "canal-server status: --max-lag is for --check\n"
+
+
+def test_a_time_out_of_nothing(capsys):
+    """No server answers in no time: it is not the server that is told to be stuck."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["status", "--timeout", "0"])
+    assert ended.value.code == 2
+    assert "argument --timeout: 0: expected more than 0, as 5s" in (
+        capsys.readouterr().err
+    )
 
 
 def test_errors_of_a_source_are_one_line(make_conf, status, monkeypatch):

@@ -8,10 +8,11 @@ no other module.
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pymysql
 from pymysql.connections import Connection
+from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
 from canal_server.errors import (
     ConnectionLost,
@@ -36,6 +37,11 @@ _Connection: Any = Connection  # the stubs leave out what we override
 
 LOGIN_BYTES_MAX = 1 << 20  # of each answer until we are logged in
 ANSWER_BYTES_MAX = 1 << 30  # of one with all its rows; MySQL's own limit of a packet
+# What a packet and each value of a row take in memory beside their bytes, at least.
+# They count as well: the smallest row is sent in six bytes.
+PACKET_BYTES = 64
+VALUE_BYTES = 8
+COLUMNS_MAX = 4_096  # of an answer, as MySQL and MariaDB allow
 
 
 class _BoundedConnection(_Connection):  # type: ignore[misc]
@@ -43,20 +49,34 @@ class _BoundedConnection(_Connection):  # type: ignore[misc]
 
     answer_bytes_max = LOGIN_BYTES_MAX
     _answer_bytes = 0
+    _answer_columns = 0
 
     def _execute_command(self, command: int, sql: str | bytes) -> None:
-        self._answer_bytes = 0
+        self._answer_bytes = self._answer_columns = 0
         super()._execute_command(command, sql)
 
+    def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
+        found = super()._read_packet(packet_type)
+        self._count(PACKET_BYTES + VALUE_BYTES * self._answer_columns)
+        if packet_type is FieldDescriptorPacket:
+            self._answer_columns += 1
+            if self._answer_columns > COLUMNS_MAX:
+                self._refuse(f"an answer of more than {COLUMNS_MAX} columns")
+        return found
+
     def _read_bytes(self, num_bytes: int) -> bytes:
-        self._answer_bytes += num_bytes
-        if self._answer_bytes > self.answer_bytes_max:
-            self._force_close()
-            raise pymysql.err.InternalError(
-                f"an answer of more than {self.answer_bytes_max} bytes"
-            )
+        self._count(num_bytes)
         data: bytes = super()._read_bytes(num_bytes)
         return data
+
+    def _count(self, size: int) -> None:
+        self._answer_bytes += size
+        if self._answer_bytes > self.answer_bytes_max:
+            self._refuse(f"an answer of more than {self.answer_bytes_max} bytes")
+
+    def _refuse(self, what: str) -> NoReturn:
+        self._force_close()
+        raise pymysql.err.InternalError(what)
 
 
 class Session:

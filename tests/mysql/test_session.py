@@ -234,6 +234,39 @@ def test_large_answers_of_a_server(source_server, monkeypatch):
         connected.close()
 
 
+def test_rows_count_with_what_they_take_in_memory(source_server):
+    """Tiny rows take many times their bytes."""
+    connected = session(access_of(source_server))
+    numbers = (
+        "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 900)"
+        " SELECT 1 FROM n CROSS JOIN (SELECT 1 FROM n LIMIT {}) AS m"
+    )
+    try:
+        assert len(connected.query(numbers.format(11))) == 901 * 11
+        connected._pymysql.answer_bytes_max = 1 << 18
+        with pytest.raises(SourceError, match="an answer of more than 262144 bytes"):
+            connected.query(numbers.format(11))
+    finally:
+        connected.close()
+
+
+def test_columns_of_an_answer_have_a_limit():
+    """No server has as many as a hostile one announces."""
+    column = b"\x03def\0\0\0\x01a\0\x0c\x21\0\xff\0\0\0\xfd\0\0\0\0\0"
+    columns = b"".join(packet(each & 255, column) for each in range(2, 4_099))
+    answer = packet(1, b"\xfe" + (1 << 40).to_bytes(8, "little")) + columns
+    ok = packet(2, b"\0\0\0\x02\0\0\0")
+    set_names = packet(1, b"\0\0\0\x02\0\0\0")
+    with fake_server(greeting(), ok, set_names, answer, b"") as port:
+        access = Access(
+            address=Address("127.0.0.1", port), credentials=Credentials("canal", "")
+        )
+        connected = session(access)
+        with pytest.raises(SourceError, match="an answer of more than 4096 columns"):
+            connected.query("SELECT 1")
+        connected.close()
+
+
 def test_a_server_that_does_not_greet():
     """One that takes connections and says nothing counts as one that is not there."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

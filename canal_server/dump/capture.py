@@ -155,8 +155,9 @@ class CaptureChecks:
         rows = control.query(_TABLES)
         with answer_about("its tables", address):
             tables = [(str(schema), str(table)) for schema, table in rows]
-        user = control.access.credentials.user
-        self._of_tables = table_warning(self._tables, tables, user, address)
+        self._of_tables = table_warning(
+            self._tables, tables, control.account(), address
+        )
         if self._of_tables not in ("", before):
             failures.warn(self._of_tables)
         return tables
@@ -192,13 +193,16 @@ def key_warning(filters: FilterConfig, keys: Sequence[ForeignKey]) -> str:
 
 
 def table_warning(
-    filters: FilterConfig, tables: Sequence[tuple[str, str]], user: str, address: str
+    filters: FilterConfig,
+    tables: Sequence[tuple[str, str]],
+    account_of: tuple[str, str],
+    address: str,
 ) -> str:
     """Return what is odd about the tables that an account sees; empty if nothing is.
 
     It sees those on which it has a right: SELECT, where nobody gave it others.
     """
-    who, account = f"account {user} at {address}", account_text(user)
+    who, account = f"account {account_of[0]} at {address}", account_text(*account_of)
     if not tables:
         return (
             f"{who} sees no table, so columns cannot be read: let an administrator"

@@ -62,6 +62,10 @@ class ControlConnection:
         """Run one statement and return its rows by the names of columns; as `query`."""
         return self._asking(lambda session: session.query_named(sql))
 
+    def account(self) -> tuple[str, str]:
+        """Return name and host of the account that the server took us for."""
+        return self._asking(lambda session: session.account())
+
     def ping(self) -> None:
         """See that the server answers; errors as those of `query`."""
         self._asking(lambda session: session.command(_COM_PING, b""))

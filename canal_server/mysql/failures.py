@@ -127,6 +127,7 @@ def source_error(
     *,
     address: str,
     user: str = "",
+    host: str = "%",
     logged_in: bool = True,
     place: str = "",
 ) -> SourceError:
@@ -146,16 +147,23 @@ def source_error(
         # Registering as a replica without the right to is answered as a wrong
         # password is.
         remedy = _REFUSED[1227 if errno == _DENIED and logged_in else errno].format(
-            account=account_text(user or "canal")
+            account=account_text(user or "canal", host)
         )
         return SourceRefused(f"{told}; {remedy}", errno=errno)
     return SourceError(told, errno=errno)
 
 
-def account_text(user: str) -> str:
-    """Return an account as statements name it; from whichever host it logs in."""
-    name = user.replace("\\", "\\\\").replace("'", "''")
-    return f"'{name}'@'%'"
+def account_text(user: str, host: str = "%") -> str:
+    """Return an account as statements name it, with the host that it belongs to."""
+    name, where = (
+        each.replace("\\", "\\\\").replace("'", "''") for each in (user, host)
+    )
+    return f"'{name}'@'{where}'"
+
+
+def is_for_want_of_a_right(errno: int) -> bool:
+    """Tell whether a server that logged us in refuses what a GRANT would allow."""
+    return errno == _DENIED or _GRANT in _REFUSED.get(errno, "")
 
 
 def _dump_error(text: str, told: str) -> SourceError:

@@ -21,7 +21,7 @@ from canal_server.errors import (
 )
 from canal_server.model.quoted import printable
 from canal_server.mysql import authentication
-from canal_server.mysql.failures import source_error
+from canal_server.mysql.failures import is_for_want_of_a_right, source_error
 from canal_server.mysql.link import Breaker, connect_tcp
 from canal_server.mysql.settings import TlsMode
 
@@ -86,7 +86,7 @@ class Session:
         """Connect and log in; raises SourceError in its kinds."""
         self._access = access
         self._breaker = breaker
-        self._logged_in = False
+        self._logged_in = self._asks_account = False
         sock = connect_tcp(access, stop)
         try:
             breaker.hold(sock, access.address)
@@ -160,6 +160,22 @@ class Session:
         sock.settimeout(0)
         return sock
 
+    def account(self) -> tuple[str, str]:
+        """Return name and host of the account that the server took us for.
+
+        A name may be that of several accounts, each for a host of its own; a GRANT that
+        names another one fails.
+        """
+        self._asks_account = True
+        try:
+            rows = self.query("SELECT CURRENT_USER()")
+        except SourceError:
+            rows = []  # what it was asked for is told all the same
+        finally:
+            self._asks_account = False
+        user, _, host = str(rows[0][0]).rpartition("@") if rows else ("", "", "")
+        return (user, host) if user else (self._access.credentials.user, "%")
+
     def close(self) -> None:
         """Take leave of the server and close; idempotent."""
         if self._pymysql.open:
@@ -207,9 +223,14 @@ class Session:
             return ConnectionLost(f"{address}: the connection is closed")
         text = str(error.args[1]) if len(error.args) > 1 else ""
         user = self._access.credentials.user
+        host = "%"
+        can_ask = self._logged_in and not self._asks_account
+        if can_ask and is_for_want_of_a_right(errno):
+            user, host = self.account()
         found = source_error(
-            errno, text, address=address, user=user, logged_in=self._logged_in
-        )
+            errno, text, address=address, user=user, host=host,
+            logged_in=self._logged_in,
+        )  # fmt: skip
         if isinstance(found, ConnectionLost):
             found.unreachable = not self._logged_in
             # PyMySQL raises its own error while it handles that of the socket.

@@ -26,7 +26,7 @@ from canal_server.mysql.connection import ControlConnection
 from canal_server.mysql.foreign_keys import ForeignKey
 
 REPLICA = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{}'@'%'"
-ME = ("me", "db:3306")
+ME = (("me", "%"), "db:3306")
 TABLES = [("shop", "orders"), ("shop", "items"), ("hr", "people")]
 
 
@@ -62,6 +62,27 @@ def test_an_account_without_select(source_server, database, caplog):
             )
             assert r"matches 'other\.t', 'mysql\..*':" in told
             assert told.endswith(f"run: GRANT SELECT ON *.* TO '{name}'@'%'")
+
+
+def test_a_grant_of_select_names_the_account_of_this_host(
+    source_server, database, caplog
+):
+    """The statement of the warning can be run: it names the account that exists."""
+    account = f"'u{database[-8:]}'@'127.0.0.0/255.0.0.0'"
+    source_server.execute(
+        f"CREATE USER {account} IDENTIFIED BY 'x'",
+        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}",
+    )
+    try:
+        user = account.split("'")[1]
+        access = access_of(source_server, user=user, password="x")
+        with ControlConnection(access) as control:
+            (told,) = warnings_of(control, caplog)
+        source_server.execute(told.partition(" run: ")[2])
+        with ControlConnection(access) as control:
+            assert warnings_of(control, caplog) == []
+    finally:
+        source_server.execute(f"DROP USER {account}")
 
 
 def test_warnings_hold_until_they_are_mended(

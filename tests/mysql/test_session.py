@@ -126,6 +126,24 @@ def test_a_wrong_password_is_refused(source_server):
     assert refused.value.errno == 1045
 
 
+def test_a_grant_names_the_account_of_this_host(source_server, database):
+    """The statement of the message can be run: it names the account that exists."""
+    name = f"u{database[-8:]}"
+    source_server.execute(
+        f"CREATE USER '{name}'@'127.0.0.0/255.0.0.0' IDENTIFIED BY 'x'"
+    )
+    try:
+        access = access_of(source_server, user=name, password="x")
+        with closing(session(access)) as opened:
+            with pytest.raises(SourceRefused) as refused:
+                opened.query("SHOW BINARY LOGS")
+            source_server.execute(str(refused.value).partition(" run: ")[2])
+        with closing(session(access)) as opened:
+            assert opened.query("SHOW BINARY LOGS")
+    finally:
+        source_server.execute(f"DROP USER '{name}'@'127.0.0.0/255.0.0.0'")
+
+
 def test_missing_rights_are_refused(source_server, database):
     """An account that may not replicate is told which grant it needs."""
     name = f"u{database[-8:]}"

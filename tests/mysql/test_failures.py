@@ -74,7 +74,7 @@ def test_a_text_of_the_server_is_one_line():
     error = str(source_error(1045, text, address="db:3306", logged_in=False))
     assert error.startswith(r"db:3306: Access denied\n2026 ERROR forged\x1b[31m\u202ez")
     assert len(error) < 2_000
-    assert error.endswith("and account 'canal'@'%'")
+    assert error.endswith("CREATE USER 'canal'@'%' IDENTIFIED BY 'its password'")
 
 
 def test_missing_rights_come_with_the_grant():

@@ -218,15 +218,17 @@ class Service:
         """
         instance = self._running(identity)
         with self._locked(identity, instance) as seat:
-            if instance.meta.has_subscribed(identity):
+            had_subscribed = instance.meta.has_subscribed(identity)
+            if had_subscribed:
                 _keep_place(instance, identity)
             instance.meta.unsubscribe(identity)
             instance.meta.clear_batches(identity)
             instance.unsubscribed(identity)
             seat.rollbacks += 1
-        log.info(
-            "client %d unsubscribed from %s", identity.client_id, identity.destination
-        )
+        text = "client %d unsubscribed from %s"
+        if not had_subscribed:
+            text = "client %d asked to unsubscribe from %s, but was not subscribed"
+        log.info(text, identity.client_id, identity.destination)
 
     # ----------------------------------------------------------------------------
     # Batches

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -167,9 +168,12 @@ def test_unsubscribe_keeps_what_was_passed(service, instance, caplog):
     assert get(service)[1] == [7]
 
 
-def test_unsubscribe_of_a_stranger(service, instance):
-    """A client that has not subscribed may unsubscribe all the same."""
-    service.unsubscribe(WHO)
+def test_unsubscribe_of_a_stranger(service, instance, caplog):
+    """One that has not subscribed may unsubscribe all the same; the log says so."""
+    with caplog.at_level(logging.INFO):
+        service.unsubscribe(WHO)
+    (record,) = caplog.records
+    assert record.getMessage().endswith(", but was not subscribed")
     assert instance.meta.subscriptions(DESTINATION) == []
 
 

@@ -17,6 +17,7 @@ from server_folders import Unavailable
 from server_spawner import SPAWNER
 
 from canal_server.control import ControlError, ask
+from soak.clock import Clock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +55,7 @@ class Node:
     ) -> None:
         """Write the settings, and mount a small disk where that is possible."""
         self.folder.mkdir(parents=True)
+        self.clock = Clock(self.folder)
         try:
             self._opened.enter_context(small_disk.mounted(self.data, DISK))
             self.has_disk = True
@@ -74,9 +76,8 @@ class Node:
     def launch(self) -> None:
         """Start it, and wait until it answers. Raises TimeoutError."""
         command = [sys.executable, "-P", "-m", "canal_server", "start"]
-        self._process = SPAWNER.spawn(
-            [*command, "--conf", str(self.conf)], self.folder, self.log
-        )
+        command = ["env", *self.clock.environ, *command, "--conf", str(self.conf)]
+        self._process = SPAWNER.spawn(command, self.folder, self.log)
         give_up_at = time.monotonic() + START_S
         while True:
             with contextlib.suppress(ControlError):

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from soak.sources import Source
 
 
+TURNED_S = (3600, -3600, 30, -86400)  # by which the clock of a server is wrong
+
+
 class Faults:
     """All that can be done to the parts of a run."""
 
@@ -50,6 +53,7 @@ class Faults:
             "kill a server": self._kill_server,
             "pause a server": self._pause_server,
             "stop a server": self._stop_server,
+            "turn a clock": self._turn_clock,
             "kill a source": self._kill_source,
             "pause a source": self._pause_source,
             "kill a standby": self._kill_standby,
@@ -119,6 +123,12 @@ class Faults:
         with small_disk.full(node.data):
             time.sleep(fault.length_s)
         return node.name
+
+    def _turn_clock(self, fault: Fault) -> str:
+        node, seconds = self._node(fault), TURNED_S[fault.which % len(TURNED_S)]
+        with node.clock.turned(seconds):
+            time.sleep(fault.length_s)
+        return f"{node.name} by {seconds:+d} s"
 
     def _hand_over(self, fault: Fault) -> str:
         """Ask who runs a destination to give it up, as an operator does."""

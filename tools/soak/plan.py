@@ -14,6 +14,7 @@ KINDS = (
     "pause a server",
     "stop a server",
     "fill a disk",
+    "turn a clock",
     "kill a source",
     "pause a source",
     "kill a standby",

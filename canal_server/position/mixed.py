@@ -77,8 +77,10 @@ class MixedMetaManager:
 
     Clients of `destinations` are read by `start`, those of others when they are asked
     for first; any call may therefore raise MetaStoreError. Subscriptions are written
-    at once, cursors as `writing` says; but for `Writing.AT_ONCE` by a thread, so that
-    no client waits for the place. What could not be written is tried again.
+    at once, and so is the first cursor of a client: without it, a start after a crash
+    would take the end of the binlog for the place to begin at. Cursors that move are
+    written as `writing` says. But for `Writing.AT_ONCE` all this is done by a thread,
+    so that no client waits for the place. What could not be written is tried again.
     """
 
     def __init__(
@@ -168,8 +170,9 @@ class MixedMetaManager:
     def update_cursor(self, identity: ClientIdentity, position: LogPosition) -> None:
         """Move the client's cursor."""
         self._load(identity.destination)
+        is_first = self._memory.cursor(identity) is None
         self._memory.update_cursor(identity, position)
-        self._mark(identity.destination, urgent=False)
+        self._mark(identity.destination, urgent=is_first)
 
     def places(self, identity: ClientIdentity) -> dict[int, LogPosition]:
         """Return where the client has acked to in each source of a group."""
@@ -181,8 +184,9 @@ class MixedMetaManager:
     ) -> None:
         """Move these of the client's places."""
         self._load(identity.destination)
+        has_first = not self._memory.places(identity).keys() >= places.keys()
         self._memory.update_places(identity, places)
-        self._mark(identity.destination, urgent=False)
+        self._mark(identity.destination, urgent=has_first)
 
     def add_batch(self, identity: ClientIdentity, positions: PositionRange) -> int:
         """Register a batch; returns its id: 1, 2, 3 … per client."""

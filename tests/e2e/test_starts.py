@@ -11,6 +11,7 @@ import pytest
 from fix_daemon import child_environ
 from fix_pipeline import UNIT_S
 from fix_store import eventually
+from load import stored_cursor
 
 JOURNAL = "canal.instance.master.journal.name"
 POSITION = "canal.instance.master.position"
@@ -133,6 +134,29 @@ def test_current_end(stopped, rng, gtid):
     writer.write(5)
     receive(stopped, checker)
     assert bool(checker.gtids[-1]) == gtid
+
+
+@pytest.mark.parametrize("gtid", [False, True], ids=["file", "gtid"])
+def test_killed_with_the_current_end(  # noqa: PLR0917  # fixtures
+    make_pipeline, make_proxy, source_server, database, rng, gtid
+):
+    """A client of which the first position is known begins there, not at another end.
+
+    It subscribes before that, so that its subscription is written without it.
+    """
+    proxy = make_proxy(source_server)
+    settings = NOTHING | {GTID_MODE: gtid, "canal.file.flush.period": 3_600_000}
+    pipeline = make_pipeline(source_server, database, settings, proxy=proxy)
+    with proxy.refuse():
+        pipeline.start()
+        with pipeline.client():
+            eventually(pipeline.meta_file.exists)
+    eventually(lambda: stored_cursor(pipeline))
+    pipeline.kill()
+    writer = pipeline.writer(rng)
+    writer.write(5)
+    pipeline.start()
+    receive(pipeline, pipeline.checker(writer))
 
 
 def test_stored_wins(stopped, rng):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fix_store import eventually
 
 from canal_server.errors import MetaStoreError
 from canal_server.model.identity import ClientIdentity
@@ -57,9 +58,9 @@ class Shelf:
             raise self.error
 
 
-def manager(shelf, writing):
+def manager(shelf, writing, **options):
     """Return a manager whose thread does not run."""
-    return MixedMetaManager(shelf, destinations=["example"], writing=writing)
+    return MixedMetaManager(shelf, destinations=["example"], writing=writing, **options)
 
 
 def test_what_is_written_at_once():
@@ -98,6 +99,29 @@ def test_what_is_written_with_a_period():
     meta.add_batch(CLIENT, BATCH)
     meta.flush()
     assert shelf.written == [("example", [StoredClient(CLIENT, PLACE)])]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        StoredClient(CLIENT, PLACE),
+        StoredClient(CLIENT, None, places={1: PLACE, 2: PLACE}),
+    ],
+    ids=["cursor", "places"],
+)
+def test_the_first_cursor_does_not_wait_for_the_period(first):
+    """Without it a start after a crash would begin at the end of the binlog."""
+    shelf = Shelf()
+    meta = manager(shelf, Writing.PERIODIC, flush_period_s=3600)
+    meta.start()
+    meta.subscribe(CLIENT)
+    eventually(lambda: shelf.written == [("example", [StoredClient(CLIENT, None)])])
+    if first.cursor:
+        meta.update_cursor(CLIENT, first.cursor)
+    for member, place in first.places.items():
+        meta.update_places(CLIENT, {member: place})
+    eventually(lambda: shelf.written[-1] == ("example", [first]))
+    meta.stop()
 
 
 def test_idle_clients_are_written_as_they_were():

@@ -136,7 +136,12 @@ class TestProcess:
     def test_a_signal_ends_it_cleanly(self, make_conf, start_server, number):
         """1. start; 2. one signal. It says so, ends with status 0, leaves no socket."""
         conf = make_conf(MAIN + "example")
-        server = start_server(conf)
+        # Under nohup it is ignored, by what is started as well.
+        before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        try:
+            server = start_server(conf)
+        finally:
+            signal.signal(signal.SIGHUP, before)
         server.read_until("canal-server 0")
         server.process.send_signal(number)
         assert server.wait() == 0

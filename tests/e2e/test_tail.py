@@ -127,7 +127,7 @@ def test_a_time_before_all(pipeline, tail, capsys):
         f" binlog: beginning with its oldest file, {first}\n"
     ) in capsys.readouterr().err
     assert tail("--from", "oldest", "--count", "1") == 0
-    assert capsys.readouterr().err == ""
+    assert "before the first" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

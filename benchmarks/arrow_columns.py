@@ -19,19 +19,19 @@ from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer
 
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.subjects import Subjects
-from canal_server.dump.files import FileSource
-from canal_server.dump.reader import Reader
-from canal_server.lifecycle import Stop
+from canal_server.core.table_ids import Subjects
+from canal_server.filters.column_filters import ColumnFilter
 from canal_server.mysql.cached_columns import CachedColumns
-from canal_server.mysql.connection import ControlConnection
-from canal_server.mysql.settings import Access, Address, Credentials
-from canal_server.protocol.entries import decode_entry
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.source_settings import Access, Address, Credentials
+from canal_server.protocol.entry_messages import decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
-from canal_server.sink.columns import ColumnFilter
-from canal_server.spark.batches import generic_batches, typed_batches
-from canal_server.spark.columns import wanted_column
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.binlog_files import FileSource
+from canal_server.source.read.binlog_reader import Reader
+from canal_server.spark.columns.spark_columns import wanted_column
+from canal_server.spark.reading.arrow_batches import generic_batches, typed_batches
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from loads import Range
 
-    from canal_server.model.table import TableMeta
-    from canal_server.spark.batches import Batches
+    from canal_server.model.columns_known import TableMeta
+    from canal_server.spark.reading.arrow_batches import Batches
 
 TARGETS = {"typed": 1_000_000, "generic": 400_000}  # rows/s on one core
 

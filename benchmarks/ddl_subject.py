@@ -20,9 +20,9 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from canal_server.tablemeta.context import Context
-from canal_server.tablemeta.image import Kind, Table, Versioning
-from canal_server.tablemeta.memory import Applied, MemoryTableMeta
+from canal_server.tablemeta.model.session_context import Context
+from canal_server.tablemeta.model.table_schema import Kind, Table, Versioning
+from canal_server.tablemeta.tables.memory_tables import Applied, MemoryTableMeta
 
 Line = dict[str, Any]
 Tables = dict[str, list[dict[str, Any]]]

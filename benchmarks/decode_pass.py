@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.subjects import Subjects
-from canal_server.dump.files import FileSource
-from canal_server.dump.reader import Reader
-from canal_server.lifecycle import Stop
+from canal_server.core.table_ids import Subjects
+from canal_server.filters.column_filters import ColumnFilter
 from canal_server.mysql.cached_columns import CachedColumns
-from canal_server.mysql.connection import ControlConnection
-from canal_server.mysql.settings import Access, Address, Credentials
-from canal_server.sink.columns import ColumnFilter
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.source_settings import Access, Address, Credentials
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.binlog_files import FileSource
+from canal_server.source.read.binlog_reader import Reader
 
 if TYPE_CHECKING:
     from canal_server.ports import Span

@@ -32,7 +32,7 @@ from server_process import (
 from servers import PrivateServer
 from zookeepers import PrivateZooKeeper
 
-from canal_server.control import ControlError, ask
+from canal_server.daemon.control import ControlError, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,9 +32,9 @@ from server_process import DESTINATION, ServerProcess, require_package
 from spark_source import require_spark, tell
 from tree_memory import TreeMemory
 
-from canal_server.mirror.history import read_history
-from canal_server.mirror.settings import LakeSettings
-from canal_server.mirror.storage import open_folder
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.settings.mirror_settings import LakeSettings
+from canal_server.mirror.state.run_history import read_history
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 

@@ -26,7 +26,7 @@ from process_times import Stopwatch, seconds_of
 from results import Verdict
 from server_process import DESTINATION, Memory, ServerProcess, require_package
 
-from canal_server.client.ranged import RangedClient
+from canal_server.client.range_client import RangedClient
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from loads import Range
 
-    from canal_server.client.ranged import RangePart, RangePosition
+    from canal_server.client.range_client import RangePart, RangePosition
 
 MB = 1e6
 FILTER = rf"{SCHEMA}\.{TABLE}"

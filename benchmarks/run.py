@@ -3,8 +3,9 @@
     python benchmarks/run.py [--quick] [--runs N] [--loads NAME,…] [--json FILE]
                              [--profile]
 
-`docs/performance.md` says what is measured and how. MYSQL_URL names a server to use
-instead of a private one, CANAL_JAVA_HOME a built Java original to measure too.
+`docs/explanation/performance.md` says what is measured and how. MYSQL_URL
+names a server to use instead of a private one, CANAL_JAVA_HOME a built Java original to
+measure too.
 """
 
 from __future__ import annotations

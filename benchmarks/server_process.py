@@ -193,7 +193,7 @@ def require_package() -> str:
         [
             sys.executable,
             "-c",
-            "import canal_server.dump.reader as m; print(m.__file__)",
+            "import canal_server.source.read.binlog_reader as m; print(m.__file__)",
         ],
         cwd=tempfile.gettempdir(),
         env=os.environ,

@@ -27,7 +27,7 @@ from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer, insert_row
 from server_process import DESTINATION, ServerProcess, require_package
 from spark_source import require_spark
 
-from canal_server.mirror.picture import Panel, Series, picture, text_plot
+from canal_server.mirror.report.picture import Panel, Series, picture, text_plot
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 

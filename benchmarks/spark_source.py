@@ -31,7 +31,7 @@ from process_times import Stopwatch, seconds_below, seconds_of
 from results import Verdict
 from server_process import DESTINATION, ServerProcess, require_package
 
-from canal_server.client.ranged import RangedClient, Wire
+from canal_server.client.range_client import RangedClient, Wire
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 

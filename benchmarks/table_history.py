@@ -26,18 +26,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from servers import named_or_private
 
 from canal_server.config.schema import InstanceConfig
-from canal_server.dump.base_dump import BaseDumper
-from canal_server.dump.ddl_scan import DdlScanner
-from canal_server.lifecycle import Stop
 from canal_server.model.positions import EntryPosition
-from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
-from canal_server.mysql.settings import Access, Address, Credentials
-from canal_server.tablemeta.context import Context
-from canal_server.tablemeta.memory import MemoryTableMeta
-from canal_server.tablemeta.storage import SourceTraits, StoredSchema
-from canal_server.tablemeta.storage_sqlite import FILE_NAME, SqliteHistoryStorage
-from canal_server.tablemeta.tsdb import Retention, TableMetaTsdb, made_record
+from canal_server.mysql.source_settings import Access, Address, Credentials
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.ddl_scan import DdlScanner
+from canal_server.source.schema.base_dump import BaseDumper
+from canal_server.tablemeta.history.tsdb import Retention, TableMetaTsdb, made_record
+from canal_server.tablemeta.model.session_context import Context
+from canal_server.tablemeta.storage.history_storage import SourceTraits, StoredSchema
+from canal_server.tablemeta.storage.sqlite_storage import (
+    FILE_NAME,
+    SqliteHistoryStorage,
+)
+from canal_server.tablemeta.tables.memory_tables import MemoryTableMeta
 
 if TYPE_CHECKING:
     from servers import Server

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from canal_server.core.blocks import Block
-    from canal_server.core.subjects import Names
-    from canal_server.lifecycle import Stop
+    from canal_server.core.table_ids import Names
     from canal_server.model.batch import Batch
+    from canal_server.model.columns_known import TableMeta
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import (
         EntryPosition,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         RangePlace,
         Subscription,
     )
-    from canal_server.model.table import TableMeta
+    from canal_server.runtime.lifecycle import Stop
 
     # Records first <= i < stop of a block.
     Span = tuple[Block, int, int]
@@ -62,7 +62,7 @@ class TableImages(Protocol):
         """Take note of a statement that may change tables; durable when it returns.
 
         `schema` is the session's default one, `extra` what else decides the result,
-        as JSON (`canal_server.tablemeta.context`).
+        as JSON (`canal_server.tablemeta.model.session_context`).
         """
 
     def passed(self, position: EntryPosition) -> None:

@@ -4,6 +4,6 @@ Spark imports every package whose name begins with `pyspark_` and takes its attr
 `DefaultSource`; there is nothing to register. The source is `canal_server.spark`.
 """
 
-from canal_server.spark.source import CanalDataSource as DefaultSource
+from canal_server.spark.data_source import CanalDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

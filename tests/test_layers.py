@@ -1,4 +1,6 @@
-"""Who may import whom: the layers of docs/architecture.md, and doors to the outside.
+"""Who may import whom: the layers, and doors to the outside.
+
+docs/explanation/architecture.md describes them.
 
 Every import of the package is read, also those inside functions, under
 `TYPE_CHECKING` and of Cython. What is loaded by name at run time is not seen.
@@ -24,49 +26,66 @@ PACKAGE = "canal_server"
 # import what stands on lower layers.
 LAYERS = {
     "errors": 0, "model": 0,
-    "sink.characters": 1, "sink.patterns": 1, "sink.matching": 1, "sink.filters": 1,
-    "core": 1, "files": 1, "lifecycle": 1, "ports": 1, "config.schema": 1,
+    "core": 1, "runtime": 1, "ports": 1, "config.schema": 1,
+    "filters.characters": 1, "filters.patterns": 1, "filters.matching": 1,
+    "filters.table_filters": 1,
     "config": 2, "protocol": 2, "mysql": 2,
-    "zookeeper": 2, "sqlite": 2, "sqltext": 2, "control": 2,
-    "decoder": 3, "buffer": 3, "sink": 3, "store": 3, "position": 3, "tablemeta": 3,
-    "ha": 3, "client": 3,
-    "dump": 4, "server": 4,
-    "wiring": 5, "late": 5, "instance": 5, "member": 5, "group": 5,
-    "life": 5, "destinations": 5, "watch": 5, "subscriptions": 5,
-    "daemon": 6,
-    "cli": 7,
-    "__main__": 8,
+    "doors.zookeeper": 2, "doors.sqlite": 2, "doors.sqltext": 2, "daemon.control": 2,
+    "decoder.text": 3, "decoder.rows": 3, "decoder.events": 3,
+    "filters": 3, "pipeline": 3, "store": 3, "position": 3, "ha": 3, "client": 3,
+    "tablemeta.model": 3, "tablemeta.sql": 3, "tablemeta.tables": 3,
+    "tablemeta.storage": 3, "tablemeta.history": 3,
+    "arrow": 4, "server": 4,
+    "source.read": 4, "source.schema": 4, "source.begin": 4, "source.pump": 4,
+    "ranges": 5, "catchup": 5,
+    "instance": 6,
+    "daemon": 7,
+    "cli": 8,
+    "__main__": 9,
 }  # fmt: skip
 
-# Units of one layer that may see each other, beyond the layers.
-SIDEWAYS = {
-    "sink.patterns": {"sink.characters"},
-    "sink.matching": {"sink.patterns", "sink.characters"},
-    "sink.filters": {"sink.patterns", "sink.matching", "core"},
-    "ports": {"core", "lifecycle"},  # names of types in contracts
-    "instance": {"wiring", "late"},
-    "member": {"wiring"},
-    "group": {"wiring", "instance", "member"},
-    "destinations": {"life"},
-    "watch": {"destinations"},
-    "subscriptions": {"destinations"},
-}
+# Units of one layer in which each may import those before it.
+ORDERED = (
+    ("filters.characters", "filters.patterns", "filters.matching",
+     "filters.table_filters"),
+    ("core", "filters.table_filters"),
+    ("core", "ports"),  # names of types in contracts
+    ("runtime", "ports"),
+    ("decoder.text", "decoder.rows", "decoder.events"),
+    ("tablemeta.model", "tablemeta.sql", "tablemeta.tables", "tablemeta.storage",
+     "tablemeta.history"),
+    ("source.read", "source.schema", "source.begin", "source.pump"),
+    ("ranges", "catchup"),  # old events are read with the schemas of ranges
+)  # fmt: skip
 # Units that may not see some lower ones.
 HIDDEN = {"server": {"store", "position"}}  # it knows them as ports
 # Leaves: what they may see. The layers import none of them (`cli` loads them by name).
-LEAVES = {
-    "spark": {"client", "core", "decoder", "mysql", "config", "config.schema", "model",
-              "lifecycle", "sink", "sink.filters", "tablemeta", "errors"},
-    "mirror": {"spark", "files", "client", "core", "decoder", "mysql", "sink",
-               "sink.filters", "config",
-               "config.schema", "model", "lifecycle", "tablemeta", "sqltext", "errors"},
+_OF_SPARK = {
+    "errors", "model", "core", "runtime", "config", "config.schema", "mysql", "client",
+    "decoder", "arrow", "filters", "filters.table_filters", "tablemeta",
 }  # fmt: skip
+LEAVES = {
+    "spark": _OF_SPARK,
+    "mirror": _OF_SPARK | {"spark", "doors.sqltext"},
+}
+
+# The rooms of leaves and of the command: each may import those before it.
+ROOMS = {
+    "spark": ("options", "columns", "reading", "packed"),
+    "mirror": ("settings", "session", "rows", "lake", "state", "follow", "copy",
+               "report", "run", "verify"),
+    "cli": ("status", "schema", "position", "subscriptions", "tail", "mirror"),
+}  # fmt: skip
+# The stages of a destination, and who may join several of them.
+STAGES = {"source.pump", "pipeline", "store"}
+# Ranges are served out of the ring as far as it has them.
+JOINERS = {"instance", "catchup", "ranges"}
 
 # Foreign packages and the units that are their doors. `*` is any one unit.
 DOORS = {
-    "kazoo": {"zookeeper"},
-    "sqlite3": {"sqlite"},
-    "sqlglot": {"sqltext"},
+    "kazoo": {"doors.zookeeper"},
+    "sqlite3": {"doors.sqlite"},
+    "sqlglot": {"doors.sqltext"},
     "pyspark": {"spark", "mirror"},
     "pyarrow": {"spark", "mirror"},
     "deltalake": {"mirror"},
@@ -172,6 +191,7 @@ def violations(root: Path) -> list[str]:
         head = item.target.split(".")[0]
         if head == PACKAGE:
             problem = _inner_problem(unit_of(item.module), unit_of(item.target))
+            problem = problem or _room_problem(item)
         else:
             problem = _outer_problem(item, doors)
         if problem:
@@ -184,23 +204,58 @@ def violations(root: Path) -> list[str]:
     return found
 
 
-def _inner_problem(  # one rule per line reads best
-    importer: str, imported: str
-) -> str | None:
+def _inner_problem(importer: str, imported: str) -> str | None:
     if imported in (importer, "", "__version__"):
         return None
     for unit in (importer, imported):
         if unit not in LAYERS and unit not in LEAVES:
             return f"{unit or 'the package itself'} has no layer in LAYERS"
     if importer in LEAVES:
-        return None if imported in LEAVES[importer] else f"{importer} may not see it"
+        seen = any(_is_in(imported, unit) for unit in LEAVES[importer])
+        return None if seen else f"{importer} may not see it"
+    return _layer_problem(importer, imported)
+
+
+def _layer_problem(importer: str, imported: str) -> str | None:
     if imported in LEAVES:
         return f"{imported} is a leaf"
     if imported in HIDDEN.get(importer, ()):
         return f"{importer} sees {imported} as a port only"
     above, below = LAYERS[importer], LAYERS[imported]
-    allowed = below < above or imported in SIDEWAYS.get(importer, ())
-    return None if allowed else f"layer {below} from layer {above}"
+    if below < above or _stands_before(imported, importer):
+        return None
+    return f"layer {below} from layer {above}"
+
+
+def _room_problem(item: Import) -> str | None:
+    importer, imported = item.module.split(".")[1:], item.target.split(".")[1:]
+    rooms = ROOMS.get(importer[0], ()) if importer[:1] == imported[:1] else ()
+    known = [parts[1] for parts in (importer, imported) if len(parts) > 1]
+    if len(known) < 2 or not set(known) <= set(rooms):
+        return None
+    is_before = rooms.index(known[1]) <= rooms.index(known[0])
+    return None if is_before else f"{known[1]} stands after {known[0]} in ROOMS"
+
+
+def joiners(root: Path) -> set[str]:
+    """Return the units that import several stages of a destination."""
+    stages: dict[str, set[str]] = {}
+    for item in imports_of(root):
+        if item.target.startswith(f"{PACKAGE}."):
+            stages.setdefault(unit_of(item.module), set()).add(unit_of(item.target))
+    return {unit for unit, seen in stages.items() if len(seen & STAGES) > 1}
+
+
+def _is_in(unit: str, room: str) -> bool:
+    return unit == room or unit.startswith(f"{room}.")
+
+
+def _stands_before(imported: str, importer: str) -> bool:
+    return any(
+        {imported, importer} <= set(units)
+        and units.index(imported) < units.index(importer)
+        for units in ORDERED
+    )
 
 
 def _outer_problem(item: Import, doors: dict[str, set[str]]) -> str | None:
@@ -226,6 +281,11 @@ def test_layers() -> None:
     assert violations(ROOT) == []
 
 
+def test_joiners() -> None:
+    """Only the wiring joins stages, and what reads beside the pump of a destination."""
+    assert joiners(ROOT) == JOINERS
+
+
 def test_every_kind_of_source_is_read() -> None:
     """The imports found include those of Python, of stubs' neighbours and of Cython."""
     targets = {(item.module, item.target) for item in imports_of(ROOT)}
@@ -239,9 +299,9 @@ def test_every_kind_of_source_is_read() -> None:
 
 # In the sources, @ stands for the package.
 PLANTED = {
-    "upward": ("model/x.py", "import @.daemon", "layer 6 from layer 0"),
-    "sideways": ("sink/x.py", "from @.store import y", "layer 3 from layer 3"),
-    "inside a function": ("model/x.py", "def f():\n from @ import cli", "layer 7"),
+    "upward": ("model/x.py", "import @.daemon", "layer 7 from layer 0"),
+    "sideways": ("pipeline/x.py", "from @.store import y", "layer 3 from layer 3"),
+    "inside a function": ("model/x.py", "def f():\n from @ import cli", "layer 8"),
     "for types": (
         "errors.py",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n import @.ports",
@@ -249,6 +309,12 @@ PLANTED = {
     ),
     "relative": ("store/deep/x.py", "from ...server import y", "layer 4 from layer 3"),
     "beside the schema": ("mysql/x.py", "from @ import config", "layer 2"),
+    "nested": ("decoder/text/x.py", "import @.decoder.rows.y", "layer 3 from layer 3"),
+    "a room of a leaf": (
+        "mirror/lake/x.py",
+        "from @.mirror.run import y",
+        "run stands after lake",
+    ),
     "past a port": ("server/x.py", "import @.store.ring", "as a port only"),
     "a leaf": ("cli/x.py", "import @.spark", "is a leaf"),
     "from a leaf": ("spark/x.py", "import @.server", "may not see it"),
@@ -258,12 +324,12 @@ PLANTED = {
     "plain cimport": ("core/x.pxd", "cimport @.store.ring", "layer 3"),
     "cimport of many": (
         "core/x.pyx",
-        "from @.decoder.rows cimport (\n    A,  # why\n    B,\n)",
+        "from @.decoder.rows.row_images cimport (\n    A,  # why\n    B,\n)",
         "layer 3",
     ),
     "another door": ("ha/x.py", "from kazoo.client import X", "door to kazoo"),
     "no door": ("ha/x.py", "import requests", "no door"),
-    "compare": ("decoder/x.py", "import pymysqlreplication", "compare"),
+    "compare": ("decoder/rows/x.py", "import pymysqlreplication", "compare"),
 }
 
 
@@ -289,8 +355,9 @@ ALLOWED = {
     "version": ("server/x.py", "from @ import __version__"),
     "relative": ("store/x.py", "from .ring import Ring\nfrom ..core import blocks"),
     "ports": ("ports.py", "from @.core.blocks import Block"),
-    "compare": ("decoder/compare.py", "import pymysqlreplication.event"),
-    "door": ("zookeeper.py", "import kazoo.client, os"),
+    "compare": ("decoder/rows/compare.py", "import pymysqlreplication.event"),
+    "door": ("doors/zookeeper.py", "import kazoo.client, os"),
+    "nested": ("source/pump/x.py", "from @.source.begin import y"),
     "leaf": ("spark/x.py", "import pyspark\nfrom @.client import sync"),
 }
 
@@ -307,7 +374,7 @@ def test_allowed(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["zstandard", "pymysqlreplication"])
 def test_two_doors(tmp_path: Path, name: str) -> None:
     """A foreign package that two units import has no single door."""
-    for unit in ("decoder", "store"):
+    for unit in ("decoder/rows", "store"):
         plant(tmp_path, f"{unit}/compare.py", f"import {name}")
     (problem,) = violations(tmp_path)
     assert "several doors" in problem

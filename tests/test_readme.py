@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 from canal_server import client
-from canal_server.protocol.entries import encode
+from canal_server.protocol.entry_messages import encode
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    *sorted(ROOT.glob("docs/**/*.md")),
+]
 README = DOCUMENTS[0].read_text()
 ROW = client.Entry(
     header=client.Header(
@@ -61,7 +65,9 @@ def anchors_of(text: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_links(document: Path) -> None:
     """Every file and heading that a document points to is there."""
     missing = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from canal_server.dump.query import Query, parse_query
+from canal_server.source.read.python_events import Query, parse_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from servers import PrivateServer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from canal_server.dump.query import Query
+    from canal_server.source.read.python_events import Query
 
 STATEMENT_S = 5  # after which a statement is given up
 LOCK_S = 1  # that a statement waits for another connection of its script

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from server_spawner import SPAWNER
 from servers import PrivateServer
 
-from canal_server.control import ControlError, ask
+from canal_server.daemon.control import ControlError, ask
 
 if TYPE_CHECKING:
     from servers import Server

@@ -13,7 +13,7 @@ import textwrap
 import time
 from typing import TYPE_CHECKING
 
-from canal_server.client.format import text_lines
+from canal_server.client.entry_format import text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

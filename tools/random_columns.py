@@ -15,7 +15,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from canal_server.dump.compare_values import decimal_text, java_float
+from canal_server.source.read.compare_values import decimal_text, java_float
 
 if TYPE_CHECKING:
     import random

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from servers import Server
 
-    from canal_server.protocol.entries import Column, Entry
+    from canal_server.protocol.entry_messages import Column, Entry
 
 IMAGES = ("FULL", "FULL", "MINIMAL", "NOBLOB")
 NAMES = ("c{n}", "C{n}", "größe {n}", "列{n}", "c`{n}", "select{n}")

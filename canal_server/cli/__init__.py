@@ -113,7 +113,7 @@ def parser_for(command: str) -> tuple[argparse.ArgumentParser, Any]:
     subparsers = parser.add_subparsers(dest="command", metavar="command", required=True)
     module = None
     if command in COMMANDS:
-        module = importlib.import_module(f"canal_server.cli.{command}")
+        module = load(command)
         module.add_parser(subparsers)
     else:
         # Only names and what they are for; no module is loaded.
@@ -121,6 +121,15 @@ def parser_for(command: str) -> tuple[argparse.ArgumentParser, Any]:
             subparsers.add_parser(name, help=text)
     complete_help(parser, EXIT_STATUS)
     return parser, module
+
+
+def load(command: str) -> Any:
+    """Return the module of a command; one of several modules is a package."""
+    package = f"canal_server.cli.{command}"
+    module = importlib.import_module(package)
+    if hasattr(module, "__path__"):
+        return importlib.import_module(f"{package}.{command}_command")
+    return module
 
 
 def _with_relative_times(arguments: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from canal_server.cli import COMMANDS, UNUSABLE
-from canal_server.cli.conf import add_conf_option
+from canal_server.cli.conf_options import add_conf_option
 
 if TYPE_CHECKING:
     import argparse

@@ -9,34 +9,34 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canal_server.cli.conf import DEFAULT, VARIABLE
+from canal_server.cli.conf_options import DEFAULT, VARIABLE
 from canal_server.cli.decode_source import access, position, resolved, source, tls
 from canal_server.cli.filter_option import add_filter_option, filter_of
-from canal_server.cli.moments import count
-from canal_server.client.format import changes, json_line
+from canal_server.cli.time_options import count
+from canal_server.client.entry_format import changes, json_line
 from canal_server.config.schema import Action
-from canal_server.dump.file_columns import load_columns
-from canal_server.dump.part import Part, Place
 from canal_server.errors import CanalError, ConfigError
-from canal_server.lifecycle import Stop
 from canal_server.model.entry import EntryType
 from canal_server.mysql.binlogs import current_end
 from canal_server.mysql.cached_columns import CachedColumns
-from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
-from canal_server.mysql.settings import (
+from canal_server.mysql.source_settings import (
     Access,
     TlsMode,
 )
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.binlog_part import Part, Place
+from canal_server.source.read.file_columns import load_columns
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from canal_server.decoder.engine import Decoder
-    from canal_server.mysql.settings import Access
+    from canal_server.decoder.events.engine import Decoder
+    from canal_server.mysql.source_settings import Access
     from canal_server.ports import TableImages
-    from canal_server.protocol.entries import Entry
+    from canal_server.protocol.entry_messages import Entry
 
 DIFFERENT = 3  # exit status of a comparison that found something
 _DIFFERENCES_SHOWN = 100
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     filter_of(args)
     if args.compare:
-        import canal_server.dump.compare  # noqa: F401, PLC0415  # an extra, if it is there
+        import canal_server.source.read.binlog_compare  # noqa: F401, PLC0415  # an extra, if it is there
     reached: Access | None = None
     if args.start or args.source:
         reached = access(args)
@@ -152,7 +152,7 @@ def _read_files(part: Part, files: list[Path]) -> None:
 
 
 def _compare(args: argparse.Namespace, access: Access) -> int:
-    from canal_server.dump.compare import Comparison  # noqa: PLC0415  # an extra
+    from canal_server.source.read.binlog_compare import Comparison  # noqa: PLC0415  # an extra
 
     until = args.until
     if until is None:

@@ -12,21 +12,13 @@ import sys
 import urllib.parse
 from typing import Final
 
-from canal_server.cli.conf import default_conf, source_of_destination
+from canal_server.cli.conf_options import default_conf, source_of_destination
 from canal_server.config.load import load
 from canal_server.config.schema import InstanceConfig
-from canal_server.dump.lag import SourceView
-from canal_server.dump.part import Place
-from canal_server.dump.target import (
-    Kind,
-    TargetFinder,
-    Wanted,
-    inside_text,
-    parse_target,
-)
 from canal_server.errors import ConfigError
+from canal_server.instance.wiring import access_of, standby_access_of
 from canal_server.model.moments import moment_ms
-from canal_server.mysql.settings import (
+from canal_server.mysql.source_settings import (
     Access,
     Address,
     Credentials,
@@ -35,7 +27,15 @@ from canal_server.mysql.settings import (
     TlsMode,
     TlsOptions,
 )
-from canal_server.wiring import access_of, standby_access_of
+from canal_server.source.begin.seek_target import (
+    Kind,
+    TargetFinder,
+    Wanted,
+    inside_text,
+    parse_target,
+)
+from canal_server.source.begin.source_lag import SourceView
+from canal_server.source.read.binlog_part import Place
 
 _PORT: Final = 3306
 _PLACE: Final = re.compile(r"(?P<file>.+):(?P<offset>\d+)")

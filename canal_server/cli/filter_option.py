@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
-from canal_server.model.quoted import quoted
-from canal_server.sink.doubts import names_no_table
-from canal_server.sink.filters import (
+from canal_server.filters.doubts import names_no_table
+from canal_server.filters.table_filters import (
     DOUBTS_MAX,
     TableFilter,
     doubtful_pieces,
     split_expression,
 )
+from canal_server.model.quoted import quoted
 
 if TYPE_CHECKING:
     import argparse

@@ -9,12 +9,12 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from canal_server import daemon
-from canal_server.cli.conf import add_conf_option
+from canal_server.cli.conf_options import add_conf_option
 from canal_server.cli.log_lines import ClientThrottle, LineFormatter
 from canal_server.config.load import load
-from canal_server.group import make_instance
-from canal_server.zookeeper import ZooKeepers
+from canal_server.daemon import daemon
+from canal_server.doors.zookeeper import ZooKeepers
+from canal_server.instance.group_instance import make_instance
 
 if TYPE_CHECKING:
     import argparse

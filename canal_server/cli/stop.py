@@ -6,11 +6,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from canal_server.cli.actions import add_json_option, print_json
-from canal_server.cli.conf import add_conf_option
-from canal_server.cli.moments import duration
+from canal_server.cli.conf_options import add_conf_option
+from canal_server.cli.time_options import duration
 from canal_server.config.load import load_data_dir
-from canal_server.control import ControlError, ask_to_stop, paused_text
-from canal_server.lifecycle import Deadline
+from canal_server.daemon.control import ControlError, ask_to_stop, paused_text
+from canal_server.runtime.lifecycle import Deadline
 
 if TYPE_CHECKING:
     import argparse

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli.actions import add_json_option, print_json
-from canal_server.cli.link import (
+from canal_server.cli.server_options import (
     add_link_options,
     client_of,
     complete_link,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from canal_server.client.canal import CanalClient, Message
 from canal_server.errors import ClientError, ProtocolError
-from canal_server.protocol.entries import (
+from canal_server.protocol.entry_messages import (
     Column,
     Entry,
     EntryType,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from canal_server.client.login import open_link, refusal
 from canal_server.errors import ClientError, ProtocolError
-from canal_server.protocol.entries import Entry, decode_entry
+from canal_server.protocol.entry_messages import Entry, decode_entry
 from canal_server.protocol.framing import EMPTY_BATCH_ID
 from canal_server.protocol.packets import (
     Ack,
@@ -25,7 +25,7 @@ from canal_server.protocol.protobuf import decode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from canal_server.client.link import Link
+    from canal_server.client.client_link import Link
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canal_server.client.link import Link
+from canal_server.client.client_link import Link
 from canal_server.errors import ClientError, ProtocolError
 from canal_server.protocol.auth import scramble
 from canal_server.protocol.packets import (

@@ -10,15 +10,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canal_server.config import group, modes, tablemeta
-from canal_server.config.keys import INSTANCE_KEYS, SERVER_KEYS
-from canal_server.config.problems import Problems, find, read_all
+from canal_server.config import group_sources, history_location, modes
+from canal_server.config.key_reading import read_all
+from canal_server.config.key_tables import INSTANCE_KEYS, SERVER_KEYS
+from canal_server.config.problems import Problems, find
 from canal_server.config.properties import (
     Properties,
     UnreadableError,
     read_properties,
 )
-from canal_server.config.resolve import InstanceLookup, Lookup, UnresolvableError
 from canal_server.config.schema import (
     BufferConfig,
     DaemonConfig,
@@ -33,6 +33,7 @@ from canal_server.config.schema import (
     StoreConfig,
     TableMetaConfig,
 )
+from canal_server.config.substitution import InstanceLookup, Lookup, UnresolvableError
 from canal_server.config.unserved import (
     set_without_effect,
     unknown_warnings,
@@ -128,8 +129,8 @@ class _Loading:
         interval_s = modes.scan_interval_s(lookup, self._problems)
         instances = [self._instance(name, main, lookup) for name in names]
         data_dir = self._data_dir(main)
-        tablemeta.check_folders(instances, main.origin, self._problems)
-        self._hints += tablemeta.shared_hints(instances, main.origin)
+        history_location.check_folders(instances, main.origin, self._problems)
+        self._hints += history_location.shared_hints(instances, main.origin)
         self._problems.raise_if_any(lambda: self._warnings(names))
         if not names:
             self._hints.append(
@@ -156,8 +157,8 @@ class _Loading:
                 str(self._conf_dir / destination),
                 f"one destination too many, {modes.DESTINATIONS_MAX} are the limit",
             )
-        tablemeta.check_folders([*together, config], main.origin, self._problems)
-        self._hints += tablemeta.shared_hints([config], main.origin)
+        history_location.check_folders([*together, config], main.origin, self._problems)
+        self._hints += history_location.shared_hints([config], main.origin)
         self._problems.raise_if_any(lambda: self._warnings([destination]))
         return config, self._warnings([destination])
 
@@ -220,20 +221,20 @@ class _Loading:
         modes.refuse_instance_modes(server_lookup, lookup, destination, problems)
         grouped = modes.is_group(server_lookup, destination, problems)
         wiring = (
-            group.wiring(lookup, problems)
+            group_sources.wiring(lookup, problems)
             if grouped
             else modes.wiring_of(server_lookup, destination, problems)
         )
         modes.check_zookeeper(lookup, destination, wiring, main.origin, problems)
         lazy = modes.is_lazy(server_lookup, destination, problems)
         read = self._anchor(read_all(INSTANCE_KEYS, lookup, problems))
-        members = group.members(lookup, problems) if grouped else {}
-        sources = group.sources(
+        members = group_sources.members(lookup, problems) if grouped else {}
+        sources = group_sources.sources(
             {number: self._anchor(fields) for number, fields in members.items()},
             read,
             _source,
         )
-        self._hints += group.hints(lookup, problems, grouped=grouped)
+        self._hints += group_sources.hints(lookup, problems, grouped=grouped)
         read.setdefault("position.data_dir", anchored(self._conf_dir, DATA_DIR_DEFAULT))
         read.setdefault(
             "table_meta.dir", Path(str(read["position.data_dir"]), destination)
@@ -251,7 +252,7 @@ class _Loading:
             table_meta=TableMetaConfig(**_fields(read, "table_meta.")),
         )
         if grouped:
-            group.check(sources, lookup, own.origin, problems)
+            group_sources.check(sources, lookup, own.origin, problems)
         else:
             self._check_address(
                 config.source, lookup, own.origin, missing=found is None
@@ -262,7 +263,7 @@ class _Loading:
             self._check_source(source, lookup, own.origin)
             self._check_place(source, lookup)
             self._check_standby(source, lookup)
-        tablemeta.check(config.table_meta, lookup, problems, own.origin)
+        history_location.check(config.table_meta, lookup, problems, own.origin)
         self._without_effect += set_without_effect(lookup)
         self._used |= lookup.used
         return config

@@ -1,6 +1,6 @@
 """The settings that decide what runs, and a refusal of what does not exist here.
 
-Leaves out the plain values (`canal_server.config.keys`).
+Leaves out the plain values (`canal_server.config.key_tables`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from canal_server.config.problems import Problems
-    from canal_server.config.resolve import Found, Lookup
+    from canal_server.config.substitution import Found, Lookup
 
 DESTINATIONS_MAX = 10_000
 DESTINATION_CHARACTERS_MAX = 100

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canal_server.config.resolve import UnresolvableError
+from canal_server.config.substitution import UnresolvableError
 from canal_server.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from canal_server.config.keys import Key
-    from canal_server.config.resolve import Found, Lookup
+    from canal_server.config.substitution import Found, Lookup
 
 SHOWN_CHARACTERS_MAX = 200
 HIDDEN = "(hidden)"
@@ -51,27 +50,6 @@ def find(
     except UnresolvableError as error:
         problems.add(error.origin, key, error.text, str(error), secret=secret)
         return None
-
-
-def read_all(
-    keys: Sequence[Key], lookup: Lookup, problems: Problems
-) -> dict[str, object]:
-    """Return the values of the keys that are set, by field.
-
-    A field that is left out keeps its default.
-    """
-    read: dict[str, object] = {}
-    for key in keys:
-        found = find(lookup, key.name, problems, secret=key.secret)
-        if found is None:
-            continue
-        try:
-            read[key.field] = key.read(found.text)
-        except ValueError as error:
-            problems.add(
-                found.origin, key.name, found.text, str(error), secret=key.secret
-            )
-    return read
 
 
 def _bounded(text: str) -> str:

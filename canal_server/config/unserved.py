@@ -10,20 +10,20 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.config import group
-from canal_server.config.keys import (
+from canal_server.config import group_sources
+from canal_server.config.key_tables import (
     INSTANCE_KEYS,
     MODE_KEYS,
     PER_DESTINATION,
     SERVER_KEYS,
 )
-from canal_server.config.resolve import UnresolvableError
+from canal_server.config.substitution import UnresolvableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from canal_server.config.properties import Properties
-    from canal_server.config.resolve import Lookup
+    from canal_server.config.substitution import Lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ NEAR = 0.85  # how alike a name must be to be taken for a slip of the pen
 KNOWN = frozenset(
     [key.name for key in (*SERVER_KEYS, *INSTANCE_KEYS)]
     + [key.name for key in UNSERVED]
-    + [*MODE_KEYS, *INERT, *group.KEYS]
+    + [*MODE_KEYS, *INERT, *group_sources.KEYS]
 )
 
 

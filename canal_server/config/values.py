@@ -19,7 +19,7 @@ from canal_server.config.schema import (
     NamedEvent,
     SslMode,
 )
-from canal_server.sink.filters import compile_expression
+from canal_server.filters.table_filters import compile_expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -246,6 +246,6 @@ def password_hash(value: str) -> str:
     if not re.fullmatch(rf"[0-9a-f]{{{SHA1_HEX_DIGITS}}}", digits):
         raise ValueError(
             f"not {SHA1_HEX_DIGITS} hexadecimal digits; write SHA1(SHA1(password)),"
-            " which docs/operations.md tells how to make"
+            " which docs/howto/security.md tells how to make"
         )
     return digits

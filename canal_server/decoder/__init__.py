@@ -1,1 +1,5 @@
-"""Binlog bytes become blocks of entries; compiled, but for the plan of a table."""
+"""From the bytes of a binlog to blocks of entries, compiled.
+
+`text` (values), `rows` (row images) and `events` (framing, statements, entries): each
+may import those before it. Leaves out sockets, and how columns are known.
+"""

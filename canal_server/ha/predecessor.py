@@ -13,7 +13,8 @@ it may trust its lease. So nothing is done unless
 * the machine was not started since: a lock says nothing of another kernel's processes;
 * no process of that number and start is there: it may be about to end without the lock.
 
-Leaves out the lock itself (`canal_server.control`), which is held before this is used.
+Leaves out the lock itself (`canal_server.daemon.control`), which is held before this
+is used.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.doors.zookeeper import end_session
 from canal_server.errors import ZooKeeperError
-from canal_server.files import open_private, reason_of
-from canal_server.zookeeper import end_session
+from canal_server.runtime.private_files import open_private, reason_of
 
 if TYPE_CHECKING:
-    from canal_server.zookeeper import ZooKeeper
+    from canal_server.doors.zookeeper import ZooKeeper
 
 log = logging.getLogger(__name__)
 

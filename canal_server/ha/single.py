@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canal_server.lifecycle import Stop
+    from canal_server.runtime.lifecycle import Stop
 
 
 class SingleNode:

@@ -1,6 +1,6 @@
 """Places in a binlog, and their JSON as canal stores it.
 
-Leaves out GTID sets (`canal_server.core.gtid`) and where positions are kept
+Leaves out GTID sets (`canal_server.core.gtid.mysql_sets`) and where positions are kept
 (`canal_server.position`).
 """
 

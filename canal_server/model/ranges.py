@@ -1,7 +1,7 @@
 """Values of ranged reads: places with an epoch, and what a range is cut into.
 
-Leaves out how they stand on the wire (`canal_server.protocol.ranged`) and where cursors
-are kept (`canal_server.position.subscriptions`).
+Leaves out how they stand on the wire (`canal_server.protocol.range_messages`) and where
+cursors are kept (`canal_server.ranges.range_cursors`).
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from pymysql._auth import scramble_caching_sha2, sha2_rsa_encrypt
 
 from canal_server.errors import ConnectionLost, SourceRefused
-from canal_server.mysql.settings import KeyRetrieval
+from canal_server.mysql.source_settings import KeyRetrieval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canal_server.mysql.settings import Access
+    from canal_server.mysql.source_settings import Access
 
 _log = logging.getLogger(__name__)
 

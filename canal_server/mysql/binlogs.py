@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.core.gtid import GtidSet
-from canal_server.core.maria_gtid import MariaGtidSet
+from canal_server.core.gtid.mariadb_sets import MariaGtidSet
+from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.errors import SourceRefused
-from canal_server.mysql.failures import reads_answers
+from canal_server.mysql.server_answers import reads_answers
 
 if TYPE_CHECKING:
-    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
 
 # "SHOW BINARY LOG STATUS was added in MySQL 8.2.0, SHOW MASTER STATUS was removed in

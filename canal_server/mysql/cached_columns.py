@@ -6,13 +6,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from canal_server.errors import ConnectionLost
-from canal_server.mysql.columns import TableColumns
+from canal_server.mysql.server_columns import TableColumns
 
 if TYPE_CHECKING:
+    from canal_server.model.columns_known import TableMeta
     from canal_server.model.positions import EntryPosition
-    from canal_server.model.table import TableMeta
-    from canal_server.mysql.columns import TableName
-    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.control_connection import ControlConnection
+    from canal_server.mysql.server_columns import TableName
 
 TABLES_MAX = 10_000
 

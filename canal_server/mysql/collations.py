@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from canal_server.errors import SourceError
-from canal_server.mysql.failures import reads_answers
+from canal_server.mysql.server_answers import reads_answers
 
 if TYPE_CHECKING:
-    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.control_connection import ControlConnection
 
 _IDS = "SELECT ID, COLLATION_NAME FROM information_schema.COLLATIONS"
 # MariaDB since 10.10: collations for several character sets have no number of their

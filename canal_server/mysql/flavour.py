@@ -8,12 +8,12 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from canal_server.errors import SourceRefused
-from canal_server.mysql.failures import reads_answers
+from canal_server.mysql.server_answers import reads_answers
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.control_connection import ControlConnection
 
 Version = tuple[int, int, int]
 

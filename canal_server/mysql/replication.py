@@ -1,6 +1,6 @@
 """The replication protocol's requests: who we are, where to start, as bytes.
 
-Leaves out sockets (`canal_server.mysql.dump`) and the events that come back.
+Leaves out sockets (`canal_server.mysql.dump_connection`) and the events that come back.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from canal_server.errors import ConnectionLost
-from canal_server.lifecycle import Deadline
-from canal_server.mysql.link import Breaker
-from canal_server.mysql.session import Session
+from canal_server.mysql.login_session import Session
+from canal_server.mysql.sockets import Breaker
+from canal_server.runtime.lifecycle import Deadline
 
 if TYPE_CHECKING:
     import socket
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from canal_server.lifecycle import Stop
-    from canal_server.mysql.session import Row
-    from canal_server.mysql.settings import Access
+    from canal_server.mysql.login_session import Row
+    from canal_server.mysql.source_settings import Access
+    from canal_server.runtime.lifecycle import Stop
 
 _COM_QUERY = 0x03
 SILENCE_MAX_S = 300.0  # until the first row of a statement, or between two

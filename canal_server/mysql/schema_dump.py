@@ -1,7 +1,7 @@
 """The tables of a server as SHOW CREATE TABLE tells them, all or one.
 
 Each table is read by itself and without locks; whoever reads all of them has to find
-out what was altered meanwhile (`canal_server.dump.base_dump`).
+out what was altered meanwhile (`canal_server.source.schema.base_dump`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConnectionLost, SourceError
-from canal_server.mysql.failures import answer_about
 from canal_server.mysql.flavour import parse_version
+from canal_server.mysql.server_answers import answer_about
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.control_connection import ControlConnection
 
 _log = logging.getLogger(__name__)
 

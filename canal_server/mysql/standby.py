@@ -2,7 +2,7 @@
 
 One that takes over must log what it replicates, and must have, or be about to have,
 what clients were given already. Each reason against it names its remedy. Leaves out
-when to ask and what follows from the answer (`canal_server.dump.detecting`).
+when to ask and what follows from the answer (`canal_server.source.pump.detecting`).
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.core.gtid import GtidSet
-from canal_server.core.maria_gtid import MariaGtidSet
+from canal_server.core.gtid.mariadb_sets import MariaGtidSet
+from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.errors import SourceRefused
 from canal_server.mysql.binlogs import executed_gtids
-from canal_server.mysql.failures import account_text, reads_answers
 from canal_server.mysql.flavour import check_capture, read_server_info
+from canal_server.mysql.server_answers import reads_answers
+from canal_server.mysql.server_errors import account_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from canal_server.model.positions import Executed
-    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
 
 _SHOWN_MAX = 200  # characters of a GTID set in a message

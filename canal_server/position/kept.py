@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from canal_server.lifecycle import Stop
 from canal_server.position.flusher import STOP_TIMEOUT_S, Flusher
-from canal_server.position.mixed import Writing
+from canal_server.position.write_behind import Writing
+from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,8 +3,8 @@
 A client *pins* entries while a connection serves it and for a while after, and always
 when it is the one that was seen last: so a single client pins for ever. Else it
 *floats*. The time in which no server ran does not count. Implements `ports.Absences`
-but for what becomes of a client (`canal_server.late`); thread-safe. Leaves out where
-it is kept (`seen`).
+but for what becomes of a client (`canal_server.catchup.lagging_clients`); thread-safe.
+Leaves out where it is kept (`last_seen`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from canal_server.position.flusher import Flusher
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from canal_server.lifecycle import Stop
+    from canal_server.runtime.lifecycle import Stop
 
 _log = logging.getLogger(__name__)
 

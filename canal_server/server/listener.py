@@ -18,11 +18,11 @@ import time
 from typing import TYPE_CHECKING
 
 from canal_server.errors import ConfigError
-from canal_server.files import reason_of
-from canal_server.lifecycle import Deadline, Stop
-from canal_server.protocol.session import REFUSED, error_frame
+from canal_server.protocol.server_session import REFUSED, error_frame
+from canal_server.runtime.lifecycle import Deadline, Stop
+from canal_server.runtime.private_files import reason_of
 from canal_server.server.admission import Admission, FailedLogins, Limits, group_of
-from canal_server.server.connection import Connection, Settings
+from canal_server.server.client_connection import Connection, Settings
 from canal_server.server.refusals import OTHERS, Refusals
 from canal_server.server.service import Service
 from canal_server.server.transport import Transport

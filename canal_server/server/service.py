@@ -35,14 +35,14 @@ import threading
 from typing import TYPE_CHECKING
 
 from canal_server.errors import CanalError, ClientError, StoreError
-from canal_server.lifecycle import Deadline
 from canal_server.model.positions import PositionRange
 from canal_server.model.quoted import printable, quoted
-from canal_server.protocol import session
+from canal_server.protocol import server_session
 from canal_server.protocol.framing import EMPTY_FRAME, messages_header
-from canal_server.protocol.ranged import RangeRequest
-from canal_server.protocol.session import ACK_FRAME, error_frame
-from canal_server.server.ranged import RangedService
+from canal_server.protocol.range_messages import RangeRequest
+from canal_server.protocol.server_session import ACK_FRAME, error_frame
+from canal_server.runtime.lifecycle import Deadline
+from canal_server.server.range_service import RangedService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,7 +89,7 @@ class Service:
 
     def answer(
         self,
-        request: session.Request,
+        request: server_session.Request,
         peer_fd: int | None,
         wait_s: float,
         visits: Visits | None = None,
@@ -106,17 +106,17 @@ class Service:
         assert not isinstance(request, RangeRequest), "see `ranged`"
         try:
             visited = None if visits is None else self._visited(request, visits)
-            if isinstance(request, session.Fetch):
+            if isinstance(request, server_session.Fetch):
                 return self._get(request, peer_fd, wait_s, visited)
             return self._answer_others(request, visited)
         except ClientError as error:
             return (error_frame(error.code, str(error)),)
         except CanalError as error:
             log.warning("could not answer %s: %s", _told(request), error)
-            return (error_frame(session.REFUSED, str(error)),)
+            return (error_frame(server_session.REFUSED, str(error)),)
 
     def _visited(
-        self, request: session.Request, visits: Visits
+        self, request: server_session.Request, visits: Visits
     ) -> RunningInstance | None:
         """Let the instance know that its client is here, before the request counts.
 
@@ -124,7 +124,7 @@ class Service:
         the one that served this connection before.
         """
         identity: ClientIdentity | None = getattr(request, "identity", None)
-        if isinstance(request, session.Login):
+        if isinstance(request, server_session.Login):
             identity = request.subscribe
         if identity is None:
             return None
@@ -139,7 +139,7 @@ class Service:
             known.left(identity.client_id)
             if instance is None:
                 del visits[identity]
-            if isinstance(request, session.Fetch | session.Acknowledge):
+            if isinstance(request, server_session.Fetch | server_session.Acknowledge):
                 self._check_configured(identity)
                 raise _not_started(identity) if instance is None else _ended(identity)
         return instance
@@ -150,26 +150,26 @@ class Service:
             instance.left(identity.client_id)
 
     def _answer_others(
-        self, request: session.Request, visited: RunningInstance | None
+        self, request: server_session.Request, visited: RunningInstance | None
     ) -> Reply:
         match request:
-            case session.Acknowledge(identity, batch_id):
+            case server_session.Acknowledge(identity, batch_id):
                 self.ack(identity, batch_id, visited)
                 return _NOTHING
-            case session.Rollback(identity, batch_id):
+            case server_session.Rollback(identity, batch_id):
                 self.rollback(identity, batch_id)
                 return _NOTHING
-            case session.Subscribe(identity):
+            case server_session.Subscribe(identity):
                 self.subscribe(identity)
                 return ACCEPTED
-            case session.Unsubscribe(identity):
+            case server_session.Unsubscribe(identity):
                 self.unsubscribe(identity)
                 return ACCEPTED
-            case session.Login(subscribe=identity):
+            case server_session.Login(subscribe=identity):
                 if identity is not None:
                     self.subscribe(identity)
                 return ACCEPTED
-            case session.Refused(code=code, message=message):
+            case server_session.Refused(code=code, message=message):
                 return (error_frame(code, message),)
         raise AssertionError(f"{request!r} is answered elsewhere")
 
@@ -236,7 +236,7 @@ class Service:
 
     def _get(
         self,
-        request: session.Fetch,
+        request: server_session.Fetch,
         peer_fd: int | None,
         wait_s: float,
         visited: RunningInstance | None,
@@ -537,7 +537,7 @@ def _put_back(instance: RunningInstance, identity: ClientIdentity, seat: _Seat) 
         seat.store.rollback(identity.client_id)
 
 
-def _told(request: session.Request) -> str:
+def _told(request: server_session.Request) -> str:
     """Return a request for the log: what is asked for, and by whom."""
     kind = type(request).__name__.lower()
     identity = getattr(request, "identity", None)

@@ -15,11 +15,12 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from canal_server.client.ranged import UNKNOWN_SUBSCRIPTION
+from canal_server.client.range_client import UNKNOWN_SUBSCRIPTION
 from canal_server.errors import CanalError, ClientError, PositionError
-from canal_server.lifecycle import Deadline
-from canal_server.spark.offsets import version_of
-from canal_server.spark.ranges import (
+from canal_server.runtime.lifecycle import Deadline
+from canal_server.spark.options.offsets import version_of
+from canal_server.spark.options.servers import Channel
+from canal_server.spark.reading.range_tasks import (
     Range,
     Size,
     begin_at_earliest,
@@ -29,13 +30,12 @@ from canal_server.spark.ranges import (
     loss,
     stepped_over,
 )
-from canal_server.spark.servers import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from canal_server.client.ranged import RangedClient, RangeEnds, RangePosition
-    from canal_server.spark.options import SourceOptions
+    from canal_server.client.range_client import RangedClient, RangeEnds, RangePosition
+    from canal_server.spark.options.source_options import SourceOptions
 
     Places = Mapping[str, RangePosition]
 

@@ -1,9 +1,9 @@
 from typing import TypeAlias
 
-from canal_server.core.subjects import Subjects
+from canal_server.core.table_ids import Subjects
 from canal_server.ports import Accepts
+from canal_server.store.fetched import Taken
 from canal_server.store.ring import Place, Ring
-from canal_server.store.taken import Taken
 
 Mask: TypeAlias = tuple[int, bytes]
 Question: TypeAlias = tuple[Accepts | None, int]

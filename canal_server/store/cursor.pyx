@@ -33,7 +33,7 @@ from canal_server.core.blocks cimport (
 from canal_server.core.emptiness cimport Emptiness, empty_passes
 from canal_server.core.runs cimport Runs, is_ddl
 from canal_server.store.ring cimport Ring, Slot
-from canal_server.store.taken cimport Taken
+from canal_server.store.fetched cimport Taken
 
 from canal_server.errors import StoreError
 from canal_server.model.positions import binlog_file_number

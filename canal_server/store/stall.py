@@ -3,7 +3,7 @@
 A full ring is ordinary: a slow client slows the reading down, and nothing is lost. But
 a client that never comes back stops it for all others, which looks like a source where
 nothing happens. So a long wait is told, with the clients that hold the entries. Leaves
-out the waiting itself (`canal_server.store.memory`).
+out the waiting itself (`canal_server.store.event_store`).
 """
 
 from __future__ import annotations

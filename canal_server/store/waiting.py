@@ -17,7 +17,7 @@ from canal_server.store.wakeup import PEER_CLOSED, WakeUp
 
 if TYPE_CHECKING:
     from canal_server.config.schema import StoreConfig
-    from canal_server.lifecycle import Deadline
+    from canal_server.runtime.lifecycle import Deadline
     from canal_server.store.cursor import Cursor
 
 UNLIMITED = 2**64 - 1

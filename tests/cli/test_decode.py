@@ -14,13 +14,11 @@ from golden_form import load_workload
 
 from canal_server import cli
 from canal_server.cli.decode import DIFFERENT, entry_object
-from canal_server.dump import compare_values
-from canal_server.dump.file_columns import columns_json, load_columns
 from canal_server.errors import ConfigError
+from canal_server.model.columns_known import ColumnMeta, TableMeta
 from canal_server.model.entry import EntryType, EventType
 from canal_server.model.positions import EntryPosition
-from canal_server.model.table import ColumnMeta, TableMeta
-from canal_server.protocol.entries import (
+from canal_server.protocol.entry_messages import (
     Column,
     Entry,
     Header,
@@ -29,6 +27,8 @@ from canal_server.protocol.entries import (
     TransactionEnd,
     encode,
 )
+from canal_server.source.read import compare_values
+from canal_server.source.read.file_columns import columns_json, load_columns
 
 if TYPE_CHECKING:
     from pathlib import Path

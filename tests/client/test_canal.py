@@ -11,11 +11,11 @@ import pytest
 from fix_server import DESTINATION, PATIENCE_S, make_entry
 
 from canal_server.client import CanalClient, ClientError, Message, ProtocolError
-from canal_server.lifecycle import Deadline
 from canal_server.protocol.auth import stored_form
-from canal_server.protocol.entries import EntryType
+from canal_server.protocol.entry_messages import EntryType
 from canal_server.protocol.framing import frame
 from canal_server.protocol.packets import Handshake, PacketType, encode_packet
+from canal_server.runtime.lifecycle import Deadline
 
 
 @pytest.fixture

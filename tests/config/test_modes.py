@@ -14,8 +14,8 @@ from canal_server.config.modes import (
 )
 from canal_server.config.problems import Problems
 from canal_server.config.properties import Properties
-from canal_server.config.resolve import Lookup
 from canal_server.config.schema import Wiring
+from canal_server.config.substitution import Lookup
 from canal_server.errors import ConfigError
 
 

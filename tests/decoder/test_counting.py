@@ -12,12 +12,12 @@ from golden_form import DATA, decode_fields, load_workload, raw_entries_of
 from reader_driver import Reading
 
 from canal_server.errors import DecodeError
-from canal_server.protocol.entries import EventType, decode_entry
+from canal_server.protocol.entry_messages import EventType, decode_entry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from canal_server.protocol.entries import Entry
+    from canal_server.protocol.entry_messages import Entry
 
 WORKLOADS = sorted(path.name.partition(".")[0] for path in DATA.glob("*.tar.xz"))
 ROW_TYPES = (EventType.INSERT, EventType.UPDATE, EventType.DELETE)

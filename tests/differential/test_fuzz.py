@@ -20,17 +20,17 @@ from golden_form import DATA, RecordedImages, Workload, entries_of, load_workloa
 
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.gtid import GtidSet
-from canal_server.core.maria_gtid import MariaGtidSet
-from canal_server.core.subjects import Subjects
-from canal_server.dump.map_columns import MapReader, NoColumns
-from canal_server.dump.reader import Reader
+from canal_server.core.gtid.mariadb_sets import MariaGtidSet
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.core.table_ids import Subjects
 from canal_server.errors import CanalError, DecodeError, SourceError, TableMetaError
-from canal_server.lifecycle import Stop
+from canal_server.filters.column_filters import ColumnFilter
 from canal_server.model.entry import EntryType
 from canal_server.model.positions import EntryPosition
-from canal_server.mysql.failures import error_of_packet
-from canal_server.sink.columns import ColumnFilter
+from canal_server.mysql.server_errors import error_of_packet
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.binlog_reader import Reader
+from canal_server.source.read.map_columns import MapReader, NoColumns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from json_values import are_same, binary, decimals, of_columns, plain, shapes
 from random_reading import Reading
 
-from canal_server.decoder.json_restyle import restyled
-from canal_server.dump.part import Place
+from canal_server.arrow.json_restyle import restyled
 from canal_server.model.entry import EntryType
+from canal_server.source.read.binlog_part import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

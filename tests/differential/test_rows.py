@@ -10,13 +10,13 @@ from fix_random import longer
 from fix_source_access import access_of
 from random_schema import Fold, RandomLoad
 
-from canal_server.decoder.zone import read_zone
-from canal_server.dump.compare import Comparison
-from canal_server.dump.part import Part, Place
-from canal_server.lifecycle import Stop
+from canal_server.decoder.text.time_zone import read_zone
+from canal_server.filters.table_filters import TableFilter
 from canal_server.mysql.cached_columns import CachedColumns
-from canal_server.mysql.connection import ControlConnection
-from canal_server.sink.filters import TableFilter
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.binlog_compare import Comparison
+from canal_server.source.read.binlog_part import Part, Place
 
 if TYPE_CHECKING:
     import random

@@ -13,10 +13,10 @@ from fix_source_access import access_of
 from load import Load, allow_from, receive_until_broken, stored_cursor
 
 from canal_server.config.schema import InstanceConfig
-from canal_server.dump.index import FILE_NAME, BoundaryIndex
-from canal_server.dump.scan import Scanner
-from canal_server.dump.search import BinlogSearch
-from canal_server.lifecycle import Stop
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.begin.boundary_index import FILE_NAME, BoundaryIndex
+from canal_server.source.begin.search import BinlogSearch
+from canal_server.source.read.binlog_scan import Scanner
 
 if TYPE_CHECKING:
     import random

@@ -15,7 +15,7 @@ from fix_cluster import SESSION_S
 from fix_pipeline import UNIT_S
 from fix_tablemeta_storage import mysql_database
 
-from canal_server.lifecycle import Stop
+from canal_server.runtime.lifecycle import Stop
 
 
 @contextlib.contextmanager

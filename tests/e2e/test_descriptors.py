@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from purge import kill_dumps
 
-from canal_server.control import ask
+from canal_server.daemon.control import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

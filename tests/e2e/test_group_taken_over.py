@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fix_pipeline import Pipeline
     from servers import Server
 
-    from canal_server.zookeeper import ZooKeeper
+    from canal_server.doors.zookeeper import ZooKeeper
 
 RUNS = "destination example is run by this server"
 

@@ -11,14 +11,19 @@ import pytest
 from fix_pipeline import DESTINATION, UNIT_S
 from fix_store import in_thread
 
-from canal_server.client.ranged import RangedClient
-from canal_server.dump.range_access import DUMPS_MAX
+from canal_server.client.range_client import RangedClient
 from canal_server.errors import ClientError
 from canal_server.model.positions import binlog_file_number
-from canal_server.protocol.entries import Entry, EntryType, EventType, decode_entry
+from canal_server.protocol.entry_messages import (
+    Entry,
+    EntryType,
+    EventType,
+    decode_entry,
+)
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
-from canal_server.protocol.ranged import NOT_HERE, RangePosition
+from canal_server.protocol.range_messages import NOT_HERE, RangePosition
+from canal_server.ranges.range_access import DUMPS_MAX
 
 NAME = "lake"
 WAIT_MS = int(UNIT_S * 3000)

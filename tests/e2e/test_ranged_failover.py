@@ -14,23 +14,23 @@ from fix_failover import BY_SET, BY_TIME, GTID_MODE
 from fix_pipeline import DESTINATION, UNIT_S
 from load import Load
 
-from canal_server.client.ranged import OTHER_EPOCH
+from canal_server.client.range_client import OTHER_EPOCH
 from canal_server.errors import PositionError
-from canal_server.protocol.entries import Entry, decode_entry
+from canal_server.protocol.entry_messages import Entry, decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
 from canal_server.spark.driver import StreamDriver
-from canal_server.spark.offsets import offset_from_json, offset_to_json
-from canal_server.spark.options import read_options
-from canal_server.spark.ranges import Range, parts_of_now, pieces
-from canal_server.spark.servers import Channel
+from canal_server.spark.options.offsets import offset_from_json, offset_to_json
+from canal_server.spark.options.servers import Channel
+from canal_server.spark.options.source_options import read_options
+from canal_server.spark.reading.range_tasks import Range, parts_of_now, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fix_failover import Scene
 
-    from canal_server.client.ranged import RangePosition
+    from canal_server.client.range_client import RangePosition
 
 REPLICA_OPTIONS = ("--log-bin=second",)
 
@@ -97,7 +97,7 @@ class Query:
     def rows(self, parts: list[Range]) -> list[object]:
         """Return the images of the rows that tasks make."""
         pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
-        from canal_server.spark.rows import read_rows  # noqa: PLC0415
+        from canal_server.spark.row_batches import read_rows  # noqa: PLC0415
 
         return [
             (row["op"], row["before"], row["after"])

@@ -12,7 +12,7 @@ from node_states import CLIENT, PARSED, Walk, named, recorded
 from canal_server.model import znodes
 from canal_server.model.positions import PositionRange, log_position_from_json
 from canal_server.model.running import decode
-from canal_server.position import metafile, nodejson
+from canal_server.position import meta_file, node_json
 
 # Nodes that only ours has: that it may write here, and what a cursor cannot say.
 OURS = re.compile(r"/lease-[0-9a-f]+$|\.full$|/seen$")
@@ -65,16 +65,16 @@ def contents(pattern):
 def test_cursors():
     """A cursor that the Java server wrote is read, and written again as it was."""
     for text in contents("/1001/cursor$"):
-        position = metafile.decode_position(text.encode())
-        assert nodejson.encode_cursor(position).decode() == text
+        position = meta_file.decode_position(text.encode())
+        assert node_json.encode_cursor(position).decode() == text
     assert any('"gtid":""' not in text for text in contents("/1001/cursor$"))
 
 
 def test_places_of_the_parser():
     """So is where its parser stands."""
     for text in contents(PARSED):
-        position = metafile.decode_position(text.encode())
-        assert metafile.encode_position(position).decode() == text
+        position = meta_file.decode_position(text.encode())
+        assert meta_file.encode_position(position).decode() == text
 
 
 def test_batches():
@@ -87,8 +87,8 @@ def test_batches():
             log_position_from_json(told["ack"]),
             told["endSeq"],
         )
-        assert nodejson.encode_mark(batch).decode() == text
-    assert nodejson.mark_name(1) == "0000000001"
+        assert node_json.encode_mark(batch).decode() == text
+    assert node_json.mark_name(1) == "0000000001"
 
 
 def test_who_runs_it():

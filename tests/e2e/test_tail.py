@@ -14,7 +14,7 @@ from fix_pipeline import POLL_S, UNIT_S
 from fix_store import in_thread
 
 from canal_server import cli
-from canal_server.cli.tail_ids import IDS
+from canal_server.cli.tail.tail_ids import IDS
 
 
 @pytest.fixture

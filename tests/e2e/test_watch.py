@@ -7,7 +7,7 @@ import shutil
 import pytest
 from fix_store import eventually
 
-from canal_server.control import ask
+from canal_server.daemon.control import ask
 from canal_server.errors import ClientError
 
 

@@ -12,9 +12,9 @@ from fix_pipeline import UNIT_S
 from fix_random import longer
 from load import Load, allow_from, receive_until_broken
 
+from canal_server.doors.zookeeper import ZooKeeper
 from canal_server.errors import ClientError
-from canal_server.lifecycle import Stop
-from canal_server.zookeeper import ZooKeeper
+from canal_server.runtime.lifecycle import Stop
 
 WIRING = "classpath:spring/default-instance.xml"
 CURSOR = "/otter/canal/destinations/example/1001/cursor"

@@ -24,7 +24,7 @@ from golden_form import (
 from golden_truth import Tables, disagreements
 
 from canal_server.model.entry import EntryType
-from canal_server.protocol.entries import decode_entry, encode
+from canal_server.protocol.entry_messages import decode_entry, encode
 
 NONE: frozenset[int] = frozenset()
 WORKLOADS = sorted(path.name.partition(".")[0] for path in DATA.iterdir())

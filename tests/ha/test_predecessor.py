@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fix_daemon import child_environ
 
+from canal_server.doors.zookeeper import end_session
 from canal_server.ha.predecessor import Predecessor
-from canal_server.zookeeper import end_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zookeepers import PrivateZooKeeper
 
-    from canal_server.zookeeper import ZooKeeper
+    from canal_server.doors.zookeeper import ZooKeeper
 
 TIMEOUT_S = 30.0  # of sessions: longer than a test takes
 NODE = "/left"
@@ -29,8 +29,8 @@ SERVER = """
 import sys
 from pathlib import Path
 from canal_server.ha.predecessor import Predecessor
-from canal_server.lifecycle import Stop
-from canal_server.zookeeper import ZooKeeper
+from canal_server.runtime.lifecycle import Stop
+from canal_server.doors.zookeeper import ZooKeeper
 
 lock, servers, timeout_s, node = sys.argv[1:]
 zookeeper = ZooKeeper(servers, session_timeout_s=float(timeout_s))

@@ -11,7 +11,7 @@ from fix_interop import KINDS, of_kinds
 from interop_form import OWN_CLIENT_ID, insert, make_table, tell
 
 from canal_server.client import EntryType, EventType
-from canal_server.protocol.entries import decode_entry, encode
+from canal_server.protocol.entry_messages import decode_entry, encode
 from canal_server.protocol.packets import Messages, Packet, PacketType
 from canal_server.protocol.protobuf import decode
 

@@ -34,7 +34,7 @@ ROWS = 20_000
 CHUNK_ROWS = 2_000
 ROWS_PER_S = 4_000  # so that a copy takes some seconds
 AMID_BYTES = 300_000  # of an answer, which has more
-GUIDE = (Path(__file__).parents[2] / "docs/mirror.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs/howto/mirror-cluster.md").read_text()
 
 
 @pytest.fixture

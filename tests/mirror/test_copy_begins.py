@@ -14,27 +14,27 @@ pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 from fix_lake import opened
 from fix_mirror import table_on
 
-from canal_server.client.ranged import RangePosition
+from canal_server.client.range_client import RangePosition
 from canal_server.errors import SourceError
-from canal_server.lifecycle import Stop
-from canal_server.mirror.lake import lake_schema
-from canal_server.mirror.model import TableName
-from canal_server.mirror.places import latest
-from canal_server.mirror.progress import Progress
-from canal_server.mirror.session import table_options
-from canal_server.mirror.settings import (
+from canal_server.mirror.follow.micro_batches import ChangeStream
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.rows.copy_positions import latest
+from canal_server.mirror.run.progress import Progress
+from canal_server.mirror.run.table_sync import TableWork, columns_at
+from canal_server.mirror.session.spark_session import table_options
+from canal_server.mirror.settings.mirror_settings import (
     CanalSettings,
     LakeSettings,
     MirrorSettings,
     SourceSettings,
     TableRule,
 )
-from canal_server.mirror.state import Phase, States, TableState
-from canal_server.mirror.storage import open_folder
-from canal_server.mirror.stream import ChangeStream
-from canal_server.mirror.work import TableWork, columns_at
-from canal_server.spark.offsets import version_of
-from canal_server.spark.servers import Channel
+from canal_server.mirror.settings.table_values import TableName
+from canal_server.mirror.state.lake_tables import lake_schema
+from canal_server.mirror.state.state import Phase, States, TableState
+from canal_server.runtime.lifecycle import Stop
+from canal_server.spark.options.offsets import version_of
+from canal_server.spark.options.servers import Channel
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""The settings that docs/mirror.md and the README tell are those that there are."""
+"""The settings that docs and the README tell are those that there are."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 pytest.importorskip("yaml")
-from canal_server.mirror import settings_file
-from canal_server.mirror.document import Section
+from canal_server.mirror.settings import settings_file
+from canal_server.mirror.settings.document import Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-DOCS = (ROOT / "docs/mirror.md").read_text()
-EXAMPLES = re.findall(
-    r"```yaml\n(.*?)```", DOCS + (ROOT / "README.md").read_text(), re.DOTALL
-)
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*/mirror*.md"))]
+EXAMPLES = [
+    example
+    for page in PAGES
+    for example in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+]
 WHOLE = (
     "name: shop\ncanal: {destination: d}\nsource: {host: h, user: u}\nlake: {path: l}\n"
 )
@@ -39,7 +41,7 @@ def test_examples_can_be_read(example: str):
 
 def told_keys() -> Iterator[str]:
     """Yield the keys of the table of settings, without their sections."""
-    table = DOCS.partition("## Settings")[2].partition("\n## ")[0]
+    table = (ROOT / "docs/reference/mirror-settings.md").read_text()
     for line in table.splitlines():
         if line.startswith("| "):
             yield from re.findall(r"`([a-z_]+):?`", line.split("|")[1])

@@ -15,9 +15,9 @@ from fix_pipeline import Pipeline
 from fix_spark import skip_without_spark
 
 from canal_server.cli import FAILED, UNUSABLE
-from canal_server.mirror.lease import Lease
-from canal_server.mirror.settings import LakeSettings
-from canal_server.mirror.storage import open_folder
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.settings.mirror_settings import LakeSettings
+from canal_server.mirror.state.lake_lease import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

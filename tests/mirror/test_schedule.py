@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from canal_server.errors import LakeError
-from canal_server.lifecycle import Stop
-from canal_server.mirror.follower import CopyNeededError
-from canal_server.mirror.lake import UnusableTableError
-from canal_server.mirror.model import TableName
-from canal_server.mirror.pauses import copied_again, is_due
-from canal_server.mirror.progress import Progress
-from canal_server.mirror.run import Mirror, _ended
-from canal_server.mirror.settings_file import read
-from canal_server.mirror.state import Phase, States, TableState
-from canal_server.mirror.storage import open_folder
-from canal_server.model.table import ColumnMeta
-from canal_server.spark.packed import STATEMENT, Packed
-from canal_server.spark.schema import TypedColumn
+from canal_server.mirror.follow.follower import CopyNeededError
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.run.pauses import copied_again, is_due
+from canal_server.mirror.run.progress import Progress
+from canal_server.mirror.run.run import Mirror, _ended
+from canal_server.mirror.settings.settings_file import read
+from canal_server.mirror.settings.table_values import TableName
+from canal_server.mirror.state.lake_tables import UnusableTableError
+from canal_server.mirror.state.state import Phase, States, TableState
+from canal_server.model.columns_known import ColumnMeta
+from canal_server.runtime.lifecycle import Stop
+from canal_server.spark.columns.spark_schema import TypedColumn
+from canal_server.spark.packed.packed_rows import STATEMENT, Packed
 
 TEXT = """name: shop
 canal: {destination: example}

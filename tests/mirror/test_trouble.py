@@ -23,7 +23,7 @@ from purge import purge
 from small_disk import full
 
 from canal_server.cli import UNUSABLE
-from canal_server.client.ranged import RangedClient
+from canal_server.client.range_client import RangedClient
 
 deltalake = pytest.importorskip("deltalake", reason="the extra is not installed")
 pa = pytest.importorskip("pyarrow", reason="the extra is not installed")

@@ -13,7 +13,7 @@ from fake_mysql import SALT, account, fake_server, greeting, packet, session
 from fix_source_access import PATIENCE_S, access_of
 
 from canal_server.errors import SourceError, SourceRefused
-from canal_server.mysql.settings import (
+from canal_server.mysql.source_settings import (
     Access,
     Address,
     Credentials,

@@ -10,7 +10,7 @@ from canal_server.mysql.binlogs import (
     executed_gtids,
     purged_gtids,
 )
-from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 
 

@@ -8,7 +8,7 @@ from fix_source_access import access_of
 from canal_server.errors import ConnectionLost
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.cached_columns import CachedColumns
-from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.control_connection import ControlConnection
 
 HERE = EntryPosition("binlog.000001", 4)
 

@@ -9,19 +9,25 @@ import pytest
 from binlog_driver import small_log
 from hostile_source import HostileSource
 
-from canal_server.dump.part import Part, Place
 from canal_server.errors import CanalError, SourceError
-from canal_server.lifecycle import Stop
-from canal_server.mysql import binlogs, collations, flavour, foreign_keys, standby
-from canal_server.mysql.columns import TableColumns
+from canal_server.mysql import (
+    binlogs,
+    collations,
+    flavour,
+    silent_foreign_keys,
+    standby,
+)
 from canal_server.mysql.schema_dump import SchemaReader
-from canal_server.mysql.settings import Access, Address, Credentials
+from canal_server.mysql.server_columns import TableColumns
+from canal_server.mysql.source_settings import Access, Address, Credentials
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.binlog_part import Part, Place
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from canal_server.mysql.connection import ControlConnection
+    from canal_server.mysql.control_connection import ControlConnection
 
 
 def read_all(access: Access) -> None:
@@ -119,7 +125,7 @@ def questions(asked: Answering) -> list[Callable[[], object]]:
         lambda: binlogs.server_time_s(connection),
         lambda: flavour.read_server_info(connection),
         lambda: collations.collation_names(connection),
-        lambda: foreign_keys.hidden_foreign_keys(connection, ["s"]),
+        lambda: silent_foreign_keys.hidden_foreign_keys(connection, ["s"]),
         lambda: standby.without_lost(connection, "0-1-5"),
         lambda: standby.replica_channels(connection, info),
         lambda: standby.missing_gtids(connection, info, ""),

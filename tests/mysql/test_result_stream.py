@@ -9,8 +9,8 @@ import pytest
 from fix_source_access import access_of
 
 from canal_server.errors import ConnectionLost, SourceError
-from canal_server.lifecycle import Stop
 from canal_server.mysql.result_stream import ResultStream
+from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
     from servers import Server

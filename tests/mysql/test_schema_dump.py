@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fix_source_access import access_of
 
 from canal_server.mysql.collations import collation_names
-from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.schema_dump import SchemaReader
 
 if TYPE_CHECKING:

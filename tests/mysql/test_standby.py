@@ -10,7 +10,7 @@ import pytest
 from fix_source_access import PATIENCE_S, access_of
 
 from canal_server.errors import SourceRefused
-from canal_server.mysql.connection import ControlConnection
+from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.standby import (
     Channel,

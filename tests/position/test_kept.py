@@ -10,10 +10,10 @@ from fix_store import eventually
 
 from canal_server.errors import MetaStoreError
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
-from canal_server.position.file import PositionFiles
+from canal_server.position.file_meta import PositionFiles
 from canal_server.position.kept import KeptLogPositionManager
-from canal_server.position.metafile import decode_position, encode_position
-from canal_server.position.mixed import Writing
+from canal_server.position.meta_file import decode_position, encode_position
+from canal_server.position.write_behind import Writing
 
 PATH = Path("/data/example/parse.dat")
 BACKUP = PATH.with_name("parse.dat.bak")

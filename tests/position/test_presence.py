@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from canal_server.errors import MetaStoreError
-from canal_server.lifecycle import Stop
 from canal_server.position.presence import Presence
+from canal_server.runtime.lifecycle import Stop
 
 ONE, TWO, THREE = 1001, 1002, 1003
 PIN_S = 300

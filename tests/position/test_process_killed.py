@@ -5,16 +5,16 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from fix_daemon import child_environ
 from fix_random import longer
 from position_writer import Store, settles_every
+from support_paths import program
 
-from canal_server.position.mixed import Writing
+from canal_server.position.write_behind import Writing
 
-WRITER = Path(__file__).parents[1] / "position_writer.py"
+WRITER = program("position_writer.py")
 
 
 @pytest.fixture(params=["files", "nodes"])

@@ -14,7 +14,7 @@ from canal_server.protocol.framing import (
 )
 from canal_server.protocol.packets import Messages, Packet, PacketType, encode_packet
 from canal_server.protocol.protobuf import decode, varint
-from canal_server.protocol.session import ACK_FRAME, error_frame
+from canal_server.protocol.server_session import ACK_FRAME, error_frame
 
 
 @pytest.mark.parametrize(

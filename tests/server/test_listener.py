@@ -11,7 +11,6 @@ from fix_server import DESTINATION, PATIENCE_S, Wire, make_entry
 
 from canal_server.config.schema import ServerConfig
 from canal_server.errors import ConfigError
-from canal_server.lifecycle import Deadline
 from canal_server.protocol.framing import frame
 from canal_server.protocol.packets import (
     Ack,
@@ -22,7 +21,8 @@ from canal_server.protocol.packets import (
     encode_packet,
 )
 from canal_server.protocol.protobuf import decode
-from canal_server.protocol.session import ACK_FRAME
+from canal_server.protocol.server_session import ACK_FRAME
+from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.listener import Server
 
 WHO = (DESTINATION, "1001")

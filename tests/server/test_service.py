@@ -16,11 +16,11 @@ from service_calls import ELSEWHERE, OTHER, WHO, get, put, put_ends, read
 
 from canal_server.errors import ClientError
 from canal_server.model.identity import ClientIdentity
-from canal_server.protocol import session
+from canal_server.protocol import server_session
 from canal_server.protocol.framing import EMPTY_FRAME
 from canal_server.protocol.packets import Ack, Packet
 from canal_server.protocol.protobuf import decode
-from canal_server.protocol.session import ACK_FRAME
+from canal_server.protocol.server_session import ACK_FRAME
 
 if TYPE_CHECKING:
     from canal_server.server.service import Visits
@@ -327,7 +327,7 @@ def restarted(instances, *numbers: int) -> FakeInstance:
     return anew
 
 
-FETCH = session.Fetch(WHO, 100, 0.0)
+FETCH = server_session.Fetch(WHO, 100, 0.0)
 
 
 def test_restarted_while_a_connection_is_silent(service, instances, instance):
@@ -342,8 +342,8 @@ def test_restarted_while_a_connection_is_silent(service, instances, instance):
     def answer(request, visits=visits):
         return service.answer(request, None, 1.0, visits)
 
-    answer(session.Subscribe(WHO))
-    answer(session.Subscribe(WHO), other)
+    answer(server_session.Subscribe(WHO))
+    answer(server_session.Subscribe(WHO), other)
     put(instance, 5)
     assert read(answer(FETCH)) == (1, [5])
     anew = restarted(instances, 5, 6)
@@ -351,17 +351,19 @@ def test_restarted_while_a_connection_is_silent(service, instances, instance):
     assert code == 400
     assert text.startswith("destination:example should start first: it was restarted")
     assert read(answer(FETCH)) == (1, [5, 6])
-    assert error_of(answer(session.Acknowledge(WHO, 1), other))[0] == 400
+    assert error_of(answer(server_session.Acknowledge(WHO, 1), other))[0] == 400
     assert list(anew.meta.batches(WHO)) == [1]
-    assert answer(session.Acknowledge(WHO, 1)) == ()
+    assert answer(server_session.Acknowledge(WHO, 1)) == ()
     assert not anew.meta.batches(WHO)
 
 
-@pytest.mark.parametrize("asks", [session.Subscribe(WHO), session.Rollback(WHO, 0)])
+@pytest.mark.parametrize(
+    "asks", [server_session.Subscribe(WHO), server_session.Rollback(WHO, 0)]
+)
 def test_restarted_and_asked_to_begin_again(service, instances, asks):
     """Who subscribes or rolls back expects entries again: nothing is refused."""
     visits: Visits = {}
-    service.answer(session.Subscribe(WHO), None, 1.0, visits)
+    service.answer(server_session.Subscribe(WHO), None, 1.0, visits)
     restarted(instances, 5)
     assert service.answer(asks, None, 1.0, visits) in ((), (ACK_FRAME,))
     assert read(service.answer(FETCH, None, 1.0, visits)) == (1, [5])
@@ -370,7 +372,7 @@ def test_restarted_and_asked_to_begin_again(service, instances, asks):
 def test_refused_while_it_is_restarted(service, instances):
     """A connection that was refused meanwhile is not refused once more."""
     visits: Visits = {}
-    service.answer(session.Subscribe(WHO), None, 1.0, visits)
+    service.answer(server_session.Subscribe(WHO), None, 1.0, visits)
     instances.broken.add(DESTINATION)  # it is configured all the same
     del instances.started[DESTINATION]
     refused = error_of(service.answer(FETCH, None, 1.0, visits))
@@ -383,9 +385,9 @@ def test_restarted_during_a_request(service, instances, instance, monkeypatch):
     """A successor that runs before the request is carried out answers nothing of it."""
     visits: Visits = {}
     put(instance, 5)
-    for request in (session.Acknowledge(WHO, 1), FETCH):
+    for request in (server_session.Acknowledge(WHO, 1), FETCH):
         instances.started[DESTINATION] = instance
-        service.answer(session.Subscribe(WHO), None, 1.0, visits)
+        service.answer(server_session.Subscribe(WHO), None, 1.0, visits)
 
         anew = restarted(instances, 5)
         found = itertools.chain([instance], itertools.repeat(anew))
@@ -415,22 +417,22 @@ def test_replies(service, instance):
     def answer(request):
         return service.answer(request, None, 1.0)
 
-    assert answer(session.Login(1, 1, None)) == (ACK_FRAME,)
-    assert answer(session.Subscribe(WHO)) == (ACK_FRAME,)
-    assert read(answer(session.Fetch(WHO, 1, 0.0))) == (1, [5])
-    assert answer(session.Acknowledge(WHO, 1)) == ()
-    assert answer(session.Rollback(WHO, 0)) == ()
-    assert answer(session.Unsubscribe(WHO)) == (ACK_FRAME,)
-    assert error_of(answer(session.Refused(402, "no"))) == (402, "no")
-    assert error_of(answer(session.Fetch(WHO, 1, 0.0)))[0] == 400
+    assert answer(server_session.Login(1, 1, None)) == (ACK_FRAME,)
+    assert answer(server_session.Subscribe(WHO)) == (ACK_FRAME,)
+    assert read(answer(server_session.Fetch(WHO, 1, 0.0))) == (1, [5])
+    assert answer(server_session.Acknowledge(WHO, 1)) == ()
+    assert answer(server_session.Rollback(WHO, 0)) == ()
+    assert answer(server_session.Unsubscribe(WHO)) == (ACK_FRAME,)
+    assert error_of(answer(server_session.Refused(402, "no"))) == (402, "no")
+    assert error_of(answer(server_session.Fetch(WHO, 1, 0.0)))[0] == 400
 
 
 def test_login_that_subscribes(service, instance):
     """A log-in subscribes first; when that fails it is refused."""
-    good = service.answer(session.Login(1, 1, WHO), None, 1.0)
+    good = service.answer(server_session.Login(1, 1, WHO), None, 1.0)
     assert good == (ACK_FRAME,)
     assert instance.meta.has_subscribed(WHO)
-    bad = service.answer(session.Login(1, 1, ELSEWHERE), None, 1.0)
+    bad = service.answer(server_session.Login(1, 1, ELSEWHERE), None, 1.0)
     assert error_of(bad) == (400, "can't find destination:nowhere")
 
 
@@ -438,16 +440,18 @@ def test_store_errors_are_answered(service, instance):
     """What the store refuses becomes an answer with code 400."""
     service.subscribe(WHO)
     instance.store.unsubscribe(1001)
-    reply = service.answer(session.Fetch(WHO, 1, 0.0), None, 1.0)
+    reply = service.answer(server_session.Fetch(WHO, 1, 0.0), None, 1.0)
     assert error_of(reply) == (400, "client 1001 has no cursor")
 
 
 def test_get_waits_no_longer_than_the_connection(service):
     """A get that would wait beyond its connection's limit ends without an answer."""
     service.subscribe(WHO)
-    assert service.answer(session.Fetch(WHO, 1, None), None, 0.001) is None
-    assert service.answer(session.Fetch(WHO, 1, 5.0), None, 0.001) is None
-    assert service.answer(session.Fetch(WHO, 1, 0.001), None, 5.0) == (EMPTY_FRAME,)
+    assert service.answer(server_session.Fetch(WHO, 1, None), None, 0.001) is None
+    assert service.answer(server_session.Fetch(WHO, 1, 5.0), None, 0.001) is None
+    assert service.answer(server_session.Fetch(WHO, 1, 0.001), None, 5.0) == (
+        EMPTY_FRAME,
+    )
 
 
 def test_batch_too_large_for_a_frame(service, instance, monkeypatch):
@@ -455,7 +459,7 @@ def test_batch_too_large_for_a_frame(service, instance, monkeypatch):
     put(instance, 5)
     service.subscribe(WHO)
     monkeypatch.setattr("canal_server.protocol.framing.FRAME_BYTES_MAX", 10)
-    reply = service.answer(session.Fetch(WHO, 1, 0.0), None, 1.0)
+    reply = service.answer(server_session.Fetch(WHO, 1, 0.0), None, 1.0)
     monkeypatch.undo()
     code, text = error_of(reply)
     assert code == 400

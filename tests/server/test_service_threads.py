@@ -18,8 +18,8 @@ from service_calls import WHO, get, put, put_ends
 
 from canal_server.errors import ClientError, StoreError
 from canal_server.model.positions import EntryPosition
-from canal_server.protocol import session
-from canal_server.protocol.entries import EntryType
+from canal_server.protocol import server_session
+from canal_server.protocol.entry_messages import EntryType
 from canal_server.protocol.framing import EMPTY_FRAME
 from canal_server.protocol.packets import Packet
 from canal_server.protocol.protobuf import decode
@@ -149,7 +149,7 @@ def test_unsubscribe_between_take_and_register(service, instance):
     put(instance, 5)
     service.subscribe(WHO)
     instance.store.on_taken = lambda: service.unsubscribe(WHO)
-    reply = service.answer(session.Fetch(WHO, 1, 0.0), None, 1.0)
+    reply = service.answer(server_session.Fetch(WHO, 1, 0.0), None, 1.0)
     assert decode(Packet, reply[0][4:]).type == 3
     assert instance.meta.batches(WHO) == {}
 
@@ -280,11 +280,11 @@ def test_an_ack_waits_for_a_move(service, instance, pool):
 def test_visits(service, instance, instances):
     """The instance learns who is here before the first request counts, and who left."""
     visits: dict[ClientIdentity, Any] = {}
-    service.answer(session.Subscribe(WHO), None, 0.0, visits)
-    service.answer(session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
+    service.answer(server_session.Subscribe(WHO), None, 0.0, visits)
+    service.answer(server_session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
     assert instance.visits == [("came", WHO.client_id)]
     instances.started[DESTINATION] = anew = FakeInstance(DESTINATION)
-    service.answer(session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
+    service.answer(server_session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
     assert instance.visits[1:] == [("left", WHO.client_id)]
     service.left(visits)
     assert anew.visits == [

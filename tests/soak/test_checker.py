@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from soak.checker import Follower, Row, Violation
-from soak.ledger import ID, TX, Ledger, N, State
+from soak.ledger import ID, TX, Ledger, N, State, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -268,14 +268,32 @@ def test_rows_of_a_statement_in_any_order(ledger):
 
 def test_documents_are_compared_by_what_they_mean(ledger):
     """A column of JSON may be written in any way, other texts may not."""
-    ledger.documents.add((T, "text"))
-    written = ledger.plain(T, values(0, 0, '{"b": 1e2, "a": 1}'))
-    ledger.note_rows([[ledger.change(T, "INSERT", {}, written)]])
+    written = values(0, 0, '{"b": 1e2, "a": 1}')
+    ledger.note_rows([[ledger.change(T, "INSERT", {}, written, ["text"])]])
     follower = Scene(ledger).follower()
-    came = follower.row(T, "INSERT", {}, values(0, 0, '{"a":1,"b":100.0}'))
-    follower.transaction([came])
+    follower.transaction([row(T, {}, values(0, 0, '{"a":1,"b":100.0}'))])
     assert follower.missing() == []
-    assert ledger.plain(U, values(0, 0, "[ 1]")) == values(0, 0, "[ 1]")
+    assert plain(values(0, 0, "[ 1]"), []) == values(0, 0, "[ 1]")
+
+
+def test_documents_of_a_table_made_anew(ledger):
+    """A column that was JSON is a text as any other in a table of the same name."""
+    document, text = values(0, 0, "[1, 2]"), values(1, 1, "[1, 2]")
+    for written, documents in ((document, ["text"]), (text, [])):
+        change = ledger.change(T, "INSERT", {}, written, documents)
+        ledger.settle(ledger.note_rows([[change]]), State.DONE)
+    follower = Scene(ledger).follower()
+    follower.transaction([row(T, {}, values(0, 0, "[1,2]"))])
+    with pytest.raises(Violation, match=r"after\.text is '\[1,2\]', was '\[1, 2\]'"):
+        follower.transaction([row(T, {}, values(1, 1, "[1,2]"))])
+
+
+def test_bytes_that_are_no_characters(ledger):
+    """A server shows question marks for them, a decoder the sign for such bytes."""
+    ledger.note_rows([[ledger.change(T, "INSERT", {}, values(0, 0, "a?b??"))]])
+    follower = Scene(ledger).follower()
+    follower.transaction([row(T, {}, values(0, 0, "a\ufffdb\ufffd"))])
+    assert follower.missing() == []
 
 
 def test_a_drop_that_comes_again(scene, ledger):

@@ -10,7 +10,7 @@ from soak.ledger import ID, TX, Ledger, N, State
 from soak.reader import EntryReader
 
 from canal_server.client import Entry, EntryType, EventType
-from canal_server.protocol.entries import Column, Header, RowChange, RowData
+from canal_server.protocol.entry_messages import Column, Header, RowChange, RowData
 from canal_server.protocol.protobuf import encode
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ pytest.importorskip("pyspark", reason="pyspark is not installed")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from canal_server.errors import PositionError
-from canal_server.spark.batch import CanalBatchReader
+from canal_server.spark.batch_reader import CanalBatchReader
+from canal_server.spark.columns.spark_schema import generic_schema
 from canal_server.spark.driver import StreamDriver
-from canal_server.spark.options import read_options
-from canal_server.spark.schema import generic_schema
-from canal_server.spark.stream import CanalStreamReader
+from canal_server.spark.options.source_options import read_options
+from canal_server.spark.stream_reader import CanalStreamReader
 
 pytestmark = pytest.mark.slow
 

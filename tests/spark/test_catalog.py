@@ -13,7 +13,7 @@ class Catalog:
     """Tables in Spark's catalog of changes to one table of MySQL."""
 
     def __init__(self, spark, pipeline) -> None:
-        from canal_server.spark.source import CanalDataSource  # noqa: PLC0415
+        from canal_server.spark.data_source import CanalDataSource  # noqa: PLC0415
 
         spark.dataSource.register(CanalDataSource)
         self.spark = spark

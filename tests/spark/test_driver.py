@@ -9,17 +9,18 @@ import pytest
 from fix_pipeline import DESTINATION, UNIT_S
 from purge import purge
 
-from canal_server.client.ranged import RangedClient, Wire
+from canal_server.client.range_client import RangedClient, Wire
 from canal_server.errors import ClientError, PositionError, ProtocolError
-from canal_server.protocol.entries import RowData, decode_entry
+from canal_server.protocol.entry_messages import RowData, decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
-from canal_server.spark import ranges, servers
 from canal_server.spark.driver import StreamDriver
-from canal_server.spark.options import read_options
-from canal_server.spark.ranges import Range, pieces
-from canal_server.spark.servers import Channel
-from canal_server.spark.statements import dropped_schema
+from canal_server.spark.options import servers
+from canal_server.spark.options.servers import Channel
+from canal_server.spark.options.source_options import read_options
+from canal_server.spark.reading import range_tasks
+from canal_server.spark.reading.ddl_statements import dropped_schema
+from canal_server.spark.reading.range_tasks import Range, pieces
 
 pytestmark = pytest.mark.slow
 NAME = "lake"
@@ -167,7 +168,7 @@ def test_parts_together_are_the_whole(mysql_pipeline, make_driver) -> None:
 
 def test_a_large_transaction_is_cut_small(mysql_pipeline, make_driver, monkeypatch):
     """Where somebody holds whole parts, their bytes are limited, known or not."""
-    monkeypatch.setattr(ranges, "PACKED_BYTES_MAX", 400_000)
+    monkeypatch.setattr(range_tasks, "PACKED_BYTES_MAX", 400_000)
     limits = {"minPartitionRows": "100000", "maxPartitions": "1"}
     driver = make_driver(payload="arrow", maxBytesPerTrigger="1000", **limits)
     at = driver.initial()

@@ -12,12 +12,12 @@ from fix_source_access import PATIENCE_S
 from fix_store import in_thread
 from fix_tablemeta_storage import PASSWORD, mysql_database
 
-from canal_server.client.ranged import NOT_HERE
+from canal_server.client.range_client import NOT_HERE
 from canal_server.errors import ClientError
 from canal_server.spark.driver import StreamDriver
-from canal_server.spark.options import read_options
-from canal_server.spark.ranges import Range, pieces
-from canal_server.spark.servers import Channel
+from canal_server.spark.options.servers import Channel
+from canal_server.spark.options.source_options import read_options
+from canal_server.spark.reading.range_tasks import Range, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from fix_proxy import Proxy
 
-    from canal_server.spark.options import SourceOptions
+    from canal_server.spark.options.source_options import SourceOptions
 
 pytestmark = pytest.mark.slow
 SAYS = "the table history in .* cannot be read or written"

@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
 from canal_server.errors import TableMetaError
-from canal_server.spark.source import CanalDataSource
+from canal_server.spark.data_source import CanalDataSource
 
 
 class Goods:

@@ -16,7 +16,7 @@ from fix_store import PATIENCE_S, StoreUnderTest, eventually, in_thread
 
 from canal_server.config.schema import BatchMode
 from canal_server.errors import StoreError
-from canal_server.store.memory import MemoryEventStore
+from canal_server.store.event_store import MemoryEventStore
 
 CLIENT = 1001
 FOR_EVER_MS = 10**7

@@ -8,7 +8,7 @@ import socket
 import pytest
 from fix_store import PATIENCE_S, in_thread
 
-from canal_server.lifecycle import Stop
+from canal_server.runtime.lifecycle import Stop
 from canal_server.store.wakeup import PEER_CLOSED, READABLE, WakeUp
 
 

@@ -7,6 +7,6 @@
       │──> MariaDB, its standby ──┘  + ZooKeeper   └── a mirror, whose lake is compared
       └──> ledger <───────────────────────────────────────────┘
 
-`python -m soak --minutes 10 --seed 7`, in the folder `tools`; docs/soak.md tells how to
-read what it prints and draws.
+`python -m soak --minutes 10 --seed 7`, in the folder `tools`; docs/howto/soak.md
+tells how to read what it prints and draws.
 """

@@ -22,10 +22,11 @@ from soak.ledger import (
     digest_of,
     identity_of,
     names_of,
+    plain,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
 LAST = 12  # items that a message shows
 SKIPPED = (State.GONE, State.EITHER)
@@ -85,11 +86,6 @@ class Follower:
             self._loose = True
             self.resumes += 1
             self._last.append("(resumed)")
-
-    def row(self, table: str, kind: str, before: Values, after: Values) -> Row:
-        """Return a row as it is compared."""
-        plain = self._ledger.plain
-        return Row(table, kind, plain(table, before), plain(table, after))
 
     def visible(self, item: Item) -> list[list[Change]]:
         """Return what of an item is to come, by statement."""
@@ -220,14 +216,15 @@ class Follower:
                 change = left.pop(identity)
                 names = names_of(row.before, row.after) if self._ordered else None
                 same = names in (None, change.names)
-                if not same or change.digest != digest_of(row.before, row.after):
+                came_as = digest_of(row.before, row.after, change.documents)
+                if not same or change.digest != came_as:
                     return f"row {count}: {self._difference(change, row)}"
                 count += 1
         extra = next(came, None)
         return f"has a row too many: {extra}" if extra else ""
 
     def _difference(self, change: Change, row: Row) -> str:
-        told = list(_differences(self._ledger.values(change), row))
+        told = list(_differences(self._ledger.values(change), row, change.documents))
         return f"{row.kind} of {row.table}: {'; '.join(told) or 'long values differ'}"
 
     def _violation(self, what: str) -> Violation:
@@ -235,7 +232,9 @@ class Follower:
         return Violation(f"{self.name}: {what}\nthe last that came:\n  {before}")
 
 
-def _differences(written: list[Values], row: Row) -> Iterator[str]:
+def _differences(
+    written: list[Values], row: Row, documents: Collection[str]
+) -> Iterator[str]:
     for side, (wanted, came) in {
         "before": (written[0], row.before),
         "after": (written[1], row.after),
@@ -244,5 +243,6 @@ def _differences(written: list[Values], row: Row) -> Iterator[str]:
             yield f"columns {side} are {list(came)}, were {list(wanted)}"
         for name in wanted.keys() & came.keys():
             was, now = wanted[name], came[name]
-            if was != now and not (was and "… (" in was):
+            same = plain({name: was}, documents) == plain({name: now}, documents)
+            if not same and not (was and "… (" in was):
                 yield f"{side}.{name} is {now!r:.200}, was {was!r:.200}"

@@ -20,7 +20,7 @@ from soak.reader import EntryReader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from canal_server.zookeeper import ZooKeeper
+    from canal_server.doors.zookeeper import ZooKeeper
     from soak.ledger import Ledger
     from soak.sources import Source
 

@@ -16,7 +16,7 @@ from server_data import CANAL
 from server_folders import Unavailable
 from server_spawner import SPAWNER
 
-from canal_server.control import ControlError, ask
+from canal_server.daemon.control import ControlError, ask
 from soak.clock import Clock
 
 if TYPE_CHECKING:

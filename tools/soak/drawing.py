@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from canal_server.mirror.picture import Panel, Series, picture
+from canal_server.mirror.report.picture import Panel, Series, picture
 from soak.sampler import read_samples
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from servers import PrivateServer
     from zookeepers import PrivateZooKeeper
 
-    from canal_server.zookeeper import ZooKeeper
+    from canal_server.doors.zookeeper import ZooKeeper
     from soak.cluster import Node
     from soak.load import Load
     from soak.plan import Fault

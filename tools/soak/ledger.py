@@ -12,17 +12,22 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import re
 import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 ID, TX, N = "soak_id", "soak_tx", "soak_n"  # columns that each table has
 SHOWN_MAX = 200  # characters of a value in a message
+
+# What servers show for bytes that are no characters: MySQL a question mark, a decoder
+# the sign for it, each as many as it likes.
+MALFORMED = re.compile("[?\ufffd]+")
 
 Values = dict[str, str | None]
 Version = tuple[str, str, str]  # of a row: its id, who wrote it last, and with what
@@ -55,6 +60,7 @@ class Change:
     digest: bytes
     names: int  # a hash of the columns' names in their order
     place: tuple[int, int]  # in the file: offset and length
+    documents: frozenset[str]  # names of the columns that were JSON then
 
 
 @dataclass(eq=False, slots=True)
@@ -99,9 +105,23 @@ def same_document(value: str | None) -> str | None:
         return value
 
 
-def digest_of(before: Values, after: Values) -> bytes:
+def plain(values: Values, documents: Collection[str]) -> Values:
+    """Return values with one text for all that mean the same.
+
+    `documents`: the columns of which it is one document of JSON.
+    """
+    return {
+        name: same_document(value)
+        if name in documents
+        else value and MALFORMED.sub("?", value)
+        for name, value in values.items()
+    }
+
+
+def digest_of(before: Values, after: Values, documents: Collection[str]) -> bytes:
     """Return what stands for all values."""
-    text = json.dumps([before, after], sort_keys=True)
+    both = [plain(before, documents), plain(after, documents)]
+    text = json.dumps(both, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=12).digest()
 
 
@@ -117,7 +137,6 @@ class Ledger:
     details: Path  # the file with the values
     chains: dict[str, list[Item]] = field(default_factory=dict)
     items: list[Item] = field(default_factory=list)
-    documents: set[tuple[str, str]] = field(default_factory=set)  # table, column
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -129,15 +148,19 @@ class Ledger:
         """Close the file with the values."""
         self._file.close()
 
-    def plain(self, table: str, values: Values) -> Values:
-        """Return values with one text for all that mean one document."""
-        return {
-            name: same_document(value) if (table, name) in self.documents else value
-            for name, value in values.items()
-        }
+    def change(
+        self,
+        table: str,
+        kind: str,
+        before: Values,
+        after: Values,
+        documents: Collection[str] = (),
+    ) -> Change:
+        """Return a change of a row for an item that is noted soon.
 
-    def change(self, table: str, kind: str, before: Values, after: Values) -> Change:
-        """Return a change of a row for an item that is noted soon."""
+        `documents`: the columns that are JSON now; a table that is made anew may have
+        others by the same names.
+        """
         identity = identity_of(table, kind, before, after)
         text = json.dumps([_short(before), _short(after)]).encode()
         with self._lock:
@@ -145,8 +168,9 @@ class Ledger:
             self._file.write(text)
             place = (self._end, len(text))
             self._end += len(text)
-        digest, names = digest_of(before, after), names_of(before, after)
-        return Change(identity, digest, names, place)
+        digest = digest_of(before, after, documents)
+        names = names_of(before, after)
+        return Change(identity, digest, names, place, frozenset(documents))
 
     def note_rows(self, rows: Sequence[Sequence[Change]]) -> Item:
         """Note a transaction that is committed next."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
-from canal_server.control import ControlError, ask
+from canal_server.daemon.control import ControlError, ask
 from canal_server.model.positions import binlog_file_number
 
 if TYPE_CHECKING:

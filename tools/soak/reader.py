@@ -103,7 +103,7 @@ class EntryReader:
         assert isinstance(change.event_type, EventType)
         table = f"{header.schema_name}.{header.table_name}"
         return [
-            self._follower.row(
+            Row(
                 table,
                 change.event_type.name,
                 row.before,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Self
 from servers import PrivateServer
 from zookeepers import PrivateZooKeeper
 
-from canal_server.lifecycle import Stop
-from canal_server.zookeeper import ZooKeeper
+from canal_server.doors.zookeeper import ZooKeeper
+from canal_server.runtime.lifecycle import Stop
 from soak.clients import HABITS, Client
 from soak.cluster import Node, history_settings, server_settings
 from soak.faults import Faults

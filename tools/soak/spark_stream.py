@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from server_spawner import SPAWNER
 from stream_sink import StreamSink
 
-from soak.checker import Follower
+from soak.checker import Follower, Row
 from soak.reader import statement_number
 
 if TYPE_CHECKING:
@@ -176,5 +176,5 @@ class SparkStream:
                 continue
             kind, before, after = json.loads(body)
             if kind in CHANGES:
-                changes.append(follower.row(table, kind, before, after))
+                changes.append(Row(table, kind, before, after))
         follower.transaction(changes)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from random_columns import as_text, octets, timestamp_text
 
-from canal_server.dump.compare_values import decimal_text, java_float
+from canal_server.source.read.compare_values import decimal_text, java_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

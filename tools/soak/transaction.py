@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
-from soak.ledger import ID, TX, N, State
+from soak.ledger import ID, TX, N, State, plain
 from soak.texts import reading_of
 
 if TYPE_CHECKING:
@@ -114,10 +114,7 @@ class Transaction:
         """Run a statement that inserts, changes or deletes some rows of a table."""
         cursor, name = self._cursor, table.quoted
         if table.name not in self._readings:
-            found = reading_of(cursor, self._schema, table.name)
-            self._readings[table.name] = found
-            known = f"{self._schema}.{table.name}"
-            self._ledger.documents.update((known, each) for each in found.documents)
+            self._readings[table.name] = reading_of(cursor, self._schema, table.name)
         cursor.execute(f"SELECT count(*) FROM {name}")
         ((count,),) = cursor.fetchall()
         cursor.execute(
@@ -215,11 +212,7 @@ class Transaction:
             f"SELECT {reading.select} FROM {table.quoted}"
             f" WHERE {ID} IN ({_listed(ids)})"
         )
-        known = f"{self._schema}.{table.name}"
-        rows = [
-            self._ledger.plain(known, reading.values(row))
-            for row in self._cursor.fetchall()
-        ]
+        rows = [reading.values(row) for row in self._cursor.fetchall()]
         return {str(row[ID]): row for row in rows}
 
     def _compare(
@@ -227,13 +220,14 @@ class Transaction:
     ) -> None:
         """Note what a statement changed."""
         name = f"{self._schema}.{table.name}"
+        documents = self._readings[table.name].documents
         changes = []
         for number in before.keys() | after.keys():
             old, new = before.get(number, {}), after.get(number, {})
-            if old == new:
+            if plain(old, documents) == plain(new, documents):
                 continue
             kind = "INSERT" if not old else "UPDATE" if new else "DELETE"
-            changes.append(self._ledger.change(name, kind, old, new))
+            changes.append(self._ledger.change(name, kind, old, new, documents))
         if changes:
             self._rows.append(changes)
 

@@ -1,0 +1,20 @@
+# cython: language_level=3
+"""The labels of ENUM and SET columns; see arrow_members.pyx."""
+
+from libc.stdint cimport uint64_t
+
+from canal_server.arrow.column_buffers cimport ArrowColumn
+from canal_server.core.entry_wire cimport Slice
+
+cdef struct Labels:
+    Slice* labels
+    size_t count
+
+# Append what a number, as entries carry it, stands for; BAD_VALUE when nothing does.
+cdef int put_enum(ArrowColumn* column, const Labels* labels,
+                  uint64_t number) noexcept nogil
+cdef int put_set(ArrowColumn* column, const Labels* labels, uint64_t bits) noexcept nogil
+
+cdef class Members:
+    cdef Labels labels
+    cdef list texts       # keeps what the labels point to

@@ -1,0 +1,86 @@
+"""How values are read where a column had another type than the stream has of it.
+
+A stream keeps the types that it began with; rows from before, or behind a change that
+was let pass, have others. `arrow_convert` says what each way of reading takes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from canal_server.arrow.conversions import READINGS
+from canal_server.arrow.put_values import KINDS
+
+_BASE: Final = re.compile(r"\s*([a-z]+)", re.IGNORECASE)
+_FIXED: Final = re.compile(
+    r"\s*(?:binary|char)\b\s*(?:\(\s*(\d+)\s*\))?", re.IGNORECASE
+)
+_FIXED_BYTES_MAX: Final = 255  # of MySQL's
+
+# What the text of a value is, by the first word of the type that the column had.
+# Integers, and all that entries carry as such, need no word: any kind reads them.
+_TEXTS: Final = {
+    **dict.fromkeys(("decimal", "numeric", "dec", "fixed"), "digits"),
+    "float": "float",
+    **dict.fromkeys(("double", "real"), "double"),
+    "date": "date",
+    "datetime": "datetime",
+    "timestamp": "timestamp",
+    **dict.fromkeys(
+        ("bool", "boolean", "tinyint", "smallint", "mediumint", "int", "integer",
+         "bigint", "serial", "year", "bit", "enum", "set"), "whole"
+    ),
+    **dict.fromkeys(
+        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json",
+         "time"), "text"
+    ),
+    **dict.fromkeys(
+        ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "bytes"
+    ),
+}  # fmt: skip
+
+_WHOLE: Final = ("int8", "int16", "int32", "int64", "bits")
+_DIGITS: Final = (*_WHOLE, "decimal", "wide decimal")
+_MOMENTS: Final = ("date", "datetime", "timestamp")
+
+# By what the text is and the stream's kind; plain where there is nothing. The moment of
+# a TIMESTAMP is told in a zone, and nobody knows in which one a text, a DATE or a
+# DATETIME was meant.
+_PAIRS: Final[dict[tuple[str, str], str]] = {
+    **{(text, kind): "digits" for text in ("digits", "text") for kind in _WHOLE},
+    ("text", "decimal"): "digits",
+    ("text", "wide decimal"): "digits",
+    **{("float", kind): "of float" for kind in _DIGITS},
+    **{("double", kind): "of double" for kind in _DIGITS},
+    **{(text, "float"): "as float" for text in ("whole", "digits", "text")},
+    **{(text, "double"): "as double" for text in ("whole", "digits", "text")},
+    ("float", "double"): "widened",
+    ("double", "float"): "narrowed",
+    ("date", "datetime"): "midnight",
+    ("datetime", "date"): "day",
+    ("text", "date"): "day text",
+    ("text", "datetime"): "moment text",
+    **{(text, "timestamp"): "never" for text in ("date", "datetime", "text")},
+    **{("timestamp", kind): "never" for kind in ("date", "datetime", "text")},
+    **{("bytes", kind): "never" for kind in (*_DIGITS, *_MOMENTS, "float", "double")},
+}
+_READINGS: Final = {
+    (text, KINDS[kind]): READINGS[way] for (text, kind), way in _PAIRS.items()
+}
+
+
+def reading_of(mysql_type: str, kind: int) -> int:
+    """Return how a text of a column of that type becomes a value of the kind."""
+    found = _BASE.match(mysql_type)
+    text = _TEXTS.get(found[1].lower(), "") if found else ""
+    return _READINGS.get((text, kind), READINGS["plain"])
+
+
+def filled_bytes(mysql_type: str) -> int:
+    """Return how many bytes each value of a binary type has; 0: as many as are told.
+
+    The server leaves out zeros at the end of a BINARY, and of a CHAR of bytes.
+    """
+    found = _FIXED.match(mysql_type)
+    return 0 if found is None else min(int(found[1] or 1), _FIXED_BYTES_MAX)

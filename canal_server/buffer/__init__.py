@@ -1,1 +1,0 @@
-"""The transaction ring buffer between the decoder and the sink."""

@@ -1,0 +1,100 @@
+"""Where a reader beside the pump may hand its client over to the ring.
+
+A reader that has given its client all up to a boundary, and the ring, meet when the
+ring holds, or will hold, all that lies behind that boundary in the same binlog. Then a
+cursor in the ring that begins there goes on without loss and without anything twice.
+
+Where the pump began to read by a GTID set, it left out what is in the set, wherever it
+lies: then also all of the set must be among what the client was given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canal_server.core.gtid.mariadb_sets import MariaGtidSet
+from canal_server.core.gtid.mysql_sets import GtidSet
+
+if TYPE_CHECKING:
+    from canal_server.model.positions import LogPosition
+    from canal_server.ports import Accepts
+    from canal_server.source.pump.pump import Pump
+    from canal_server.store.event_store import MemoryEventStore
+
+
+class Meeting:
+    """The ring of one instance and how its pump reads; `begin_run` is the pump's."""
+
+    def __init__(self, ring: MemoryEventStore, pump: Pump, *, gtid_on: bool) -> None:
+        self._ring = ring
+        self._pump = pump
+        self._gtid_on = gtid_on
+        self._left_out: GtidSet | MariaGtidSet | None = None  # in this run
+
+    def begin_run(self) -> None:
+        """Take note that what the pump reads next does not go on behind the last."""
+        self._left_out = self._pump.reads_behind_set
+        self._ring.begin_run(self._pump.reads_behind)
+
+    def rejoin(
+        self, client_id: int, accepts: Accepts | None, acked: LogPosition | None
+    ) -> bool:
+        """Give a client that has acked to a place its cursor; false if it is too late.
+
+        What lies at the place itself must be in the ring: a client may have acked but
+        a part of it.
+        """
+        run = self._ring.run
+        after = self._pump.begins_after(acked)
+        if after is None or not after.journal_name or not self._pump.server:
+            return False
+        file_number, offset = after.order()
+        if not self._has_all(after.gtid or "", file_number):
+            return False
+        needs = file_number, offset - 1
+        return self._ring.join(
+            client_id, accepts, (file_number, offset), run, needs=needs
+        )
+
+    def is_near(self, place: tuple[int, int], gtids: str, server: str) -> bool:
+        """Tell whether a client that was given all up to a place could get on here."""
+        run = self._ring.run
+        return (
+            self._pump.server == server
+            and self._ring.covers(place, run)
+            and self._has_all(gtids, place[0])
+        )
+
+    def join(
+        self,
+        client_id: int,
+        accepts: Accepts | None,
+        place: tuple[int, int],
+        gtids: str,
+        server: str,
+    ) -> bool:
+        """Give a client its cursor behind a boundary; false if it is too early.
+
+        The place is the last byte in front of what follows.
+        """
+        run = self._ring.run
+        if self._pump.server != server or not self._has_all(gtids, place[0]):
+            return False
+        return self._ring.join(client_id, accepts, place, run, needs=place)
+
+    def _has_all(self, gtids: str, file_number: int) -> bool:
+        """Tell whether a client with this set has all that the pump left out."""
+        left_out = self._left_out
+        if left_out is None:
+            return True
+        whole_from = self._pump.whole_from
+        if whole_from is not None and file_number >= whole_from:
+            return True
+        if not self._gtid_on or not gtids:
+            return False
+        try:
+            if isinstance(left_out, GtidSet):
+                return GtidSet.parse(gtids).contains(left_out)
+            return MariaGtidSet.parse(gtids).contains(left_out)
+        except ValueError:
+            return False

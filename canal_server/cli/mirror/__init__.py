@@ -1,0 +1,1 @@
+"""`canal-server mirror …`: the command, and its actions that only look."""

@@ -1,0 +1,266 @@
+"""`canal-server mirror`: copies of tables in a lake, kept up to date.
+
+The work is done by the package `mirror`, which needs an extra and is loaded by name
+when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.cli import FAILED
+from canal_server.cli.conf_options import VARIABLE, default_conf
+from canal_server.cli.mirror import mirror_inspect
+from canal_server.cli.start import LEVELS, log_to_stderr
+from canal_server.errors import CanalError, ConfigError
+from canal_server.runtime.lifecycle import Stop
+
+if TYPE_CHECKING:
+    import argparse
+
+log = logging.getLogger(__name__)
+
+DEFAULT: Final = "mirror.yml"
+STOP_TIMEOUT_S: Final = 120.0  # for a batch, and for Spark; then it ends without them
+EXTRA: Final = ("deltalake", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "yaml")
+SPARKS: Final = ("py4j", "pyspark")
+_OF_THE_LAKE: Final = ("status", "plot")  # actions that ask nobody else
+NOT_CONNECTED: Final = "Py4JNetworkError"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the options of this command, and its actions."""
+    parser = subparsers.add_parser(
+        "mirror",
+        help="keep copies of tables in a lake, by Spark",
+        description="Copy tables into a lake and keep the copies up to date, in the "
+        "foreground, until a signal. It goes on where it was when it is started again.",
+    )
+    _add_conf(parser, _default_conf())
+    add = parser.add_argument
+    add("--dry-run", action="store_true", help="tell what would be done, and what is "
+        "wrong; nothing is written")  # fmt: skip
+    add("--log-level", choices=LEVELS, default="info", help="least important lines to "
+        "log (default: %(default)s)")  # fmt: skip
+    actions = parser.add_subparsers(dest="action", metavar="action")
+    status = actions.add_parser(
+        "status",
+        help="tell what a mirror does",
+        description="Tell what a mirror does, from what it wrote into the lake.",
+    )
+    _add_conf(status)
+    status.add_argument("--json", action="store_true", help="print JSON, for programs")
+    copy = actions.add_parser(
+        "copy",
+        help="copy tables again",
+        description="Have tables copied again: at once if the mirror runs, else when "
+        "it is started. With --all and a mirror that does not run, its stream begins "
+        "anew too, at the end of the binlog: what helps when changes were purged.",
+    )
+    _add_conf(copy)
+    copy.add_argument("--json", action="store_true", help="print JSON, for programs")
+    which = copy.add_mutually_exclusive_group(required=True)
+    which.add_argument("table", nargs="*", default=[], help="schema.table")
+    which.add_argument("--all", action="store_true", help="all tables of the mirror")
+    mirror_inspect.add_parsers(actions, _add_conf)
+
+
+def _default_conf() -> str:
+    """Return the file that is meant when none is named."""
+    beside = default_conf() / DEFAULT
+    return str(beside) if VARIABLE in os.environ and beside.is_file() else DEFAULT
+
+
+def _add_conf(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    keywords: dict[str, Any] = {"default": default}
+    if default is None:
+        # What was given before the action is not to be lost.
+        import argparse  # noqa: PLC0415  # else only for types
+
+        keywords["default"] = argparse.SUPPRESS
+    parser.add_argument(
+        "--conf",
+        metavar="FILE",
+        help=f"the mirror's settings (default: {DEFAULT} of the folder {VARIABLE} of "
+        f"the environment, if it is there, else {DEFAULT} here)",
+        **keywords,
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the action says; without one, mirror until a signal.
+
+    Raises CanalError.
+    """
+    act = {
+        None: _mirror,
+        "status": _status,
+        "copy": _copy,
+        "verify": mirror_inspect.verify,
+        "plot": mirror_inspect.plot,
+    }[args.action]
+    try:
+        settings = _load("settings.settings_file").load(
+            args.conf, os.environ, has_secrets=args.action not in _OF_THE_LAKE
+        )
+        if args.action is None and args.dry_run:
+            return _dry_run(settings)
+        return act(args, settings)
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in EXTRA:
+            raise
+        raise CanalError(
+            f"the mirror needs {name}, which is not installed: "
+            "pip install 'canal-server[mirror]'"
+        ) from None
+    except Exception as error:
+        if _is_sparks(error):
+            raise _told_of(error) from None
+        raise
+
+
+def _load(module: str) -> Any:
+    return importlib.import_module(f"canal_server.mirror.{module}")
+
+
+def _dry_run(settings: Any) -> int:
+    found = _load("run.dry_run").dry_run(settings)
+    for line in found.lines():
+        print(line)
+    sys.stdout.flush()
+    if found.problems:
+        raise ConfigError(found.problems)
+    print("\nno problem was found")
+    return 0
+
+
+def _status(args: argparse.Namespace, settings: Any) -> int:
+    overview = _load("run.overview")
+    found = overview.overview(settings)
+    if args.json:
+        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    else:
+        for line in overview.as_text(found):
+            print(line)
+    return 0
+
+
+def _copy(args: argparse.Namespace, settings: Any) -> int:
+    requests = _load("run.requests")
+    if args.all:
+        found = requests.copy_all(settings)
+    else:
+        found = requests.copy_tables(settings, args.table)
+    if args.json:
+        shown = {"tables": list(map(str, found.tables)), "runs_on": found.runs_on}
+        print(json.dumps(shown, indent=2, ensure_ascii=False))
+        _warn(found.warning)
+        return 0
+    when = f"{found.runs_on} does it" if found.runs_on else "when the mirror is started"
+    print(f"to be copied again, {when}:")
+    for name in found.tables:
+        print(f"  {name}")
+    _warn(found.warning)
+    return 0
+
+
+def _warn(text: str) -> None:
+    if text:
+        print(f"canal-server mirror copy: {text}", file=sys.stderr)
+
+
+# --- mirroring ------------------------------------------------------------------------
+
+
+def _mirror(args: argparse.Namespace, settings: Any) -> int:
+    """Run it on a thread of its own; this one waits for signals."""
+    from canal_server.daemon.daemon import signals  # noqa: PLC0415  # only what runs needs it
+
+    module, shown = _load("run.run"), _load("run.progress")
+    progress = shown.Progress()
+    log_to_stderr(args.log_level, shown.AsideHandler(progress, sys.stderr))
+    for name in SPARKS:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    stop = Stop()
+    ended = _Ended()
+
+    def work() -> None:
+        try:
+            module.run(settings, progress, stop)
+        except BaseException as error:  # noqa: BLE001  # raised by who waits
+            ended.error = error
+        finally:
+            stop.request()
+
+    # Spark takes signals for itself where it is begun by the main thread.
+    thread = threading.Thread(target=work, name="mirror", daemon=True)
+    with signals("mirror") as wait:
+        thread.start()
+        signal = wait(stop)
+        if signal:
+            log.info("%s came, stopping; once more to end at once", signal)
+        stop.request()
+        thread.join(STOP_TIMEOUT_S)
+    progress.close()
+    if thread.is_alive():
+        log.error("the mirror did not stop in %.0f s and is left", STOP_TIMEOUT_S)
+        logging.shutdown()
+        os._exit(FAILED)
+    ended.raise_error()
+    log.info("stopped")
+    return 0
+
+
+class _Ended:
+    """How the mirror ended."""
+
+    error: BaseException | None = None
+
+    def raise_error(self) -> None:
+        """Raise what ended it, in words where it is nobody's mistake here."""
+        error = self.error
+        if error is None:
+            return
+        if _is_gone(error):
+            raise CanalError(
+                "Spark's JVM does not answer any more: it was killed, or had no "
+                "memory left (see above); started again the mirror goes on"
+            ) from None
+        if _is_sparks(error):
+            raise _told_of(error) from None
+        if isinstance(error, OSError):
+            raise CanalError(str(error)) from error  # no server answers
+        raise error
+
+
+def _is_sparks(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in SPARKS
+
+
+def _told_of(error: BaseException) -> CanalError:
+    """Return what tells of an error of Spark."""
+    return CanalError(f"Spark failed: {_load('session.spark_errors').reason(error)}")
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Tell whether an error came of a JVM of Spark that is not there any more."""
+    if isinstance(error, OSError):
+        return _follows_from_spark(error)
+    return type(error).__name__ == NOT_CONNECTED
+
+
+def _follows_from_spark(error: BaseException) -> bool:
+    """Tell whether an error came up while one of Spark was dealt with."""
+    before: BaseException | None = error
+    while before is not None:
+        if _is_sparks(before):
+            return True
+        before = before.__cause__ or before.__context__
+    return False

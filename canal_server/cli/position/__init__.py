@@ -1,0 +1,1 @@
+"""`canal-server position …`: one module per action."""

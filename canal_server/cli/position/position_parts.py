@@ -1,0 +1,100 @@
+"""The sources of a destination, each with the places that clients have in it.
+
+A destination with one source is one part without a name; a group has one for each of
+its sources, called `masterN`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from canal_server.cli.position.position_found import access_for
+from canal_server.errors import ConfigError
+from canal_server.model.cursors import DestinationCursors
+from canal_server.source.begin.seek_target import Kind
+from canal_server.source.begin.source_lag import SourceView
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.source.begin.seek_target import Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One source: the settings that it is read by, and places in its binlog alone."""
+
+    name: str
+    config: InstanceConfig
+    cursors: DestinationCursors
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Return the servers that it may be read from."""
+        source = self.config.source
+        return tuple(
+            str(each.address)
+            for each in (source.master, source.standby)
+            if each.address is not None
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.addresses[0]})"
+
+
+def parts_of(config: InstanceConfig, cursors: DestinationCursors) -> list[Part]:
+    """Return the sources of a destination."""
+    if not config.group:
+        return [Part("", config, cursors)]
+    nothing = DestinationCursors(())
+    return [
+        Part(
+            f"master{each.source.member}",
+            each,
+            cursors.sources.get(each.source.member, nothing),
+        )
+        for each in config.by_source
+    ]
+
+
+def view_of(part: Part) -> SourceView:
+    """Return what looks at the server of a source that is read."""
+    return SourceView(part.config, access_for(part.config, part.cursors))
+
+
+def chosen_parts(
+    config: InstanceConfig, parts: Sequence[Part], named: str | None, wanted: Wanted
+) -> list[Part]:
+    """Return the sources in which clients are to be moved.
+
+    `named` is one's name or the address of one of its servers, None for all. Raises
+    ConfigError when there is none of that name, or a place of one source is for all.
+    """
+    known = ", ".join(map(str, parts))
+    if not config.group:
+        if named is not None:
+            raise ConfigError(
+                [f"--source {named}: {config.destination} has one source, leave it out"]
+            )
+        return list(parts)
+    if named is None:
+        if wanted.kind in (Kind.PLACE, Kind.GTIDS):
+            problem = (
+                f"--to {wanted.text[:200]}: {config.destination} merges several"
+                f" sources, name the one whose {wanted.kind.value} it is by --source:"
+                f" {known}"
+            )
+            raise ConfigError([problem])
+        return list(parts)
+    found = [
+        each
+        for each in parts
+        if named in (each.name, each.config.destination, *each.addresses)
+    ]
+    if not found:
+        raise ConfigError(
+            [f"--source {named}: no source of {config.destination}; known are {known}"]
+        )
+    return found

@@ -1,0 +1,1 @@
+"""`canal-server schema …`: one module per action."""

@@ -1,0 +1,270 @@
+"""What the actions of `canal-server schema` share: options, the history, its tables."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from canal_server.cli.conf_options import source_of_destination
+from canal_server.config.load import load
+from canal_server.errors import ConfigError, TableMetaError
+from canal_server.filters.table_filters import TableFilter
+from canal_server.model.moments import WRITTEN_AS, moment_ms, time_text
+from canal_server.model.positions import EntryPosition
+from canal_server.source.read.available_positions import base_name
+from canal_server.tablemeta.history.tsdb import TableMetaTsdb
+from canal_server.tablemeta.storage.open_storage import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from canal_server.config.schema import DaemonConfig, InstanceConfig
+    from canal_server.ports import Accepts
+    from canal_server.tablemeta.model.operations import Name
+    from canal_server.tablemeta.storage.history_storage import HistoryStorage, Stretch
+    from canal_server.tablemeta.tables.schemas import Image
+
+_PLACE: Final = re.compile(r"(?P<file>[^\s:]+):(?P<offset>\d+)")
+_NEAREST: Final = 3  # names that are told when one is not known
+_CONTROLS: Final = {
+    code: f"\\x{code:02x}"
+    for code in (*range(32), *range(127, 160))
+    if code not in (9, 10)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A destination's history, open."""
+
+    config: InstanceConfig
+    storage: HistoryStorage
+    tsdb: TableMetaTsdb
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A place in a stretch, and the tables there."""
+
+    stretch: Stretch
+    position: EntryPosition
+    image: Image
+
+
+def add_at_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--at`, as `args.at`: a place, a time in ms, or None."""
+    parser.add_argument(
+        "--at",
+        metavar="POSITION|TIME",
+        type=place_or_time,
+        help="binlog.000003:4711 (what begins before it counts), a time as "
+        "2026-11-21T10:00:00 with or without zone, relative to now as -1h, or in "
+        "milliseconds since 1970; default: the end of what is known",
+    )
+
+
+def add_format_json(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`, which is short for `--format json`."""
+    parser.add_argument(
+        "--json",
+        action="store_const",
+        const="json",
+        dest="format",
+        default=argparse.SUPPRESS,
+        help="the same as --format json",
+    )
+
+
+def add_table_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--table`, as `args.table`: a list of expressions."""
+    parser.add_argument(
+        "--table",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="schema.table, or a regular expression for it; may be given again",
+    )
+
+
+def place(text: str) -> EntryPosition:
+    """Read an argument that is a place in the binlog."""
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError("expected a position as binlog.000003:4711")
+    return EntryPosition(found["file"], int(found["offset"]))
+
+
+def place_or_time(text: str) -> EntryPosition | int:
+    """Read an argument that is a place in the binlog, or a time."""
+    if text.isascii() and text.isdecimal():
+        return time_ms(text)  # whose error says more
+    for read in (time_ms, place):
+        with contextlib.suppress(argparse.ArgumentTypeError):
+            return read(text)
+    raise argparse.ArgumentTypeError(
+        f"expected a position as binlog.000003:4711, or {WRITTEN_AS}"
+    )
+
+
+def time_ms(text: str) -> int:
+    """Read an argument that is a time; without a zone it is the local one."""
+    try:
+        return moment_ms(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None  # says no more
+
+
+def place_as_json(position: EntryPosition) -> dict[str, str | None]:
+    """Return a place, its time and its transaction as JSON has them."""
+    return {
+        "position": str(position),
+        "time": time_text(position.timestamp) or None,
+        "gtid": position.gtid,
+    }
+
+
+def printable(text: str) -> str:
+    """Return a text that does nothing to a terminal but fill its lines."""
+    return text.translate(_CONTROLS)
+
+
+# --- the history ----------------------------------------------------------------------
+
+
+def load_config(args: argparse.Namespace) -> tuple[DaemonConfig, InstanceConfig]:
+    """Return the settings, and those of the destination. Raises ConfigError."""
+    config = load(args.conf, os.environ)
+    instance = source_of_destination(config, args.destination)
+    if not instance.table_meta.enable:
+        raise ConfigError(
+            [
+                (
+                    f"destination {instance.destination} keeps no table history:"
+                    " canal.instance.tsdb.enable is false"
+                )
+            ]
+        )
+    return config, instance
+
+
+@contextlib.contextmanager
+def opened_history(
+    config: InstanceConfig, *, read_only: bool = True
+) -> Iterator[History]:
+    """Open a destination's history; to read it also while a server writes it.
+
+    Raises TableMetaStoreError, and TableMetaError when a history to read is empty.
+    """
+    storage = open_storage(config, read_only=read_only)
+    tsdb = TableMetaTsdb(storage)
+    try:
+        known = tsdb.init(config.destination)
+        if not known and read_only:
+            raise TableMetaError(
+                f"the table history of destination {config.destination} is empty: it"
+                " begins when the server has reached its source"
+            )
+        yield History(config, storage, tsdb)
+    finally:
+        tsdb.close()
+
+
+def moment_at(history: History, at: EntryPosition | int | None) -> Moment:
+    """Return the tables at a place or time, by default at the end of what is known.
+
+    Raises TableMetaError when the history does not cover it.
+    """
+    tsdb = history.tsdb
+    stretches = tsdb.stretches()
+    if at is None:
+        stretch = stretches[-1]
+        position = stretch.last
+    elif isinstance(at, int):
+        if not any((each.first.timestamp or 0) <= at for each in stretches):
+            raise _not_covered(history, time_text(at))
+        stretch, position = tsdb.place_at(at)
+    else:
+        stretch, position = _stretch_at(history, at), at
+    return Moment(stretch, position, tsdb.at(position, stretch))
+
+
+def _stretch_at(history: History, at: EntryPosition) -> Stretch:
+    for stretch in reversed(history.tsdb.stretches()):
+        same_name = base_name(stretch.last.journal_name or "") == base_name(
+            at.journal_name or ""
+        )
+        if same_name and stretch.first.order() <= at.order() <= stretch.last.order():
+            return stretch
+    hint = ""
+    last = history.tsdb.stretches()[-1].last
+    same_name = base_name(last.journal_name or "") == base_name(at.journal_name or "")
+    if same_name and at.order() > last.order():
+        hint = (
+            "; what a server has read behind that end changed no table: leave out --at"
+            " for the tables at the end"
+        )
+    raise _not_covered(history, str(at), hint)
+
+
+def _not_covered(history: History, wanted: str, hint: str = "") -> TableMetaError:
+    covered = "; ".join(
+        f"{_place_text(each.first)} to {_place_text(each.last)} of server {each.source}"
+        for each in history.tsdb.stretches()
+    )
+    return TableMetaError(
+        f"the table history of destination {history.config.destination} does not cover"
+        f" {wanted}; it covers {covered}{hint}"
+    )
+
+
+def _place_text(position: EntryPosition) -> str:
+    when = time_text(position.timestamp)
+    return f"{position} ({when})" if when else str(position)
+
+
+# --- which tables ---------------------------------------------------------------------
+
+
+def chosen_tables(names: Iterable[Name], wanted: list[str]) -> list[Name]:
+    """Return the names that are wanted, in order; all when nothing was said.
+
+    Raises TableMetaError for what matches no table, with the nearest names.
+    """
+    known = sorted(names)
+    if not wanted:
+        return known
+    chosen: set[Name] = set()
+    for expression in wanted:
+        # A plain name stands for itself, whatever it means as an expression.
+        found = {name for name in known if ".".join(name) == expression}
+        if not found:
+            accepts = _accepting(expression)
+            found = {name for name in known if accepts((name,))}
+        if not found:
+            raise unknown_table(expression, known)
+        chosen |= found
+    return sorted(chosen)
+
+
+def unknown_table(wanted: str, known: Iterable[Name]) -> TableMetaError:
+    """Return the error for a table that is not known, with the nearest names."""
+    names = {".".join(name).lower(): ".".join(name) for name in known}
+    nearest = difflib.get_close_matches(wanted.lower(), names, _NEAREST)
+    text = f"no table {wanted} is known"
+    if nearest:
+        text += f"; similar names: {', '.join(names[each] for each in nearest)}"
+    elif "." not in wanted:
+        text += "; write it as schema.table"
+    return TableMetaError(text)
+
+
+def _accepting(expression: str) -> Accepts:
+    try:
+        return TableFilter(expression, "").accepts
+    except ValueError as error:
+        raise ConfigError([f"--table {expression}: {error}"]) from error

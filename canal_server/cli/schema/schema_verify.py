@@ -1,0 +1,117 @@
+"""`canal-server schema verify`: whether the table history is what the server has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from canal_server.cli.actions import (
+    add_destination_options,
+    add_json_option,
+    print_json,
+)
+from canal_server.cli.schema.schema_options import (
+    add_table_option,
+    chosen_tables,
+    load_config,
+    moment_at,
+    opened_history,
+    printable,
+)
+from canal_server.instance.wiring import access_of
+from canal_server.source.schema.schema_check import HistoryEnd, verify
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from canal_server.source.schema.schema_check import Differing, Verified
+    from canal_server.tablemeta.storage.history_storage import Stretch
+
+DIFFERENT = 1
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the options of this action."""
+    parser = subparsers.add_parser(
+        "verify",
+        help="compare the history with the server's tables now",
+        description="Compare the tables at the end of the history with those of the "
+        "server. Statements that the history does not know yet are read and taken "
+        "into account, so that what differs is an error of one of the two.",
+        epilog="Exit status: 0 equal, 1 different or failed, 2 settings or options "
+        "that cannot be used, 130 ended by Ctrl-C.",
+    )
+    add_destination_options(parser, "whose history")
+    add_table_option(parser)
+    add_json_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what differs; returns the exit status."""
+    _, config = load_config(args)
+    access = access_of(config.source, config.destination)
+    with opened_history(config) as history:
+        moment = moment_at(history, None)
+        event = history.tsdb.end_event(moment.stretch)
+    verified = verify(
+        config,
+        access,
+        HistoryEnd(moment.stretch, moment.image, event),
+        lambda names: chosen_tables(names, args.table),
+    )
+    if args.json:
+        print_json(_as_json(verified, moment.stretch))
+    else:
+        for line in _lines(verified, moment.stretch):
+            print(printable(line))
+    # Nothing is proven when the account may see nothing.
+    none_seen = verified.unread and not verified.compared
+    return DIFFERENT if verified.differing or none_seen else 0
+
+
+def _as_json(verified: Verified, stretch: Stretch) -> dict[str, Any]:
+    return {
+        "history_end": str(stretch.last),
+        "server_end": str(verified.position),
+        "compared": verified.compared,
+        "behind": [str(each) for each in verified.behind],
+        "not_compared": list(verified.unread),
+        "differing": [
+            {
+                "schema": each.name[0],
+                "table": each.name[1],
+                "uncertain": each.is_uncertain,
+                "differences": [difference.as_json() for difference in each.found],
+                "lines": [str(difference) for difference in each.found],
+            }
+            for each in verified.differing
+        ],
+    }
+
+
+def _lines(verified: Verified, stretch: Stretch) -> Iterator[str]:
+    for differing in verified.differing:
+        yield from _told(differing)
+        yield ""
+    for problem in verified.unread:
+        yield f"not compared: {problem}"
+    yield f"the history ends at {stretch.last}, the server at {verified.position}"
+    if verified.behind:
+        number = len(verified.behind)
+        statements = "1 statement" if number == 1 else f"{number} statements"
+        yield (
+            f"{statements} from {verified.behind[0]} on, which the history does not"
+            " know yet, taken into account"
+        )
+    tables = "1 table" if verified.compared == 1 else f"{verified.compared} tables"
+    number = len(verified.differing)
+    yield f"{tables} compared, {number or 'none'} differ{'s' if number == 1 else ''}"
+
+
+def _told(differing: Differing) -> Iterator[str]:
+    schema, table = differing.name
+    title = f"{schema}.{table}" if table else f"schema {schema}"
+    doubt = " (the history is uncertain about it)" if differing.is_uncertain else ""
+    yield f"{title}: from the history to the server{doubt}"
+    for each in differing.found:
+        yield f"  {each}"

@@ -1,0 +1,1 @@
+"""`canal-server status`: the command, its checks, its texts."""

@@ -1,0 +1,1 @@
+"""`canal-server subscriptions …`: one module per action."""

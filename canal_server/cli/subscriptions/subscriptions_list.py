@@ -1,0 +1,189 @@
+"""`canal-server subscriptions list`: how far ranged readers are, and who reads."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from canal_server.cli.actions import add_listing_options
+from canal_server.cli.conf_options import load_for
+from canal_server.cli.position.position_found import (
+    behind_as_json,
+    behind_text,
+    find_cursors,
+)
+from canal_server.cli.position.position_parts import parts_of, view_of
+from canal_server.daemon.control import NoServer, ask
+from canal_server.errors import CanalError
+from canal_server.model.moments import time_text
+from canal_server.model.positions import EntryPosition, LogPosition
+from canal_server.model.quoted import LINE_MAX, printable
+from canal_server.model.ranges import RangePlace, Subscription
+from canal_server.ranges.offline_range_cursors import read_subscriptions
+from canal_server.source.begin.source_lag import Behind
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.source.begin.source_lag import SourceView
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The subscriptions of a destination, as its server tells them or as stored.
+
+    `queries` are those that read some of them now, by the subscription's name.
+    """
+
+    subscriptions: Sequence[Subscription]
+    epoch: int | None
+    running: bool = False
+    owner: str = ""
+    queries: Mapping[str, str] = field(default_factory=dict)
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the options of this action."""
+    parser = subparsers.add_parser(
+        "list",
+        help="print the subscriptions, and how far they are behind",
+        description="Print the position of each subscription, how far that is behind "
+        "the source's end, when it was acked last, and whether a query reads it now.",
+    )
+    add_listing_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print them. Raises ConfigError, ControlError, MetaStoreError."""
+    data_dir, instances = load_for(args.conf, args.destination, os.environ)
+    told = [_told(each, data_dir) for each in instances if not each.group]
+    if args.json:
+        print(json.dumps({"destinations": told}, indent=2, ensure_ascii=False))
+        return 0
+    for number, each in enumerate(told):
+        if number:
+            print()
+        for line in _lines(each):
+            print(printable(line, LINE_MAX))
+    return 0
+
+
+def find_subscriptions(config: InstanceConfig, data_dir: Path) -> Found:
+    """Ask the server, or look where they are stored.
+
+    Raises ControlError, MetaStoreError.
+    """
+    reply: dict[str, Any] = {"running": False}
+    with contextlib.suppress(NoServer):
+        reply = ask(data_dir, "subscriptions", destination=config.destination)
+    if not reply["running"]:
+        stored = read_subscriptions(config)
+        return Found(stored.found, stored.epoch, owner=stored.owner)
+    found = [
+        Subscription(
+            each["name"],
+            each["filter"],
+            RangePlace(each["epoch"], each["journal"], each["position"]),
+            each["acked_ms"],
+        )
+        for each in reply["subscriptions"]
+    ]
+    queries = {
+        each["name"]: each["query"] for each in reply["subscriptions"] if each["query"]
+    }
+    return Found(found, reply["epoch"], running=True, queries=queries)
+
+
+# --- as values ------------------------------------------------------------------------
+
+
+def _told(config: InstanceConfig, data_dir: Path) -> dict[str, Any]:
+    """Return all that is told of a destination, as values of JSON."""
+    found = find_subscriptions(config, data_dir)
+    told: dict[str, Any] = {
+        "destination": config.destination,
+        "running": found.running,
+        "runs_on": found.owner or None,
+        "source": None,
+        "problem": None,
+        "subscriptions": [],
+    }
+    if not found.subscriptions:
+        return told
+    (part,) = parts_of(config, find_cursors(config, data_dir).cursors)
+    try:
+        with view_of(part) as view:
+            return told | {
+                "source": {
+                    "address": str(view.access.address),
+                    "server": str(view.info),
+                    "end": f"{view.end.file}:{view.end.position}",
+                },
+                "subscriptions": _each(found, view),
+            }
+    except CanalError as error:
+        return told | {"problem": str(error), "subscriptions": _each(found, None)}
+
+
+def _each(found: Found, view: SourceView | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each.name,
+            "filter": each.filter,
+            "position": f"{each.cursor.journal}:{each.cursor.position}",
+            "epoch": each.cursor.epoch,
+            "acked": time_text(each.acked_ms) or None,
+            "query": found.queries.get(each.name),
+            **behind_as_json(_behind(each.cursor, found.epoch, view)),
+        }
+        for each in sorted(found.subscriptions, key=lambda each: each.name)
+    ]
+
+
+def _behind(place: RangePlace, epoch: int | None, view: SourceView | None) -> Behind:
+    if view is None:
+        return Behind()
+    if place.epoch != epoch:
+        return Behind(
+            problem=f"a position of epoch {place.epoch}; the source has had another"
+            f" binlog since, that of epoch {epoch}"
+        )
+    position = EntryPosition(place.journal, place.position, included=True)
+    return view.behind(LogPosition(view.identity, position))
+
+
+# --- as text --------------------------------------------------------------------------
+
+
+def _lines(told: dict[str, Any]) -> Iterator[str]:
+    if told["running"]:
+        state = "running here"
+    elif told["runs_on"]:
+        state = f"run by {told['runs_on']}; as stored"
+    else:
+        state = "not running; as stored"
+    yield f"destination {told['destination']}: {state}"
+    if (source := told["source"]) is not None:
+        yield f"  {source['address']} ({source['server']}), ends at {source['end']}"
+    if told["problem"]:
+        yield f"  how far behind is not known: {told['problem']}"
+    for each in told["subscriptions"]:
+        yield f"  {each['name']} at {each['position']}{behind_text(each)}"
+        acked = f"acked last {each['acked']}" if each["acked"] else "nothing acked yet"
+        if told["running"]:
+            acked += (
+                f", read by query {each['query']}" if each["query"] else ", not read"
+            )
+        yield f"    {acked}; filter {each['filter'] or 'of the destination'}"
+        if each["problem"]:
+            yield f"    {each['problem']}"
+        if each["gone"] is not None:
+            yield f"    {each['gone']['text']}"
+    if not told["subscriptions"]:
+        yield "  no subscription"

@@ -1,0 +1,1 @@
+"""`canal-server tail`: the command, and what it prints when."""

@@ -1,0 +1,192 @@
+"""`canal-server tail`: print changes as they come, as a client of a server."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.cli.filter_option import add_filter_option, filter_of
+from canal_server.cli.interrupts import Interrupts
+from canal_server.cli.server_options import (
+    add_link_options,
+    client_of,
+    complete_link,
+    failure_of,
+)
+from canal_server.cli.tail.tail_ids import (
+    IDS,
+    clients_of,
+    end_forgotten,
+    free_id,
+    state_of,
+)
+from canal_server.cli.tail.tail_print import Printer
+from canal_server.cli.tail.tail_ranged import follow, start_of
+from canal_server.cli.tail.tail_silence import Silence
+from canal_server.cli.time_options import count
+from canal_server.errors import CanalError, ClientError, ConfigError
+from canal_server.protocol.range_messages import NOT_HERE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from canal_server.client.canal import CanalClient
+
+_FETCH_SIZE: Final = 1000
+_FIRST_WAIT_S: Final = 2.0  # for the first change, before it is said why none comes
+_WAIT_S_MAX: Final = 30.0  # until it is looked again why none comes
+_NOT_HERE: Final = "should start first"  # the words of the protocol
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the options of this command."""
+    parser = subparsers.add_parser(
+        "tail",
+        help="print changes as they come, as a client of a server",
+        description="Print the changes of a destination: lines for the eye on a "
+        "terminal, else one JSON object a line. While nothing comes, standard error "
+        "says why.",
+        epilog="Exit status: 0 the count is reached, or ended by Ctrl-C, SIGTERM or "
+        "SIGHUP; 1 failed, or the server ended; 2 settings or options that cannot be "
+        "used.",
+    )
+    add_link_options(parser)
+    add = parser.add_argument
+    add_filter_option(parser, "what the server has configured")
+    add("--from", "--since", dest="start", metavar="START", type=_start, help="where "
+        "to begin: FILE:POSITION, a time (2026-11-21T10:00:00, -10m, -1h, milliseconds "
+        "since 1970), gtid:SET, oldest or latest; read from the source's binlog again, "
+        "no client is subscribed for it; default: the oldest change that the server "
+        "still holds")  # fmt: skip
+    add("--client-id", type=int, metavar="ID", help="resume where this client is, and "
+        "leave its subscription in place; default: a new subscription of an id that "
+        "nobody uses, which ends with the command")  # fmt: skip
+    add("--count", type=count, metavar="N", help="end after N changes")
+    add("--no-ack", action="store_true", help="acknowledge nothing: the position of "
+        "the client stays where it is (the server stops when its memory for changes "
+        "is full)")  # fmt: skip
+    add("--transactions", action="store_true", help="print begin and end as well")
+    add("--json", action="store_true", help="JSON lines also on a terminal")
+
+
+def _start(text: str) -> str:
+    try:
+        return start_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None  # says no more
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print until the count is reached, Ctrl-C, or the connection ends (status 1)."""
+    if args.start is not None and (args.client_id is not None or args.no_ack):
+        raise ConfigError(
+            [("--from reads the binlog without a client: leave out --client-id"
+             " and --no-ack")]
+        )  # fmt: skip
+    filter_of(args)
+    complete_link(args)
+    try:
+        interrupts = Interrupts()
+        with interrupts.caught():
+            if args.start is None:
+                _as_client(args, interrupts)
+            else:
+                with interrupts.allowed():
+                    follow(args, Printer(args), Silence(args))
+    except KeyboardInterrupt:
+        pass
+    except ConfigError:
+        raise  # of an option
+    except (OSError, CanalError) as error:
+        print(failure_of(args, error), file=sys.stderr)
+        if isinstance(error, ClientError) and (
+            error.code == NOT_HERE or _NOT_HERE in str(error)
+        ):
+            Silence(args).explain()
+        return 1
+    return 0
+
+
+def _as_client(args: argparse.Namespace, interrupts: Interrupts) -> None:
+    """Print what a client receives. Raises what ends it.
+
+    A signal amid the subscription waits for its answer: one that is still under way
+    could not be taken back.
+    """
+    client = client_of(args, IDS.start if args.client_id is None else args.client_id)
+    try:
+        with interrupts.allowed():
+            client.connect()
+            if args.client_id is None:
+                clients = clients_of(state_of(args))
+                end_forgotten(args, clients)
+                client.client_id = free_id(clients)
+        with _subscription(client, args), interrupts.allowed():
+            _print_changes(client, args)
+    finally:
+        client.close()
+
+
+def _print_changes(client: CanalClient, args: argparse.Namespace) -> None:
+    printer, silence = Printer(args), Silence(args)
+    others = _OtherReaders(client.client_id)
+    wait_s = _FIRST_WAIT_S
+    while not printer.has_enough():
+        message = client.get(_FETCH_SIZE, wait_s)
+        if not message:
+            silence.explain()
+            wait_s = min(2 * wait_s, _WAIT_S_MAX)
+            continue
+        wait_s = _FIRST_WAIT_S
+        others.see(message.id)
+        whole = printer.take(message.entries)
+        if printer.took_changes:
+            silence.end()
+        # What was printed in part comes again.
+        if whole and not args.no_ack:
+            client.ack(message.id)
+
+
+@contextlib.contextmanager
+def _subscription(client: CanalClient, args: argparse.Namespace) -> Iterator[None]:
+    """Subscribe; take it back at the end unless it is that of a client of its own.
+
+    A subscription that nobody serves would hold the server's memory.
+    """
+    try:
+        client.subscribe(args.filter)
+        yield
+    finally:
+        if args.client_id is None:
+            # On a new connection: the old one may be amid an answer, or broken.
+            client.close()
+            with contextlib.suppress(OSError, CanalError):  # the server may be gone
+                client.connect()
+                client.unsubscribe()
+
+
+class _OtherReaders:
+    """Notices another program that reads under the same client id.
+
+    The server numbers the batches of a client one by one, and gives each change to
+    one of those who ask in its name: a number that is left out went to somebody else.
+    """
+
+    def __init__(self, client_id: int) -> None:
+        self._client_id = client_id
+        self._last: int | None = None
+        self._told = False
+
+    def see(self, message_id: int) -> None:
+        """Look at the number of the batch that came; tell once of another reader."""
+        left_out = self._last is not None and message_id != self._last + 1
+        self._last = message_id
+        if left_out and not self._told:
+            self._told = True
+            print(
+                f"canal-server tail: another program reads as client {self._client_id} "
+                "too, and each gets a part of the changes; name another --client-id",
+                file=sys.stderr,
+            )

@@ -1,0 +1,194 @@
+"""`tail --from`: changes from a position or a time on, by ranged reads.
+
+A subscription of ranged reads holds nothing back in the server, and other clients
+notice nothing of it; it ends with the connection.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import sys
+import time
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from canal_server.cli.server_options import ranged_client_of
+from canal_server.cli.tail.tail_silence import ReadTo
+from canal_server.errors import ClientError
+from canal_server.model.moments import moment_ms, time_text
+from canal_server.mysql.replication import FIRST_EVENT
+from canal_server.protocol.entry_messages import decode_entry
+from canal_server.protocol.packets import Messages
+from canal_server.protocol.protobuf import decode
+from canal_server.protocol.range_messages import NOT_HERE, UNKNOWN_SUBSCRIPTION
+from canal_server.source.begin.seek_target import Kind, inside_text, parse_target
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from canal_server.cli.tail.tail_print import Printer
+    from canal_server.cli.tail.tail_silence import Silence
+    from canal_server.client.range_client import RangedClient, RangePosition
+
+T = TypeVar("T")
+
+_BYTES_MAX: Final = 16 * 1024 * 1024  # of one range, but for a large transaction
+_FIRST_WAIT_MS: Final = 2_000  # for the first change, before it is said why none comes
+_WAIT_MS_MAX: Final = 30_000
+_ANSWER_S: Final = 2.0  # for what should not take long, before that is explained
+_RETRY_S: Final = 1.0  # before the server is asked again what it could not answer
+_GTID: Final = "gtid:"
+_TIME: Final = "time:"
+_FILE: Final = "file:"
+
+
+def start_of(text: str) -> str:
+    """Return where to begin as the protocol has it.
+
+    Raises ValueError, which says what may be written.
+    """
+    if text.lower().startswith(_GTID):
+        return f"{_GTID}{text[len(_GTID) :]}"
+    try:
+        time_ms = moment_ms(text)
+    except ValueError:  # no time: a position, or none of all
+        wanted = parse_target("oldest" if text.lower() == "earliest" else text)
+        time_ms = wanted.time_ms
+    else:
+        return _time_start(text, time_ms)
+    return {
+        Kind.OLDEST: "earliest",
+        Kind.LATEST: "latest",
+        Kind.PLACE: f"{_FILE}{wanted.text}",
+        Kind.GTIDS: f"{_GTID}{wanted.text}",
+    }[wanted.kind]
+
+
+def _time_start(text: str, time_ms: int) -> str:
+    if time_ms > time.time() * 1000:
+        raise ValueError(
+            f"{text} is in the future by the clock of this machine; `--from latest`"
+            " begins with what is written from now on"
+        )
+    return f"{_TIME}{time_ms}"
+
+
+def follow(args: argparse.Namespace, printer: Printer, silence: Silence) -> None:
+    """Print from the start on until there is enough. Raises what ends it."""
+    with ranged_client_of(args) as client:
+        _Follower(client, args, printer, silence).run()
+
+
+class _Follower:
+    """Reads one batch after the other, and waits while the source cannot be read."""
+
+    def __init__(
+        self,
+        client: RangedClient,
+        args: argparse.Namespace,
+        printer: Printer,
+        silence: Silence,
+    ) -> None:
+        self._client = client
+        self._destination: str = args.destination
+        self._filter: str = args.filter
+        self._start: str = args.start
+        self._name = f"tail-{secrets.token_hex(8)}"
+        self._printer = printer
+        self._silence = silence
+
+    def run(self) -> None:
+        """Print until there is enough. Raises what ends it."""
+        try:
+            busy = "the server looks where that is in the source's binlog"
+            at = self._answer(self._subscribe, _ANSWER_S, busy)
+        except ClientError as error:
+            raise ClientError(_as_options(str(error)), code=error.code) from error
+        self._tell_start(at)
+        wait_ms = _FIRST_WAIT_MS
+        while not self._printer.has_enough():
+            end, read_to = self._head(at, wait_ms)
+            if end == at:
+                self._silence.explain(read_to)
+                wait_ms = min(2 * wait_ms, _WAIT_MS_MAX)
+                continue
+            wait_ms = _FIRST_WAIT_MS
+            self._print(at, end)
+            at = end
+
+    def _subscribe(self) -> RangePosition:
+        return self._client.subscribe(
+            self._destination, self._name, self._filter, self._start, temporary=True
+        ).cursor
+
+    def _head(self, at: RangePosition, wait_ms: int) -> tuple[RangePosition, ReadTo]:
+        """Return where the next batch ends, and up to where all was seen."""
+
+        def ask() -> tuple[RangePosition, ReadTo]:
+            ends = self._client.head(
+                self._destination,
+                self._name,
+                at,
+                max_bytes=_BYTES_MAX,
+                wait_ms=wait_ms,
+            )
+            to = f"{ends.latest.journal}:{ends.latest.position}"
+            return ends.end, ReadTo(to, ends.latest_ms)
+
+        busy = f"the server searches the source's binlog from {_place(at)} on"
+        return self._answer(ask, wait_ms / 1000 + _ANSWER_S, busy)
+
+    def _print(self, at: RangePosition, end: RangePosition) -> None:
+        for piece in self._client.read(self._destination, self._name, at, end):
+            entries = decode(Messages, bytes(piece)).messages
+            self._printer.take(map(decode_entry, entries))
+            if self._printer.took_changes:
+                self._silence.end()
+            if self._printer.has_enough():
+                break
+
+    def _answer(self, ask: Callable[[], T], patience_s: float, busy: str) -> T:
+        """Ask until there is an answer; says why there is none. Raises what ends it."""
+        wait_s, is_unknown = _RETRY_S, False
+        while True:
+            try:
+                with self._silence.while_waiting(patience_s, busy):
+                    if is_unknown:
+                        self._subscribe()
+                        is_unknown = False
+                    return ask()
+            except ClientError as error:
+                if error.code == UNKNOWN_SUBSCRIPTION:
+                    # The destination began anew. Where we are is known here, only.
+                    self._start, is_unknown = "latest", True
+                elif error.code != NOT_HERE or not self._silence.is_passing(error):
+                    raise
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _WAIT_MS_MAX / 1000)
+
+    def _tell_start(self, at: RangePosition) -> None:
+        """Say where it begins, where that is not what was asked for."""
+        text = ""
+        if self._start.startswith(_FILE):
+            text = inside_text(self._start.removeprefix(_FILE), _place(at))
+        elif self._start.startswith(_TIME) and at.position == FIRST_EVENT:
+            oldest = self._client.locate(self._destination, "earliest")
+            if oldest == at:
+                asked = time_text(int(self._start.removeprefix(_TIME)))
+                text = (
+                    f"{asked} is before the first transaction of the source's binlog:"
+                    f" beginning with its oldest file, {at.journal}"
+                )
+        if text:
+            print(f"canal-server tail: {text}", file=sys.stderr)
+
+
+def _place(at: RangePosition) -> str:
+    return f"{at.journal}:{at.position}"
+
+
+def _as_options(text: str) -> str:
+    """Return a refusal with starts as they are written here, not in the protocol."""
+    text = text.replace("`earliest`", "`--from oldest`")
+    return re.sub(r"\btime:(\d+)", r"`--from \1`", text)

@@ -1,0 +1,103 @@
+"""A client's TCP connection: packets out, packets in, with a deadline."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from canal_server.protocol.framing import (
+    FRAME_BYTES_MAX,
+    LENGTH_BYTES,
+    frame,
+    frame_length,
+)
+from canal_server.protocol.packets import Packet, PacketType, encode_packet
+from canal_server.protocol.protobuf import decode
+from canal_server.runtime.lifecycle import Deadline
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_DROPPED_BYTES = 65536  # at a time
+
+
+class Link:
+    """One connection; for one thread.
+
+    All methods raise ConnectionError when the server closed, TimeoutError when it
+    takes too long, other OSError when the network fails. After an error the stream
+    may be torn amid a packet: close the link.
+    """
+
+    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+        self._timeout_s = timeout_s  # to connect, and to get rid of a request
+        self._server = f"{host}:{port}"
+        self._sock = socket.create_connection((host, port), timeout_s)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def send(self, kind: PacketType, content: object) -> None:
+        """Send one packet around a message of `protocol.packets`."""
+        self._sock.settimeout(self._timeout_s)
+        self._sock.sendall(frame(encode_packet(kind, content)))
+
+    def receive(self, timeout_s: float | None, limit: int = FRAME_BYTES_MAX) -> Packet:
+        """Wait for the next packet; None waits without limit.
+
+        Raises ProtocolError when what comes is none, or longer than `limit` bytes.
+        """
+        deadline = Deadline(timeout_s)
+        length = frame_length(self._read(LENGTH_BYTES, deadline), limit)
+        return decode(Packet, self._read(length, deadline))
+
+    def receive_frame(self, timeout_s: float | None) -> memoryview:
+        """Wait for the next frame and return its body, which is not read."""
+        deadline = Deadline(timeout_s)
+        head = bytes(self._read_into(bytearray(LENGTH_BYTES), deadline))
+        length = frame_length(head, FRAME_BYTES_MAX)
+        return self._read_into(bytearray(length), deadline).toreadonly()
+
+    def close(self) -> None:
+        """Close the connection; may be called again."""
+        self._sock.close()
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait until the server has dealt with all requests, then close.
+
+        For requests without an answer: a server reads what was sent before it sees
+        our end of the stream, and closes its own then. Answers that come are dropped.
+        Never raises; when it takes longer than `timeout_s`, it just closes.
+        """
+        deadline = Deadline(timeout_s)
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+            while left_s := deadline.remaining_s():
+                self._sock.settimeout(left_s)
+                if not self._sock.recv(_DROPPED_BYTES):
+                    break
+        except OSError:
+            pass  # it has closed, or is silent
+        finally:
+            self._sock.close()
+
+    def _read(self, size: int, deadline: Deadline) -> bytes:
+        return bytes(self._read_into(bytearray(size), deadline))
+
+    def _read_into(self, data: bytearray, deadline: Deadline) -> memoryview:
+        whole = rest = memoryview(data)
+        while rest:
+            left_s = deadline.remaining_s()
+            if left_s == 0:
+                raise TimeoutError(f"no answer from {self._server} in time")
+            self._sock.settimeout(left_s)
+            count = self._sock.recv_into(rest)
+            if not count:
+                raise ConnectionResetError(f"{self._server} closed the connection")
+            rest = rest[count:]
+        return whole
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

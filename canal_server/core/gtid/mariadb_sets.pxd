@@ -1,0 +1,21 @@
+# cython: language_level=3
+"""GTID sets of MariaDB; see maria_gtid.pyx."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from canal_server.core.gtid.gtid_text cimport GtidText
+
+cdef struct Domain:
+    uint32_t domain
+    uint32_t server
+    uint64_t sequence
+
+cdef class MariaGtidSet(GtidText):
+    cdef Domain* domains    # by domain
+    cdef uint32_t capacity
+
+    # Sets where a domain stands, whatever it was. -1 when there is no memory.
+    cdef int update_c(self, uint32_t domain, uint32_t server,
+                      uint64_t sequence) noexcept nogil
+    cdef uint32_t place_of(self, uint32_t domain) noexcept nogil
+    cdef bint reaches(self, const Domain* one) noexcept nogil

@@ -1,0 +1,1 @@
+"""The process: destinations and their lives, the conf folder, the control socket."""

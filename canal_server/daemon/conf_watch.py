@@ -1,0 +1,196 @@
+"""Destinations that come, change and go while the server runs.
+
+The conf folder is looked through once in an interval: a new folder with an
+`instance.properties` is a new destination, a changed file changes one, and when file or
+folder is gone, the destination is. What has changed is looked at again a moment later,
+and counts once it stays the same: an editor may write in two steps. What cannot be used
+is told once, and leaves the destination as it is. `canal.properties` is not read again.
+
+Leaves out how a destination starts and ends (`canal_server.daemon.destinations`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import CanalError, ConfigError
+from canal_server.runtime.lifecycle import Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from canal_server.config.load import InstanceLoader
+    from canal_server.daemon.destinations import Destinations
+    from canal_server.runtime.lifecycle import Deadline
+
+log = logging.getLogger(__name__)
+
+SETTLE_S: Final = 0.5  # that a file must stay the same
+TELL_AGAIN_S: Final = 600.0  # of what hinders every look
+
+# A file as it was seen: times and size, and which file it is. None: there is none.
+_Print = tuple[int, ...] | None
+
+
+class ConfWatch:
+    """A stage: keeps the destinations as the conf folder says."""
+
+    def __init__(
+        self,
+        loader: InstanceLoader,
+        destinations: Destinations,
+        *,
+        interval_s: float,
+        settle_s: float = SETTLE_S,
+    ) -> None:
+        self._loader = loader
+        self._destinations = destinations
+        self._interval_s = interval_s
+        self._settle_s = min(settle_s, interval_s)
+        self._stop = Stop()
+        # Of each destination: its file when it was dealt with, and when it was seen
+        # to be another one since.
+        self._known: dict[str, _Print] = {}
+        self._unsettled: dict[str, _Print] = {}
+        self._hindered: dict[str, float] = {}  # what was told of, and when
+        # What is wrong with files that could not be used; replaced, not changed.
+        self._refused: Mapping[str, str] = {}
+        self._thread = threading.Thread(
+            target=self._watch, name="canal-watch", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        """Ask to stop looking."""
+        self._stop.request()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for the thread's end."""
+        if self._thread.ident is None:
+            return True
+        self._thread.join(deadline.remaining_s())
+        return not self._thread.is_alive()
+
+    def refused(self) -> dict[str, str]:
+        """Return what is wrong with files that count for nothing; by any thread."""
+        return dict(self._refused)
+
+    def _watch(self) -> None:
+        wait_s = 0.0  # what was changed since the settings were read is seen at once
+        while not self._stop.wait(wait_s):
+            try:
+                self.look()
+            except Exception:  # the outermost frame of this thread
+                log.exception("could not look through the conf folder")
+            wait_s = self._settle_s if self._unsettled else self._interval_s
+
+    def look(self) -> None:
+        """Look through the folder once, and deal with what has settled."""
+        try:
+            names = self._loader.scanned()
+        except OSError as error:
+            self._tell_hindered(
+                f"cannot look through {self._loader.conf_dir}, all destinations stay:"
+                f" {error.strerror or error}"
+            )
+            return
+        for name in dict.fromkeys((*names, *self._destinations.names())):
+            if self._stop.requested():
+                return
+            self._look_at(name)
+        for name in self._known.keys() - set(names) - set(self._destinations.names()):
+            del self._known[name]
+            self._note(name)
+
+    def _look_at(self, name: str) -> None:
+        path = self._loader.path_of(name)
+        try:
+            seen = _print_of(path)
+        except OSError as error:
+            self._tell_hindered(f"cannot read {path}, {name} stays: {error.strerror}")
+            return
+        if name in self._known and seen == self._known[name]:
+            self._unsettled.pop(name, None)
+        elif name in self._unsettled and seen == self._unsettled[name]:
+            del self._unsettled[name]
+            before = self._known.get(name)
+            self._known[name] = seen
+            if seen is not None:
+                self._use(name, path)
+            elif before is not None:
+                self._remove(name, path)
+        else:
+            self._unsettled[name] = seen
+
+    def _use(self, name: str, path: Path) -> None:
+        """Make a destination what its file says, if that can be used."""
+        before = self._destinations.config_of(name)
+        goes_on = "it does not start" if before is None else "it goes on as before"
+        try:
+            config, warnings = self._loader.load(name, self._destinations.configs())
+            if config == before:
+                self._note(name)
+                return
+            for warning in warnings:
+                log.warning("%s", warning)
+            self._destinations.put(config)
+        except ConfigError as error:
+            for warning in error.warnings:
+                log.warning("%s", warning)
+            for problem in error.problems:
+                log.error(  # noqa: TRY400  # told in words
+                    "destination %s: %s; %s", name, problem, goes_on
+                )
+            self._note(name, f"{'; '.join(error.problems)}; {goes_on}")
+        except CanalError as error:
+            log.error("destination %s: %s; %s", name, error, goes_on)  # noqa: TRY400  # told in words
+            self._note(name, f"{error}; {goes_on}")
+        else:
+            self._note(name)
+            log.info(
+                "destination %s was %s: %s",
+                name,
+                "added" if before is None else "changed",
+                path,
+            )
+
+    def _note(self, name: str, problem: str = "") -> None:
+        """Keep what is wrong with a file, until it is mended."""
+        others = {each: why for each, why in self._refused.items() if each != name}
+        self._refused = others | ({name: problem} if problem else {})
+
+    def _remove(self, name: str, path: Path) -> None:
+        self._note(name)
+        if self._destinations.config_of(name) is None:
+            return
+        self._destinations.remove(name)
+        log.info(
+            "destination %s was removed: %s is gone; what is stored stays", name, path
+        )
+
+    def _tell_hindered(self, text: str) -> None:
+        now_s = time.monotonic()
+        told_s = self._hindered.get(text)
+        if told_s is None or now_s - told_s >= TELL_AGAIN_S:
+            self._hindered = {
+                each: when_s
+                for each, when_s in self._hindered.items()
+                if now_s - when_s < TELL_AGAIN_S
+            } | {text: now_s}
+            log.error("%s", text)
+
+
+def _print_of(path: Path) -> _Print:
+    """Return what tells a file from another one. Raises OSError."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

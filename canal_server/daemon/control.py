@@ -1,0 +1,583 @@
+"""The control socket: how a person asks a running server, and the lock it runs under.
+
+Both are files of the data folder, for their owner only: `canal-server.sock` and
+`canal-server.lock`. A connection carries one request and one reply, each a line of
+JSON of at most `LINE_BYTES_MAX` bytes::
+
+    {"command": "status"}
+    {"ok": true, "pid": 4711, …}
+
+    {"command": "seek", "destination": "example", …}
+    {"ok": true, …}
+
+    {"command": "nonsense"}
+    {"ok": false, "error": "unknown command nonsense; known are status, stop"}
+
+The connection of a `stop` stays open until the server has ended: its end tells so. A
+connection that says nothing, or does not take its reply, keeps nobody waiting. What
+takes its time is done by a thread of its own, a few at a time, so that `status` and
+`stop` are answered meanwhile.
+Leaves out what the commands do (`canal_server.daemon.daemon`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import select
+import socket
+import struct
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canal_server.errors import CanalError
+from canal_server.runtime.lifecycle import Deadline, Stop
+from canal_server.runtime.private_files import (
+    FILE_OWNER_ONLY,
+    make_private_folder,
+    open_private,
+    reason_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+log = logging.getLogger(__name__)
+
+SOCKET_NAME = "canal-server.sock"
+LOCK_NAME = "canal-server.lock"
+LINE_BYTES_MAX = 4 * 1024 * 1024  # a status grows with the number of instances
+REQUEST_BYTES_MAX = 64 * 1024
+REQUEST_TIMEOUT_S = 5.0  # for a connection to say what it wants and take the reply
+ASK_TIMEOUT_S = 15.0  # for the reply, behind others that ask as well
+SHORTEST_WAIT_S = 0.001
+REQUESTS_MAX = 4  # that are carried out at a time
+WAITING_MAX = 16  # connections of `stop` that wait for the end
+CONNECTIONS_MAX = 64  # that are asking, or taking their reply
+ACCEPT_PAUSE_S = 1.0  # when descriptors lack, say
+
+_PEER = struct.Struct("iII")  # process, user and group of the other side
+
+# What a request says beside its command.
+Arguments = Mapping[str, Any]
+
+
+class ControlError(CanalError):
+    """A running server cannot be asked, or another one runs already."""
+
+
+class NoServer(ControlError):  # noqa: N818  # it reads as what it says
+    """No server runs with a data folder."""
+
+
+class NoAnswer(ControlError):  # noqa: N818  # likewise
+    """A server runs, but does not answer in time."""
+
+
+class _Conversation:
+    """One connection: what it has sent so far, and what it has yet to be sent."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.received = bytearray()
+        self.reply = memoryview(b"")
+        self.waits_for_end = False  # it asked for a stop
+        self.deadline = Deadline(REQUEST_TIMEOUT_S)
+
+    def receive(self) -> bytes | None:
+        """Return the request; None: more is to come. Raises OSError when too long."""
+        try:
+            part = self.connection.recv(REQUEST_BYTES_MAX)
+        except BlockingIOError:
+            return None
+        self.received += part
+        if part and b"\n" not in self.received:
+            if len(self.received) > REQUEST_BYTES_MAX:
+                raise OSError(f"a request longer than {REQUEST_BYTES_MAX} bytes")
+            return None
+        return bytes(self.received.partition(b"\n")[0])
+
+    def send(self) -> bool:
+        """Send what can be sent now; true when that was all. Raises OSError."""
+        while self.reply:
+            try:
+                self.reply = self.reply[self.connection.send(self.reply) :]
+            except BlockingIOError:
+                return False
+        return True
+
+
+class ControlServer:
+    """A stage: holds the lock of a data folder and answers on its socket.
+
+    `commands` are called on the stage's own thread, one at a time, and return what
+    the reply says beside `ok`; they neither block nor raise. `requests` are those with
+    arguments: they are given what was sent, may take their time, and raise CanalError
+    to refuse.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        commands: Mapping[str, Callable[[], Mapping[str, object]]],
+        requests: Mapping[str, Callable[[Arguments], Mapping[str, object]]]
+        | None = None,
+    ) -> None:
+        self._data_dir = data_dir
+        self._commands = commands
+        self._requests = requests or {}
+        self._workers: list[threading.Thread] = []  # of requests
+        self._stop = Stop()
+        self._lock_fd = -1
+        self._listener: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._lacks = False  # descriptors, say
+        self._poll = select.poll()
+        self._conversations: dict[
+            int, _Conversation
+        ] = {}  # by descriptor, oldest first
+        self._waiting: list[socket.socket] = []  # of clients that asked for a stop
+
+    def start(self) -> None:
+        """Take the lock and listen.
+
+        Raises ControlError when another server has the data folder, or when the
+        folder cannot be written.
+        """
+        assert self._thread is None, "a control socket starts once"
+        try:
+            make_private_folder(self._data_dir)
+            self._lock_fd = _locked(self._data_dir)
+            self._listener = _listen(self._data_dir)
+        except OSError as error:
+            self._release()
+            raise ControlError(
+                f"cannot use the data folder {self._data_dir}: {reason_of(error)};"
+                " see canal.file.data.dir"
+            ) from error
+        self._thread = threading.Thread(
+            target=self._serve, name="canal-control", daemon=True
+        )
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        """Ask to stop; no further request is answered."""
+        self._stop.request()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for the thread, then let the lock and the waiting clients go."""
+        if self._thread is None:
+            return True
+        for thread in (self._thread, *self._workers):
+            thread.join(deadline.remaining_s())
+            if thread.is_alive():
+                return False
+        self._release()
+        for connection in self._waiting:
+            connection.close()
+        self._waiting.clear()
+        return True
+
+    def _release(self) -> None:
+        """Remove the socket's file and let the lock go, if we have it.
+
+        The file goes first: a server that starts now makes its own only after it
+        has the lock.
+        """
+        if self._lock_fd >= 0:
+            with contextlib.suppress(OSError):  # only clean-up: the next start does it
+                (self._data_dir / SOCKET_NAME).unlink()
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def _serve(self) -> None:
+        assert self._listener is not None
+        self._poll.register(self._listener, select.POLLIN)
+        self._poll.register(self._stop, select.POLLIN)
+        with self._listener:
+            while True:
+                ready = self._poll.poll(self._patience_ms())
+                if self._stop.requested():
+                    break
+                for descriptor, _ in ready:
+                    if descriptor in self._conversations:
+                        self._continue(self._conversations[descriptor])
+                self._end_overdue()
+                if self._listener.fileno() in dict(ready):
+                    self._accept(self._listener)
+        for each in list(self._conversations.values()):
+            self._end(each)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            # The server itself goes on. Told once, until it is well again.
+            if not self._lacks:
+                self._lacks = True
+                log.error(  # noqa: TRY400  # no fault of ours
+                    "the control socket cannot accept a command: %s", reason_of(error)
+                )
+            self._stop.wait(ACCEPT_PAUSE_S)
+            return
+        if self._lacks:
+            self._lacks = False
+            log.info("the control socket accepts commands again")
+        self._begin(connection)
+
+    def _patience_ms(self) -> float | None:
+        """Return until when the oldest connection may say what it wants."""
+        for each in self._conversations.values():
+            return 1000 * (each.deadline.remaining_s() or 0.0)
+        return None
+
+    def _end_overdue(self) -> None:
+        for each in list(self._conversations.values()):
+            if not each.deadline.passed():
+                return  # the others came later
+            log.debug("a control connection did not end in time")
+            self._end(each)
+
+    def _begin(self, connection: socket.socket) -> None:
+        """Listen to a connection; where there are too many, to the oldest no more."""
+        if len(self._conversations) >= CONNECTIONS_MAX:
+            self._end(next(iter(self._conversations.values())))
+        self._conversations[connection.fileno()] = _Conversation(connection)
+        self._poll.register(connection, select.POLLIN)
+
+    def _forget(self, each: _Conversation) -> None:
+        """Leave a connection to somebody else."""
+        self._poll.unregister(each.connection)
+        del self._conversations[each.connection.fileno()]
+
+    def _end(self, each: _Conversation) -> None:
+        self._forget(each)
+        each.connection.close()
+
+    def _continue(self, each: _Conversation) -> None:
+        """Receive or send what can be now; whatever it does, the server goes on."""
+        try:
+            if not each.reply and not self._has_asked(each):
+                return
+            if not each.send():
+                self._poll.modify(each.connection, select.POLLOUT)
+                return
+        except OSError as error:
+            log.debug("control connection broke: %s", error)
+            self._end(each)
+            return
+        # Whoever asked for a stop sees the end of the server by this connection's.
+        if each.waits_for_end and len(self._waiting) < WAITING_MAX:
+            self._forget(each)
+            self._waiting.append(each.connection)
+        else:
+            self._end(each)
+
+    def _has_asked(self, each: _Conversation) -> bool:
+        """Receive a request and have its reply ready; false when there is none yet.
+
+        Or when it is carried out by another thread, which replies. Raises OSError.
+        """
+        line = each.receive()
+        if line is None or self._begin_request(each, line):
+            return False
+        command, reply = self._reply(line)
+        each.reply = memoryview(_line_of(reply))
+        each.waits_for_end = command == "stop"
+        return True
+
+    def _begin_request(self, each: _Conversation, line: bytes) -> bool:
+        """Have a command with arguments done, unless too many are.
+
+        Then the connection is its thread's to close.
+        """
+        self._workers = [worker for worker in self._workers if worker.is_alive()]
+        if len(self._workers) >= REQUESTS_MAX:
+            return False
+        try:
+            arguments = json.loads(line)
+            request = self._requests.get(arguments["command"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return False
+        if request is None:
+            return False
+        self._forget(each)
+        worker = threading.Thread(
+            target=_carry_out,
+            args=(each.connection, request, arguments),
+            name="canal-control request",
+            daemon=True,
+        )
+        self._workers.append(worker)
+        worker.start()
+        return True
+
+    def _reply(self, line: bytes) -> tuple[str, dict[str, object]]:
+        """Return the command that was asked for and what to answer."""
+        try:
+            request = json.loads(line)
+            command = str(request["command"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return "", _refusal('not a request; send {"command": "status"}')
+        if command in self._requests:
+            return "", _refusal(
+                f"{REQUESTS_MAX} requests are being carried out, the limit; ask for"
+                f" {command} again"
+            )
+        action = self._commands.get(command)
+        if action is None:
+            known = ", ".join((*self._commands, *self._requests))
+            return "", _refusal(f"unknown command {command[:100]}; known are {known}")
+        return command, {"ok": True, **action()}
+
+
+def _carry_out(
+    connection: socket.socket,
+    request: Callable[[Arguments], Mapping[str, object]],
+    arguments: Arguments,
+) -> None:
+    """Do what a request says and answer it; the body of its thread."""
+    with connection:
+        try:
+            reply = {"ok": True, **request(arguments)}
+        except CanalError as error:
+            reply = _refusal(str(error))
+        except Exception as error:
+            log.exception("could not carry out %.100s", arguments["command"])
+            reply = _refusal(f"it failed, see the log: {error!r}")
+        try:
+            _send_line(connection, Deadline(REQUEST_TIMEOUT_S), reply)
+        except OSError as error:
+            log.debug("control connection broke: %s", error)
+
+
+def ask(
+    data_dir: Path,
+    command: str,
+    timeout_s: float = ASK_TIMEOUT_S,
+    **arguments: object,
+) -> dict[str, Any]:
+    """Send a command to the server of a data folder and return its reply.
+
+    Raises NoServer when no server runs there, NoAnswer when it does not answer in
+    time, ControlError when it refuses.
+    """
+    with _connected(data_dir, command, timeout_s, arguments) as (_, reply):
+        return reply
+
+
+def ask_to_stop(data_dir: Path, deadline: Deadline) -> bool:
+    """Ask the server of a data folder to stop and wait for its end.
+
+    Returns false when it still runs at the deadline, also when it did not even answer.
+    Raises ControlError when no server runs there or it refuses.
+    """
+    with contextlib.suppress(NoAnswer):
+        return _wait_for_stop(data_dir, deadline)
+    return False
+
+
+def _wait_for_stop(data_dir: Path, deadline: Deadline) -> bool:
+    remaining_s = deadline.remaining_s()
+    answer_s = ASK_TIMEOUT_S if remaining_s is None else remaining_s
+    answer_s = max(answer_s, SHORTEST_WAIT_S)
+    with _connected(data_dir, "stop", answer_s) as (connection, _):
+        remaining_s = deadline.remaining_s()
+        # Zero would mean not to wait at all, and not to tell a time-out.
+        connection.settimeout(
+            None if remaining_s is None else max(remaining_s, SHORTEST_WAIT_S)
+        )
+        try:
+            while connection.recv(1024):
+                pass
+        except TimeoutError:
+            return False
+        except OSError:
+            pass  # a server that was killed ended as well
+        return True
+
+
+@contextlib.contextmanager
+def _connected(
+    data_dir: Path,
+    command: str,
+    timeout_s: float = ASK_TIMEOUT_S,
+    arguments: Mapping[str, object] | None = None,
+) -> Iterator[tuple[socket.socket, dict[str, Any]]]:
+    """Send a command; within the context its connection is open."""
+    deadline = Deadline(timeout_s)
+    request = {"command": command, **(arguments or {})}
+    paused = ""
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with connection:
+            connection.settimeout(deadline.remaining_s())
+            with _short_path(data_dir) as path:
+                connection.connect(path)
+            try:
+                _send_line(connection, deadline, request)
+                reply = json.loads(_receive_line(connection, deadline, LINE_BYTES_MAX))
+            except TimeoutError:
+                paused = _paused_text(connection)
+                raise
+            if not reply.get("ok"):
+                raise ControlError(f"the server refused: {reply.get('error')}")
+            yield connection, reply
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise NoServer(f"no server runs with the data folder {data_dir}") from None
+    except TimeoutError as error:
+        raise NoAnswer(
+            f"the server of {data_dir} did not answer within {timeout_s:g} s: "
+            + (paused or "it is stuck or paused, or this machine is very busy")
+        ) from error
+    except ValueError as error:
+        raise ControlError(f"the server of {data_dir} gave no answer") from error
+    except OSError as error:
+        raise ControlError(
+            f"cannot ask the server of {data_dir}: {error.strerror or error}"
+        ) from error
+
+
+def paused_text(data_dir: Path) -> str:
+    """Return that the server of a data folder is paused, and the remedy; else nothing.
+
+    Empty as well when that cannot be known, or no server runs.
+    """
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
+        _short_path(data_dir) as path,
+    ):
+        connection.setblocking(False)  # it may have more connections than it takes
+        connection.connect(path)
+        return _paused_text(connection)
+    return ""
+
+
+def _paused_text(connection: socket.socket) -> str:
+    """Return that the process which listens is paused; empty when it is not."""
+    credentials = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size
+    )
+    pid, _, _ = _PEER.unpack(credentials)
+    try:
+        # Behind its name, which may hold anything: a letter for the state.
+        status = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return ""  # it is of another container, or has ended
+    if status[:1] not in ([b"T"], [b"t"]):
+        return ""
+    how = "SIGSTOP" if status[0] == b"T" else "a debugger"
+    return f"its process {pid} is paused ({how}); resume it with kill -CONT {pid}"
+
+
+def _receive_line(
+    connection: socket.socket, deadline: Deadline, size_max: int = REQUEST_BYTES_MAX
+) -> bytes:
+    """Receive up to the first line end, or the end of the stream.
+
+    Raises OSError when it does not come in time or is too long.
+    """
+    received = bytearray()
+    while b"\n" not in received:
+        if len(received) > size_max:
+            raise OSError(f"a line longer than {size_max} bytes")
+        connection.settimeout(max(deadline.remaining_s() or 0.0, SHORTEST_WAIT_S))
+        part = connection.recv(64 * 1024)
+        if not part:
+            break
+        received += part
+    return bytes(received.partition(b"\n")[0])
+
+
+def _send_line(
+    connection: socket.socket, deadline: Deadline, reply: Mapping[str, object]
+) -> None:
+    connection.settimeout(max(deadline.remaining_s() or 0.0, SHORTEST_WAIT_S))
+    connection.sendall(_line_of(reply))
+
+
+def _line_of(reply: Mapping[str, object]) -> bytes:
+    return json.dumps(reply).encode() + b"\n"
+
+
+@contextlib.contextmanager
+def locked(data_dir: Path) -> Iterator[None]:
+    """Keep servers from using a data folder within the context.
+
+    Raises ControlError when one does, or the folder cannot be written.
+    """
+    try:
+        fd = _locked(data_dir)
+    except OSError as error:
+        raise ControlError(
+            f"cannot lock the data folder {data_dir}: {reason_of(error)}"
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def _locked(data_dir: Path) -> int:
+    """Take the lock of a data folder; returns its descriptor.
+
+    The kernel lets go of it when the process ends in whatever way.
+    """
+    fd = open_private(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+        os.close(fd)
+        raise ControlError(
+            f"another server (process {pid or 'unknown'}) runs with the data folder"
+            f" {data_dir}; stop it or set another canal.file.data.dir"
+        ) from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
+def _listen(data_dir: Path) -> socket.socket:
+    """Make the socket. Requires the lock: a file that is there is a dead server's."""
+    with contextlib.suppress(FileNotFoundError):
+        (data_dir / SOCKET_NAME).unlink()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # On Linux the file takes over the mode of the socket: there is no moment at
+        # which others may connect.
+        os.fchmod(listener.fileno(), FILE_OWNER_ONLY)
+        with _short_path(data_dir) as path:
+            listener.bind(path)
+        listener.listen()
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+@contextlib.contextmanager
+def _short_path(data_dir: Path) -> Iterator[str]:
+    """Name the socket by way of its open folder.
+
+    A socket's path may have 107 bytes only, a data folder's may be longer.
+    """
+    fd = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}/{SOCKET_NAME}"
+    finally:
+        os.close(fd)
+
+
+def _refusal(error: str) -> dict[str, object]:
+    return {"ok": False, "error": error}

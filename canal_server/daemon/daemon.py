@@ -1,0 +1,297 @@
+"""The process: what runs in it, in which order it starts and ends, and its signals.
+
+::
+
+    control socket ── started first: it holds the lock of the data folder
+    destinations   ── the instances, lazy ones when their first client comes
+    server         ── started when clients find what they ask for
+    watch          ── of the conf folder, if that is to be looked through
+
+They end in the reverse order. Leaves out the destinations
+(`canal_server.daemon.destinations`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from canal_server import __version__
+from canal_server.config.load import InstanceLoader
+from canal_server.daemon.conf_watch import ConfWatch
+from canal_server.daemon.control import LOCK_NAME, ControlError, ControlServer
+from canal_server.daemon.destinations import Destinations
+from canal_server.daemon.subscription_requests import SubscriptionRequests
+from canal_server.doors.zookeeper import ZooKeepers
+from canal_server.errors import CanalError
+from canal_server.ha.lease_choice import Leases
+from canal_server.model.cursors import cursors_to_json
+from canal_server.model.positions import log_position_from_json
+from canal_server.runtime.lifecycle import Deadline, Stage, Stop
+from canal_server.server.listener import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from canal_server.config.schema import DaemonConfig, ServerConfig
+    from canal_server.daemon.control import Arguments
+    from canal_server.daemon.destination_life import MakeInstance
+
+log = logging.getLogger(__name__)
+
+STOP_TIMEOUT_S = 10.0  # for all stages together; then the process ends without them
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# Some send one signal twice: to the process, and to its group.
+SAME_SIGNAL_S = 0.2
+
+
+class Daemon:
+    """Everything one process runs. A stage; `run` drives it."""
+
+    def __init__(
+        self,
+        config: DaemonConfig,
+        make_instance: MakeInstance,
+        zookeepers: ZooKeepers | None = None,
+    ) -> None:
+        """Build without starting; `zookeepers` are those of the instances.
+
+        Raises ConfigError.
+        """
+        self._config = config
+        self._born_s = time.monotonic()
+        self.stop = Stop()  # what the control socket and `run` wait on
+        leases = Leases(
+            zookeepers or ZooKeepers(),
+            config.server,
+            lambda: self.port,
+            config.data_dir / LOCK_NAME,
+        )
+        self._destinations = Destinations(config.instances, make_instance, leases.of)
+        self._server = Server(config.server, self._destinations)
+        self._watch = _watch(config, self._destinations)
+        self._subscriptions = SubscriptionRequests(self._destinations, self._server)
+        self._control = ControlServer(
+            config.data_dir,
+            {"status": self.status, "stop": self._stop_asked_for},
+            {
+                "positions": self._positions,
+                "seek": self._seek,
+                "subscriptions": self._subscriptions.tell,
+                "unsubscribe": self._subscriptions.remove,
+            },
+        )
+        self._started: list[tuple[str, Stage]] = []
+
+    @property
+    def port(self) -> int:
+        """Return the port for clients, the real one once started."""
+        return self._server.port
+
+    def start(self) -> None:
+        """Start all stages in their order.
+
+        Raises CanalError when one cannot start; those before it were ended again.
+        """
+        for line in self._config.warnings:
+            log.warning("%s", line)
+        _warn_of_open_port(self._config.server)
+        try:
+            self._start("control socket", self._control)
+            if self._config.server.listen:
+                self._server.bind()  # others may be told of the port from now on
+            self._start("instances", self._destinations)
+            if self._config.server.listen:
+                self._start("server", self._server)
+            if self._watch is not None:
+                self._start("watch of the conf folder", self._watch)
+        except BaseException:
+            self.request_stop()
+            self.join(Deadline(STOP_TIMEOUT_S))
+            self._server.unbind()
+            raise
+        log.info(
+            "canal-server %s started with %s, data in %s",
+            __version__,
+            self._config.conf_dir,
+            self._config.data_dir,
+        )
+
+    def _start(self, name: str, stage: Stage) -> None:
+        stage.start()
+        self._started.append((name, stage))
+
+    def request_stop(self) -> None:
+        """Ask all stages to stop, but for the control socket, which ends last."""
+        self.stop.request()
+        for _, stage in reversed(self._started):
+            if stage is not self._control:
+                stage.request_stop()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for all stages in reverse order; tell in the log which do not end well.
+
+        After `request_stop`. Until the others have ended, the control socket answers.
+        """
+        ended = True
+        for name, stage in reversed(self._started):
+            if stage is self._control:
+                stage.request_stop()
+            try:
+                if stage.join(deadline):
+                    continue
+                log.error("the %s did not stop in time", name)
+            except CanalError as error:
+                # The stages before it must still end.
+                log.error("the %s did not end well: %s", name, error)  # noqa: TRY400  # told in words
+            ended = False
+        return ended
+
+    def status(self) -> dict[str, object]:
+        """Return what the control socket tells of this process."""
+        instances = self._destinations.status()
+        refused = self._watch.refused() if self._watch is not None else {}
+        self._subscriptions.add_queries(instances)
+        for each in instances:
+            each["refused_change"] = refused.pop(str(each["destination"]), "")
+        return {
+            "pid": os.getpid(),
+            "version": __version__,
+            "uptime_s": round(time.monotonic() - self._born_s, 3),
+            "port": self._server.port if self._config.server.listen else None,
+            "stopping": self.stop.requested(),
+            "instances": instances,
+            "refused": refused,  # that did not become destinations
+        }
+
+    def _positions(self, arguments: Arguments) -> dict[str, object]:
+        """Tell where the clients of a destination stand, if it runs here.
+
+        And the error for which it does not run, or does not read.
+        """
+        name = str(arguments.get("destination"))
+        found = self._destinations.cursors(name)
+        status = self._destinations.status_of(name) or {}
+        failure = {each: status.get(each) for each in ("error", "error_since_ms")}
+        if found is None:
+            return {"running": False, **failure}
+        return {"running": True, **failure, **cursors_to_json(found)}
+
+    def _seek(self, arguments: Arguments) -> dict[str, object]:
+        """Move clients of a destination to places. Raises CanalError."""
+        try:
+            destination = str(arguments["destination"])
+            clients = [int(each) for each in arguments["clients"]]
+            positions = [log_position_from_json(p) for p in arguments["positions"]]
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ControlError(f"not a seek: {error!r}") from error
+        self._destinations.seek(destination, clients, *positions)
+        return {}
+
+    def _stop_asked_for(self) -> dict[str, object]:
+        log.info("stop asked for on the control socket")
+        self.stop.request()
+        return {"pid": os.getpid()}
+
+
+def _warn_of_open_port(server: ServerConfig) -> None:
+    if server.listen and not server.ip and not server.user and not server.passwd:
+        log.warning(
+            "canal.ip is empty and canal.user and canal.passwd are, too: everybody who"
+            " reaches port %d of this host may read all tables; set a password, or"
+            " canal.ip to an address that only clients reach",
+            server.port,
+        )
+
+
+def _watch(config: DaemonConfig, destinations: Destinations) -> ConfWatch | None:
+    """Return what keeps the destinations as the conf folder says, None: nothing does.
+
+    Raises ConfigError.
+    """
+    if not config.scan_interval_s:
+        return None
+    loader = InstanceLoader(config.conf_dir, os.environ)
+    return ConfWatch(loader, destinations, interval_s=config.scan_interval_s)
+
+
+def run(
+    config: DaemonConfig,
+    make_instance: MakeInstance,
+    zookeepers: ZooKeepers | None = None,
+) -> bool:
+    """Run until a signal or the control socket ends it; main thread only.
+
+    Returns false when some stage did not end in time, and its threads may still run,
+    or did not end well.
+    Raises CanalError when the start fails.
+    """
+    daemon = Daemon(config, make_instance, zookeepers)
+    with signals() as wait:
+        daemon.start()
+        name = wait(daemon.stop)
+        if name:
+            log.info("%s came, stopping; once more to end at once", name)
+        daemon.request_stop()
+        ended = daemon.join(Deadline(STOP_TIMEOUT_S))
+    log.info("stopped")
+    return ended
+
+
+@contextlib.contextmanager
+def signals(command: str = "start") -> Iterator[Callable[[Stop], str | None]]:
+    """Take the signals that end a process; a second one ends it at once.
+
+    Yields a function that waits for a signal or a stop; it returns the signal's name
+    or None. The handlers take no lock: they may interrupt any line of this thread,
+    also one inside a lock.
+    """
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    came: list[int] = []
+    came_at_s = 0.0
+    ended = f"canal-server {command}: ended by a second signal\n".encode()
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        nonlocal came_at_s
+        now_s = time.monotonic()
+        came.append(number)
+        if len(came) == 1:
+            came_at_s = now_s
+        elif now_s - came_at_s >= SAME_SIGNAL_S:
+            os.write(2, ended)
+            os._exit(128 + number)
+
+    def wait(stop: Stop) -> str | None:
+        poll = select.poll()
+        poll.register(reader, select.POLLIN)
+        poll.register(stop, select.POLLIN)
+        while not came and not stop.requested():
+            poll.poll()
+            with contextlib.suppress(BlockingIOError):
+                reader.recv(4096)
+        return signal.Signals(came[0]).name if came else None
+
+    before = {
+        number: signal.signal(number, on_signal)
+        for number in SIGNALS
+        # `nohup` has it ignored: then the process outlives its terminal.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+    }
+    wakeup_before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    try:
+        yield wait
+    finally:
+        signal.set_wakeup_fd(wakeup_before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        reader.close()
+        writer.close()

@@ -1,0 +1,420 @@
+"""The life of one destination of this process: compete, run, end, again.
+
+Leaves out what an instance consists of (`canal_server.instance.instance`), and who may
+run one (`canal_server.ha`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from canal_server.errors import CanalError
+from canal_server.ports import RunningInstance
+from canal_server.position.offline import move_stored
+from canal_server.runtime.lifecycle import Deadline, Stage, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.model.cursors import DestinationCursors
+    from canal_server.model.positions import LogPosition
+    from canal_server.ports import Lease
+
+log = logging.getLogger(__name__)
+
+JOIN_S: Final = 8.0  # within what the process has for its end
+RETRY_MIN_S: Final = 10.0  # after a start that failed; others may try meanwhile
+RETRY_MAX_S: Final = 300.0
+START_WAIT_S: Final = 30.0  # how long a client waits for the start that it caused
+
+
+class Instance(RunningInstance, Stage, Protocol):
+    """The pipeline of one destination, as the process sees it.
+
+    `start` returns when clients can be served; it does not wait for the source, whose
+    failures the instance logs and mends by itself. An instance starts once. A `join`
+    that raises has ended it all the same.
+    """
+
+    def status(self) -> dict[str, object]:
+        """Return what a person wants to know, as values of JSON; never blocks."""
+
+    def cursors(self) -> DestinationCursors:
+        """Return where each client stands, and how far the source was read."""
+
+    def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
+        """Move clients' cursors, and begin to read anew. Raises CanalError.
+
+        One position for each source that they are moved in; others have one source.
+        """
+
+    def is_whole(self) -> bool:
+        """Tell whether it can go on: not so when a move of cursors failed midway."""
+
+
+class MakeInstance(Protocol):
+    """Makes the instance of a destination, not started yet. Raises ConfigError."""
+
+    def __call__(self, config: InstanceConfig, *, held: Callable[[], bool]) -> Instance:
+        """`held` tells whether the right to run it is certain at this moment."""
+
+
+class State(StrEnum):
+    """What a destination does here."""
+
+    IDLE = "idle"  # it waits for its first client
+    COMPETING = "competing"  # it wants the lease
+    STARTING = "starting"  # it has the lease, the instance loads what is stored
+    RUNNING = "running"
+    STOPPING = "stopping"  # the instance ends; nothing starts before it has
+    PAUSED = "paused"  # it failed: the lease is free, another try comes
+    ENDED = "ended"
+
+
+TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
+    State.IDLE: frozenset({State.COMPETING, State.ENDED}),
+    State.COMPETING: frozenset(
+        {State.COMPETING, State.STARTING, State.PAUSED, State.ENDED}
+    ),
+    State.STARTING: frozenset({State.RUNNING, State.PAUSED, State.COMPETING}),
+    State.RUNNING: frozenset({State.STOPPING}),
+    State.STOPPING: frozenset({State.COMPETING, State.PAUSED, State.ENDED}),
+    State.PAUSED: frozenset({State.COMPETING, State.ENDED}),
+    State.ENDED: frozenset(),
+}
+
+
+class DestinationLife:
+    """One destination of this process: a stage with a thread of its own.
+
+    The thread competes for the lease, runs an instance as long as the lease is held,
+    ends it, joins it, gives the lease back, and begins again, until a stop. So there
+    is never more than one instance, and each reads what is stored anew.
+
+    The lock of `_changed` guards all that other threads see; it is never held while
+    an instance or the lease is called.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        make_instance: MakeInstance,
+        lease: Lease,
+        *,
+        after: DestinationLife | None = None,
+    ) -> None:
+        """Build without starting; begins when the life `after` has ended.
+
+        Raises ConfigError.
+        """
+        self.config = config
+        self._after = after
+        self.destination = config.destination
+        self._make_instance = make_instance
+        self._lease = lease
+        # Not started yet.
+        self._next: Instance | None = make_instance(config, held=lease.held)
+        self._stop = Stop()
+        self._run_stop = Stop()  # of this run of an instance; guarded by `_changed`
+        self._changed = threading.Condition()
+        self._state = State.IDLE
+        self._asked = not config.lazy  # somebody wants it to run, now
+        self._instance: Instance | None = None  # from before its start to its end
+        self._serving: Instance | None = None  # while it is RUNNING
+        self._kept = False  # from starting, as its stored cursors are moved
+        self._error: CanalError | None = None  # with which an instance was stopped
+        self._failure = ""  # why it does not run, when it is for no other server
+        self._failing_since_ms = 0
+        self._retry_s = RETRY_MIN_S
+        self._thread = threading.Thread(
+            target=self._live, name=f"{self.destination} life", daemon=True
+        )
+
+    # --- Stage ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin; a lazy destination waits for `want`."""
+        if self.config.lazy:
+            log.info("destination %s waits for its first client", self.destination)
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        """Ask the instance to stop; none starts any more."""
+        self._stop.request()
+        with self._changed:
+            instance, self._serving = self._instance, None
+            self._run_stop.request()
+            self._changed.notify_all()
+        if instance is not None:
+            instance.request_stop()
+        self._lease.wake()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait until the instance has ended and the lease is free.
+
+        Raises the error with which the instance ended, if it ended by the stop: what an
+        earlier one could not write was for its successor to see to, here or elsewhere.
+        """
+        if self._thread.ident is None:
+            return True
+        self._thread.join(deadline.remaining_s())
+        if self._thread.is_alive():
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    # --- what others ask ------------------------------------------------------------
+
+    def running(self) -> Instance | None:
+        """Return the instance while it runs here and may; cheap, for each request."""
+        instance = self._serving
+        return instance if instance is not None and self._lease.held() else None
+
+    def wish(self) -> None:
+        """Have it run as soon as it can, though it is lazy."""
+        with self._changed:
+            self._asked = True
+            self._changed.notify_all()
+
+    def want(self) -> Instance | None:
+        """Have it run, also after a failure; return it when it then runs here.
+
+        Waits until it does, or cannot now, or another server is known to run it.
+        """
+        with self._changed:
+            if self._state in (State.IDLE, State.PAUSED):
+                self._asked = True
+                self._changed.notify_all()
+            self._changed.wait_for(self._is_settled, START_WAIT_S)
+        return self.running()
+
+    def wait_until_ended(self) -> None:
+        """Wait for its end, however long that takes, if it was started."""
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether nothing of it runs any more."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether it waits for its first client."""
+        return self._state is State.IDLE and not self._asked
+
+    def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
+        """Move clients' cursors, by the instance or where they are stored.
+
+        Raises CanalError; when an instance starts or ends just now as well.
+        """
+        instance = self.running()
+        if instance is not None:
+            try:
+                instance.seek(clients, *positions)
+            finally:
+                if not instance.is_whole():
+                    self._begin_anew(instance)
+            return
+        with self._changed:
+            # One that ends may have a successor, which knows nothing of this move.
+            ending = self._stop.requested() or self._state is State.ENDED
+            if self._instance is not None or self._kept or ending:
+                raise CanalError(
+                    f"destination {self.destination} is {self._state}, try again"
+                )
+            self._kept = True
+        try:
+            move_stored(self.config, clients, *positions)
+        finally:
+            with self._changed:
+                self._kept = False
+                self._changed.notify_all()
+
+    def _begin_anew(self, instance: Instance) -> None:
+        """End an instance that cannot go on; another one starts when it has."""
+        with self._changed:
+            if self._instance is not instance or self._run_stop.requested():
+                return
+            self._serving = None
+            self._run_stop.request()
+        log.error("destination %s cannot go on, it begins anew", self.destination)
+        self._lease.wake()
+
+    def settle(self) -> None:
+        """Wait until it runs or cannot; at once for what may wait for others."""
+        if self._lease.shared or self.config.lazy:
+            return
+        with self._changed:
+            self._changed.wait_for(self._is_settled)
+
+    def status(self) -> dict[str, object]:
+        """Return what a person wants to know, as values of JSON; never blocks."""
+        instance = self.running()
+        return {
+            "destination": self.destination,
+            "running": instance is not None,
+            "lazy": self.config.lazy,
+            "life": self._state.value,
+            "runs_on": self._lease.owner,
+            **(instance.status() if instance is not None else self._told_failure()),
+        }
+
+    def _told_failure(self) -> dict[str, object]:
+        if not self._failure:
+            return {}
+        return {"error": self._failure, "error_since_ms": self._failing_since_ms}
+
+    def _failed(self, why: str) -> None:
+        """Take note that it does not run; until it does."""
+        self._failure = why
+        self._failing_since_ms = self._failing_since_ms or round(time.time() * 1000)
+
+    def _is_settled(self) -> bool:
+        if self._state is State.ENDED or self._stop.requested():
+            return True
+        if self._asked:
+            return False  # the thread has not taken note yet
+        if self._state is State.COMPETING:
+            return self._lease.owner is not None and not self._lease.held()
+        return self._state in (State.RUNNING, State.PAUSED)
+
+    # --- the thread -----------------------------------------------------------------
+
+    def _live(self) -> None:
+        try:
+            if self._after is not None:
+                # Two must never run at a time, whatever the settings of each are.
+                self._after.wait_until_ended()
+                self._after = None
+            self._lease.open(self._lease_changed)
+            try:
+                self._wait(None)
+                while not self._stop.requested():
+                    self._compete()
+            finally:
+                self._lease.close()
+        except Exception:  # the outermost frame of this thread
+            log.exception("destination %s: unexpected error", self.destination)
+        finally:
+            with self._changed:
+                # Whoever comes after this reads what is stored: it is whole then.
+                self._changed.wait_for(lambda: not self._kept)
+            self._become(State.ENDED)
+
+    def _lease_changed(self) -> None:
+        """Have those look again who wait for news; called by any thread."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _wait(self, seconds: float | None) -> None:
+        """Wait until somebody wants it, the time is up, or a stop."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._asked or self._stop.requested(), seconds
+            )
+
+    def _compete(self) -> None:
+        """Wait for the lease, and be what it entitles to."""
+        with self._changed:
+            self._asked = False
+            self._error = None
+            self._become(State.COMPETING)
+        try:
+            if self._lease.acquire(self._stop):
+                try:
+                    self._become(State.STARTING)
+                    self._lead()
+                finally:
+                    self._lease.release()
+        except Exception as error:
+            # A fault of ours must be seen, and must not end the destination for good.
+            log.exception("destination %s failed, tried again later", self.destination)
+            self._failed(repr(error))
+            self._become(State.PAUSED)
+        if self._state is State.PAUSED:
+            self._wait(self._retry_s)
+            self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
+
+    def _lead(self) -> None:
+        """Run an instance while the lease is held; it has ended on return."""
+        try:
+            instance = self._started()
+        except CanalError as error:
+            log.error("destination %s cannot start: %s", self.destination, error)  # noqa: TRY400  # told in words
+            self._failed(f"{type(error).__name__}: {error}")
+            # Without the lease there is nothing to give to others: it is wanted again.
+            lost = not self._lease.held()
+            with self._changed:
+                self._instance = None
+                self._become(State.COMPETING if lost else State.PAUSED)
+            return
+        except BaseException:
+            with self._changed:
+                self._instance = None
+            raise
+        with self._changed:
+            self._failure, self._failing_since_ms = "", 0
+            run_stop = self._run_stop = Stop()
+            if not self._stop.requested():
+                self._serving = instance
+            else:
+                run_stop.request()
+            self._become(State.RUNNING)
+        reason = ""
+        try:
+            reason = self._lease.wait_until_lost(run_stop)
+            if reason:
+                log.warning("destination %s is given up: %s", self.destination, reason)
+        finally:
+            self._serving = None
+            self._become(State.STOPPING)
+            ended_with = self._end(instance)
+            self._error = None if reason else ended_with
+        self._retry_s = RETRY_MIN_S
+
+    def _started(self) -> Instance:
+        """Make an instance and start it. Raises CanalError."""
+        # An instance starts once: each run but the first needs a new one.
+        instance, self._next = self._next, None
+        instance = instance or self._make_instance(self.config, held=self._lease.held)
+        with self._changed:
+            # Stored cursors are being moved; that has its time limits.
+            self._changed.wait_for(lambda: not self._kept)
+            self._instance = instance
+            stopping = self._stop.requested()
+        if stopping:  # it came before the instance could be told
+            instance.request_stop()
+        instance.start()
+        return instance
+
+    def _end(self, instance: Instance) -> CanalError | None:
+        """Stop an instance and wait for its end, however long that takes.
+
+        Returns the error with which it ended.
+        """
+        instance.request_stop()
+        try:
+            while not instance.join(Deadline(JOIN_S)):
+                log.error("destination %s does not stop", self.destination)
+        except CanalError as error:
+            log.error("destination %s ended badly: %s", self.destination, error)  # noqa: TRY400  # told in words
+            return error
+        else:
+            return None
+        finally:
+            with self._changed:
+                self._instance = None
+
+    def _become(self, state: State) -> None:
+        with self._changed:
+            before, self._state = self._state, state
+            self._changed.notify_all()
+        assert state in TRANSITIONS[before] or state is State.ENDED, (before, state)
+        log.debug("destination %s: %s, was %s", self.destination, state, before)

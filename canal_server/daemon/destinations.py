@@ -1,0 +1,202 @@
+"""The destinations of this process: those of the start, and what comes and goes.
+
+Leaves out the life of each (`canal_server.daemon.destination_life`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from canal_server.daemon.destination_life import DestinationLife
+from canal_server.errors import CanalError, ClientError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.daemon.destination_life import MakeInstance
+    from canal_server.model.cursors import DestinationCursors
+    from canal_server.model.positions import LogPosition
+    from canal_server.ports import Lease, RunningInstance
+    from canal_server.runtime.lifecycle import Deadline
+
+log = logging.getLogger(__name__)
+
+
+class Destinations:
+    """The destinations of this process; implements the port `Instances`.
+
+    A stage too. The table of lives is replaced, not changed: it is read without a
+    lock, by each request. Whoever replaces it holds the lock.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[InstanceConfig],
+        make_instance: MakeInstance,
+        make_lease: Callable[[InstanceConfig], Lease],
+    ) -> None:
+        """Raise ConfigError with the problems of all instances, if there are any."""
+        self._make_instance = make_instance
+        self._make_lease = make_lease
+        self._changing = threading.Lock()
+        self._stopping = False
+        self._ending: list[DestinationLife] = []  # removed, or changed since
+        lives: dict[str, DestinationLife] = {}
+        problems: list[str] = []
+        for config in configs:
+            try:
+                lives[config.destination] = DestinationLife(
+                    config, make_instance, make_lease(config)
+                )
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(problems)
+        self._lives: Mapping[str, DestinationLife] = lives  # as they are configured
+
+    def start(self) -> None:
+        """Start every instance that is not lazy; a failing one does not stop others.
+
+        Nor does one that waits for ZooKeeper or for other servers.
+        """
+        for life in self._lives.values():
+            life.start()
+        for life in self._lives.values():
+            life.settle()
+
+    def request_stop(self) -> None:
+        """Ask all instances to stop; from now on none starts."""
+        with self._changing:
+            self._stopping = True
+        for life in reversed(list(self._lives.values())):
+            life.request_stop()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for all instances, the last one first.
+
+        Raises the first error with which one ended, when all have been waited for.
+        """
+        ended = True
+        first_error: CanalError | None = None
+        for life in reversed([*self._ending, *self._lives.values()]):
+            try:
+                if not life.join(deadline):
+                    log.error("destination %s does not stop", life.destination)
+                    ended = False
+            except CanalError as error:  # the others must still write their cursors
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
+        return ended
+
+    # --- while it runs ----------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Return the names of the destinations."""
+        return list(self._lives)
+
+    def configs(self) -> list[InstanceConfig]:
+        """Return the settings of all destinations."""
+        return [life.config for life in self._lives.values()]
+
+    def config_of(self, destination: str) -> InstanceConfig | None:
+        """Return the settings with which a destination runs, None: it is none."""
+        life = self._lives.get(destination)
+        return None if life is None else life.config
+
+    def put(self, config: InstanceConfig) -> None:
+        """Add a destination, or give it other settings; returns at once.
+
+        One that runs is ended, and starts with the new settings when it has. Raises
+        ConfigError; all is as before then.
+        """
+        name = config.destination
+        with self._changing:
+            if self._stopping:
+                return
+            before = self._lives.get(name)
+            life = DestinationLife(
+                config,
+                self._make_instance,
+                self._make_lease(config),
+                after=before or self._ending_one(name),
+            )
+            self._lives = {**self._lives, name: life}
+            if before is not None:
+                # It has clients, who wait for it.
+                wanted = not before.is_idle
+                self._end(before)
+                if wanted:
+                    life.wish()
+            life.start()
+
+    def remove(self, destination: str) -> None:
+        """End a destination; returns at once. What is stored of it stays."""
+        with self._changing:
+            lives = dict(self._lives)
+            life = lives.pop(destination, None)
+            self._lives = lives
+            if life is not None:
+                self._end(life)
+
+    def _end(self, life: DestinationLife) -> None:
+        assert self._changing.locked()
+        self._ending = [each for each in self._ending if not each.has_ended]
+        self._ending.append(life)
+        life.request_stop()
+
+    def _ending_one(self, name: str) -> DestinationLife | None:
+        """Return the last life of a destination that was removed."""
+        of_name = (each for each in self._ending if each.destination == name)
+        return next(reversed(list(of_name)), None)
+
+    # --- what others ask --------------------------------------------------------------
+
+    def is_configured(self, destination: str) -> bool:
+        """Tell whether the destination is one of ours."""
+        return destination in self._lives
+
+    def running(self, destination: str) -> RunningInstance | None:
+        """Return the instance when it runs here."""
+        life = self._lives.get(destination)
+        return None if life is None else life.running()
+
+    def start_lazy(self, destination: str) -> RunningInstance | None:
+        """Start a configured instance that does not run yet.
+
+        Blocks while it starts. Returns None when it cannot start now.
+        """
+        life = self._lives.get(destination)
+        return None if life is None else life.want()
+
+    def cursors(self, destination: str) -> DestinationCursors | None:
+        """Return where the clients of a destination stand, None: it runs not here.
+
+        Raises ClientError when it is none of ours.
+        """
+        instance = self._life(destination).running()
+        return None if instance is None else instance.cursors()
+
+    def seek(
+        self, destination: str, clients: Collection[int], *positions: LogPosition
+    ) -> None:
+        """Move clients' cursors; blocks while it does. Raises CanalError."""
+        self._life(destination).seek(clients, *positions)
+
+    def _life(self, destination: str) -> DestinationLife:
+        life = self._lives.get(destination)
+        if life is None:
+            raise ClientError(f"can't find destination:{destination[:200]}")
+        return life
+
+    def status_of(self, destination: str) -> Mapping[str, object] | None:
+        """Return the state of one destination, None: it is none of ours."""
+        life = self._lives.get(destination)
+        return None if life is None else life.status()
+
+    def status(self) -> list[dict[str, object]]:
+        """Return the state of each destination, in the order they are configured."""
+        return [life.status() for life in self._lives.values()]

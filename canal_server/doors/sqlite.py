@@ -1,0 +1,481 @@
+"""The door to sqlite3: database files of ours, each with one writer at a time.
+
+A file has a form: whose it is, its version, and the steps from each version to the
+next. Beside it lie SQLite's own `-wal` and `-shm`, and a `.lock` that the writer
+holds. Leaves out what is in the tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.runtime.private_files import (
+    make_private_folder,
+    open_private,
+    refuse_link,
+    want_of_descriptors,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from canal_server.errors import CanalError
+
+Row = tuple[Any, ...]
+
+BUSY_TIMEOUT_S: Final = 5.0  # for another program that looks into the file
+WAL_BYTES_MAX: Final = 4 * 1024 * 1024  # what is kept of it after a large write
+SMALLEST_BYTES: Final = 512  # a page, the least that a file can be
+LOCK_SUFFIX: Final = ".lock"
+WAL_SUFFIXES: Final = ("-wal", "-shm")
+FRESH_SUFFIX: Final = ".new"
+
+_DAMAGED: Final = frozenset(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"))
+_FULL: Final = frozenset(("SQLITE_FULL", "SQLITE_TOOBIG"))
+_BUSY: Final = frozenset(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL"))
+_RIGHTS: Final = frozenset(
+    ("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH", "SQLITE_CANTOPEN")
+)
+_NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_NO_RIGHTS: Final = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+_NO_DESCRIPTORS: Final = frozenset((errno.EMFILE, errno.ENFILE))
+_IN_THE_WAY: Final = frozenset((errno.EEXIST, errno.ENOTDIR, errno.EISDIR))
+
+
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """What a database file is.
+
+    `steps[n]` are the statements that bring version n to n + 1; those of version 0
+    make an empty file the first. `without` says what the loss of the file means.
+    """
+
+    what: str  # "table history", for messages
+    application_id: int
+    steps: tuple[tuple[str, ...], ...]
+    without: str
+    error: type[CanalError]
+
+    @property
+    def version(self) -> int:
+        """The newest version, the one that is written."""
+        return len(self.steps)
+
+
+class Database:
+    """One open file; for one thread at a time. All raise the form's error.
+
+    A writer makes the file where there is none, brings it to the newest version and
+    keeps other writers away; readers may come and go meanwhile.
+
+    An error does not close it: the next call tries again, with the file opened anew
+    where the error leaves what SQLite knows of it in doubt.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        form: FileForm,
+        *,
+        read_only: bool = False,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
+    ) -> None:
+        self.path = path
+        self._form = form
+        self._read_only = read_only
+        self._busy_timeout_s = busy_timeout_s
+        self._connection: sqlite3.Connection | None = None
+        self._is_open = False
+        self._is_doubtful = False  # the connection, since an error
+        self.is_damaged = False  # an error said that the file is
+        self._lock_fd = -1
+        # Which file the connection is to: its name may be given to another one.
+        self._opened_file: tuple[int, int] | None = None
+
+    def open(self) -> None:
+        """Open the file and check it, writing to it too; does nothing when open."""
+        if self._is_open:
+            return
+        self.is_damaged = False
+        try:
+            with self._told("open"):
+                if not self._read_only:
+                    make_private_folder(self.path.parent)
+                    self._lock_fd = self._locked()
+                self._open_file()
+        except BaseException:
+            self.close()
+            raise
+        self._is_open = True
+
+    def close(self) -> None:
+        """Let go of the file; idempotent."""
+        self._is_open = False
+        self._close_file()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Return the rows of a statement."""
+        with self._told("read"):
+            return self._open_connection().execute(sql, parameters).fetchall()
+
+    def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        """Run a statement that writes; returns how many rows it changed."""
+        with self._told("write"):
+            return self._open_connection().execute(sql, parameters).rowcount
+
+    def execute_many(self, sql: str, rows: Iterable[Sequence[object]]) -> int:
+        """Run a statement for each row; returns how many rows were changed."""
+        with self._told("write"):
+            return self._open_connection().executemany(sql, rows).rowcount
+
+    def insert(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        """Insert one row; returns its id."""
+        with self._told("write"):
+            found = self._open_connection().execute(sql, parameters).lastrowid
+        assert found is not None, "an INSERT has one"
+        return found
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make what is written inside durable at the end, or nothing of it."""
+        with self._told("write"):
+            self._check_place()
+            self._open_connection().execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            with self._told("write"):
+                self._open_connection().execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Show all queries inside the same state of the file."""
+        with self._told("read"):
+            self._open_connection().execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._roll_back()
+
+    def damaged(self, found: str) -> CanalError:
+        """Return the error for content that is not what was written."""
+        self.is_damaged = True
+        return self._form.error(
+            f"{self._file} is damaged ({found}); {self._remedy_of_damage}"
+        )
+
+    # --- opening ----------------------------------------------------------------------
+
+    def _open_file(self) -> None:
+        try:
+            if self._read_only:
+                self._open_to_read()
+            else:
+                self._open_to_write()
+        except BaseException:
+            self._close_file()
+            raise
+
+    def _close_file(self) -> None:
+        connection, self._connection = self._connection, None
+        self._is_doubtful = False
+        if connection is not None:
+            # What is committed is durable; only tidying up can fail here.
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def _open_to_write(self) -> None:
+        for suffix in ("", *WAL_SUFFIXES):
+            refuse_link(self.path.with_name(self.path.name + suffix))
+        if not self.path.exists():
+            self._create()
+        self._check_rights()
+        self._connect("rw")
+        # First of all, as what is not ours must stay as it is.
+        self._check()
+        # A commit returns when the disk has it, not only the system.
+        self._pragma("synchronous = FULL")
+        self._pragma("journal_mode = WAL")
+        self._pragma(f"journal_size_limit = {WAL_BYTES_MAX}")
+        self._migrate()
+
+    def _open_to_read(self) -> None:
+        if not self.path.exists():
+            raise self._form.error(
+                f"there is no {self._form.what} {self.path}; a running server makes"
+                " it, see whether the folder is the right one"
+            )
+        self._connect("ro")
+        self._check()
+        version = self._number("user_version")
+        if version < self._form.version:
+            raise self._form.error(
+                f"{self._file} has version {version}, and {self._form.version} is"
+                " read; start the server on it once"
+            )
+
+    def _locked(self) -> int:
+        """Take the lock; returns its descriptor.
+
+        On a file of its own: whoever closes a second descriptor of the database lets
+        go of SQLite's locks on it.
+        """
+        path = self.path.with_name(self.path.name + LOCK_SUFFIX)
+        descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError:
+            pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise self._form.error(
+                f"{self._file} is in use by another server (process"
+                f" {pid or 'unknown'}); stop that one or give this one another folder"
+            ) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _create(self) -> None:
+        """Make the file under another name, so that it is whole when it appears."""
+        fresh = self.path.with_name(self.path.name + FRESH_SUFFIX)
+        for suffix in ("", "-journal", *WAL_SUFFIXES):  # what a crash left
+            fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
+        os.close(open_private(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        connection = self._connected(fresh, "rw")
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(f"PRAGMA application_id = {self._form.application_id}")
+            _apply(connection, self._form.steps, 0)
+            connection.execute("COMMIT")
+            connection.execute("PRAGMA journal_mode = WAL")
+        finally:
+            connection.close()
+        # Of a file that somebody removed: SQLite would take their content for ours.
+        for suffix in WAL_SUFFIXES:
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        fresh.rename(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _check_rights(self) -> None:
+        """Raise PermissionError where SQLite would only read.
+
+        It would also leave a `-shm` with the rights of the file, in the way of who
+        comes when those are mended.
+        """
+        for suffix in ("", *WAL_SUFFIXES):
+            path = self.path.with_name(self.path.name + suffix)
+            if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+                number = errno.EACCES
+                raise PermissionError(number, os.strerror(number), str(path))
+
+    def _connect(self, mode: str) -> None:
+        found = self.path.stat()
+        # SQLite takes a shorter file for a new one.
+        if found.st_size < SMALLEST_BYTES:
+            raise self.damaged(f"it has {found.st_size} bytes")
+        self._opened_file = found.st_dev, found.st_ino
+        self._connection = self._connected(self.path, mode)
+        self._pragma("trusted_schema = OFF")
+        self._pragma("cell_size_check = ON")
+
+    def _connected(self, path: Path, mode: str) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self._busy_timeout_s,
+            isolation_level=None,  # transactions begin where we say so
+            check_same_thread=False,
+        )
+
+    def _check(self) -> None:
+        """Raise when the file is not ours, too new or damaged."""
+        identity = self._number("application_id")
+        if identity != self._form.application_id:
+            raise self._form.error(
+                f"{self.path} is a database of another program (application id"
+                f" {identity}), not a {self._form.what}; move it away or name another"
+                " folder"
+            )
+        version = self._number("user_version")
+        if version > self._form.version:
+            raise self._form.error(
+                f"{self._file} was written by a newer canal-server (version {version},"
+                f" this one knows up to {self._form.version}); start that one again, or"
+                f" move the file away: without it {self._form.without}"
+            )
+        # Compares rows with indexes, 40 MB in 0.1 s. Not their content, which has sums
+        # of its own.
+        check = "PRAGMA integrity_check(1)"
+        try:
+            (found,) = self._open_connection().execute(check).fetchone()
+        except UnicodeDecodeError as error:  # it quotes a name that is damaged itself
+            raise self.damaged(str(error)) from error
+        if found != "ok":
+            raise self.damaged(found)
+
+    def _migrate(self) -> None:
+        """Bring the file to the newest version.
+
+        Written even where it has that: a disk that is full or read-only is to be
+        told now and not when the first statement is to be kept.
+        """
+        with self.transaction():
+            version = self._number("user_version")
+            _apply(self._open_connection(), self._form.steps, version)
+
+    def _pragma(self, text: str) -> None:
+        self._open_connection().execute(f"PRAGMA {text}").fetchall()
+
+    def _number(self, pragma: str) -> int:
+        (found,) = self._open_connection().execute(f"PRAGMA {pragma}").fetchone()
+        return int(found)
+
+    # --- the rest ---------------------------------------------------------------------
+
+    def _open_connection(self) -> sqlite3.Connection:
+        """Return the connection, a new one where an error left the old one in doubt."""
+        connection = self._connection
+        if connection is not None:
+            if not self._is_doubtful or connection.in_transaction:
+                return connection
+            self._close_file()
+        if not self._is_open:
+            raise self._form.error(f"{self._file} is not open")
+        self._open_file()
+        assert self._connection is not None
+        return self._connection
+
+    def _check_place(self) -> None:
+        """Raise when the open file is no longer the one of that name.
+
+        What is written into it would be lost with it, without a sign.
+        """
+        if self._read_only or self._connection is None:
+            return
+        try:
+            found = self.path.stat()
+            is_same = (found.st_dev, found.st_ino) == self._opened_file
+        except FileNotFoundError:
+            is_same = False
+        if not is_same:
+            # The next call opens what is there by then.
+            self._close_file()
+            raise self._form.error(
+                f"{self._file} was moved away or replaced while it was in use; do that"
+                " when the server does not run"
+            )
+
+    def _roll_back(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
+            # Where this fails SQLite has rolled back by itself, or does when it
+            # opens the file again.
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                self._close_file()
+
+    @property
+    def _file(self) -> str:
+        return f"the {self._form.what} {self.path}"
+
+    @property
+    def _remedy_of_damage(self) -> str:
+        return (
+            "put a copy of it back, or move it away together with its -wal:"
+            f" without it {self._form.without}"
+        )
+
+    @contextlib.contextmanager
+    def _told(self, doing: str) -> Iterator[None]:
+        """Turn errors of SQLite and the system into the form's."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            kind = _kind(error)
+            self._is_doubtful |= kind not in _BUSY
+            self.is_damaged |= kind in _DAMAGED
+            raise self._form.error(
+                f"cannot {doing} {self._file}: {error}; {self._remedy(kind)}"
+            ) from error
+        except OSError as error:
+            raise self._form.error(
+                f"cannot {doing} {self._file}: {error.strerror or error}"
+                f" ({error.filename or self.path.parent});"
+                f" {self._remedy_of_system(error.errno)}"
+            ) from error
+
+    def _remedy(self, kind: str) -> str:
+        if kind in _DAMAGED:
+            return f"the file is damaged: {self._remedy_of_damage}"
+        if kind in _FULL:
+            return self._remedy_of_room
+        if kind in _BUSY:
+            return (
+                f"another program has locked it for {self._busy_timeout_s:g} s: end"
+                " that one"
+            )
+        if kind in _RIGHTS:
+            return want_of_descriptors() or self._remedy_of_rights
+        return f"see whether the disk of {self.path.parent} is in order and has room"
+
+    def _remedy_of_system(self, number: int | None) -> str:
+        if number in _NO_ROOM:
+            return self._remedy_of_room
+        if number == errno.ELOOP:
+            return "symbolic links are not followed there: remove it"
+        if number in _NO_DESCRIPTORS:
+            return want_of_descriptors() or "it has some again"
+        if number in _NO_RIGHTS:
+            return self._remedy_of_rights
+        if number in _IN_THE_WAY:
+            return "a file is in the way of a folder, or a folder in that of a file"
+        return f"see whether the disk of {self.path.parent} is in order"
+
+    @property
+    def _remedy_of_room(self) -> str:
+        return f"make room on the disk of {self.path.parent}"
+
+    @property
+    def _remedy_of_rights(self) -> str:
+        return (
+            "give the user that runs the server the rights to read and write the file"
+            f" and the folder {self.path.parent}, and see that its file system is not"
+            " mounted read-only"
+        )
+
+
+def _kind(error: sqlite3.Error) -> str:
+    """Return what went wrong; "SQLITE_IOERR_WRITE" is a kind of "SQLITE_IOERR"."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return "_".join(name.split("_")[:2])
+
+
+def _apply(
+    connection: sqlite3.Connection, steps: Sequence[Sequence[str]], version: int
+) -> None:
+    """Run the steps from a version on, inside the caller's transaction."""
+    for step in steps[version:]:
+        for statement in step:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {len(steps)}")

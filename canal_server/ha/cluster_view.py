@@ -1,0 +1,52 @@
+"""What ZooKeeper tells of a cluster: its servers, and who runs what; for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from canal_server.doors.zookeeper import session_for
+from canal_server.model import znodes
+from canal_server.model.running import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canal_server.doors.zookeeper import ZooKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationView:
+    """Who runs a destination (None: nobody), and who may."""
+
+    runs_on: str | None
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The servers of a cluster, and its destinations by name."""
+
+    servers: tuple[str, ...]
+    destinations: dict[str, DestinationView]
+
+
+def look(servers: str, destinations: Sequence[str], timeout_s: float) -> ClusterView:
+    """Read the nodes in a session of its own.
+
+    Raises ZooKeeperError, also when there is no answer in time.
+    """
+    with session_for(servers, timeout_s) as zookeeper:
+        return ClusterView(
+            tuple(zookeeper.children(znodes.SERVERS)),
+            {each: _destination(zookeeper, each) for each in destinations},
+        )
+
+
+def _destination(zookeeper: ZooKeeper, destination: str) -> DestinationView:
+    node = zookeeper.read(znodes.running_path(destination))
+    running = decode(node.data) if node else None
+    return DestinationView(
+        running.address if running else None,
+        tuple(zookeeper.children(znodes.candidates_path(destination))),
+    )

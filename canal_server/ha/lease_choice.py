@@ -1,0 +1,78 @@
+"""Which lease a destination has, by where its cursors are."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from canal_server.config.schema import Wiring
+from canal_server.ha.address import registered_ip
+from canal_server.ha.instance_lease import ZooKeeperLease
+from canal_server.ha.membership import Member
+from canal_server.ha.predecessor import Predecessor
+from canal_server.ha.single import SingleNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.doors.zookeeper import ZooKeeper, ZooKeepers
+    from canal_server.ha.address import Settings
+    from canal_server.ports import Lease
+
+
+class Leases:
+    """Makes the leases of one process; those with one ZooKeeper share a session."""
+
+    def __init__(
+        self,
+        zookeepers: ZooKeepers,
+        settings: Settings,
+        port: Callable[[], int],
+        lock: Path | None = None,
+    ) -> None:
+        """`port` is asked for when a lease is opened.
+
+        `lock` is the file that is locked before that; with it, a session that a dead
+        server left is ended.
+        """
+        self._zookeepers = zookeepers
+        self._settings = settings
+        self._port = port
+        self._lock_file = lock
+        self._lock = threading.Lock()
+        self._members: dict[ZooKeeper, Member] = {}
+
+    def of(self, config: InstanceConfig) -> Lease:
+        """Return the lease of a destination; nothing is connected to.
+
+        Raises ConfigError when there is no address to tell.
+        """
+        position = config.position
+        if position.wiring is not Wiring.ZOOKEEPER:
+            return SingleNode()
+        zookeeper = self._zookeepers.of(
+            position.zookeeper_servers, position.zookeeper_session_timeout_ms / 1000
+        )
+        ip = registered_ip(self._settings)
+        with self._lock:
+            if zookeeper not in self._members:
+                self._members[zookeeper] = Member(
+                    zookeeper,
+                    predecessor=self._predecessor(
+                        position.zookeeper_servers,
+                        position.zookeeper_session_timeout_ms / 1000,
+                    ),
+                )
+            member = self._members[zookeeper]
+        return ZooKeeperLease(
+            config.destination,
+            member,
+            lambda: f"{ip}:{self._port()}",
+            takeover_delay_s=position.zookeeper_takeover_delay_ms / 1000,
+        )
+
+    def _predecessor(self, servers: str, timeout_s: float) -> Predecessor | None:
+        lock = self._lock_file
+        return None if lock is None else Predecessor(lock, servers, timeout_s)

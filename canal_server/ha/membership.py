@@ -1,0 +1,240 @@
+"""This server in a cluster: its nodes, and the proof that its session lives.
+
+A session ends when the leader of ZooKeeper has heard nothing of it for its time-out.
+Nobody can tell from this side when that is, only when it is not: a while after a
+request was *sent* that the leader answered. So this is the clock of all leases:
+
+::
+
+    sent          answered                                    until           ended
+     |---------------|-------------------------------------------|--------------|
+     |<------------- TRUSTED of the session's time-out --------->|<-- margin -->|
+
+What is not trusted is refused at once; the margin is there for an instance to stop in,
+for the difference of clocks' speeds, and for the half tick by which a leader learns
+late from its followers which sessions were heard of.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import NodeExists, NodeMissing, VersionConflict, ZooKeeperError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.doors.zookeeper import SessionState, ZooKeeper
+    from canal_server.ha.predecessor import Predecessor
+
+log = logging.getLogger(__name__)
+
+TRUSTED: Final = 2 / 3  # of the session's time-out
+PROOFS: Final = 10  # in the time of a session
+PROOF_EVERY_MAX_S: Final = 5.0
+TRIES: Final = 4  # to prove it again, in the time of a session
+TRY_MAX_S: Final = 5.0
+JOIN_S: Final = 2.0  # for the end of a request under way
+
+
+def boot_clock_s() -> float:
+    """Return a time that goes on also while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """That a session lives, and until when that is certain."""
+
+    session: int
+    sent_s: float
+    until_s: float
+
+
+class Member:
+    """Keeps ephemeral nodes where they belong, and proves that the session lives.
+
+    Used by all leases of one session with ZooKeeper: a stage whose `open` and `close`
+    each of them calls once. A thread renews the proof and makes the nodes anew in each
+    new session.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        *,
+        predecessor: Predecessor | None = None,
+        clock_s: Callable[[], float] = boot_clock_s,
+    ) -> None:
+        """`predecessor` is what is known of a server before; None: nothing is kept."""
+        self.zookeeper = zookeeper
+        self._predecessor = predecessor
+        self._followed = False  # what the server before left was ended
+        self._clock_s = clock_s
+        self._proof: Proof | None = None  # replaced, not changed: read without a lock
+        self._lock = threading.Lock()  # guards what follows
+        self._users = 0
+        self._paths: dict[str, int] = {}  # of nodes, and the session that has each
+        self._stopping = False
+        self._woken = threading.Event()
+        self._thread: threading.Thread | None = None
+        zookeeper.listen(self._session_changed)
+
+    def open(self) -> None:
+        """Begin to connect and to prove; returns at once."""
+        with self._lock:
+            self._users += 1
+            if self._users > 1:
+                return
+            self.zookeeper.start()
+            self._stopping = False
+            self._thread = threading.Thread(
+                target=self._keep, name="zookeeper member", daemon=True
+            )
+            self._thread.start()
+
+    def close(self) -> None:
+        """End the session when no other lease uses it."""
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            self._stopping = True
+            thread = self._thread
+        self._woken.set()
+        assert thread is not None, "it was opened"
+        thread.join(JOIN_S)
+        self.zookeeper.close()
+        if self._predecessor is not None:
+            self._predecessor.forget()
+
+    def now_s(self) -> float:
+        """Return the time on the clock of all leases."""
+        return self._clock_s()
+
+    # --- the proof ------------------------------------------------------------------
+
+    def proven(self, session: int | None) -> bool:
+        """Tell whether the session lives for certain; cheap."""
+        proof = self._proof
+        return (
+            proof is not None
+            and proof.session == session
+            # Its end may be known before its time.
+            and self.zookeeper.session == session
+            and self._clock_s() < proof.until_s
+        )
+
+    def prove(self, session: int | None) -> bool:
+        """Try to prove it now; waits for a short time only."""
+        try:
+            self._prove()
+        except ZooKeeperError:
+            return False
+        return self.proven(session)
+
+    def certain_s(self, session: int | None) -> float:
+        """Return for how long it is certain that the session lives."""
+        proof = self._proof
+        if proof is None or proof.session != session:
+            return 0.0
+        return max(0.0, proof.until_s - self._clock_s())
+
+    def silence_s(self) -> float:
+        """Return how long ago the last request was sent that was answered."""
+        proof = self._proof
+        return 0.0 if proof is None else self._clock_s() - proof.sent_s
+
+    def _prove(self) -> None:
+        timeout_s = self.zookeeper.session_timeout_s
+        sent_s = self._clock_s()
+        session = self.zookeeper.touch(min(timeout_s / TRIES, TRY_MAX_S))
+        # As granted to the session that answered.
+        timeout_s = self.zookeeper.session_timeout_s
+        self._proof = Proof(session, sent_s, sent_s + TRUSTED * timeout_s)
+
+    # --- nodes ----------------------------------------------------------------------
+
+    def announce(self, *paths: str) -> None:
+        """Have ephemeral nodes, in this session and all that follow."""
+        with self._lock:
+            for path in paths:
+                self._paths.setdefault(path, 0)
+        self._woken.set()
+
+    def withdraw(self, path: str) -> None:
+        """Have a node no more."""
+        with self._lock:
+            session = self._paths.pop(path, 0)
+        if session and session == self.zookeeper.session:
+            try:
+                self.zookeeper.delete(path)
+            except ZooKeeperError as error:
+                log.warning("%s, it goes with the session", error)
+
+    def _make_nodes(self) -> None:
+        """Make the nodes that this session does not have yet."""
+        session = self.zookeeper.session
+        if session is None:
+            return
+        with self._lock:
+            missing = [path for path, has in self._paths.items() if has != session]
+        for path in missing:
+            self._make_node(path, session)
+            with self._lock:
+                wanted = path in self._paths
+                if wanted:
+                    self._paths[path] = session
+            if not wanted:  # it was withdrawn before it was there
+                self.zookeeper.delete(path)
+
+    def _make_node(self, path: str, session: int) -> None:
+        try:
+            self.zookeeper.create(path, ephemeral=True)
+        except NodeExists:
+            # One of this address, of a session that ends: it would take it away.
+            node = self.zookeeper.read(path)
+            if node is not None and node.owner == session:
+                return
+            if node is not None:
+                try:
+                    self.zookeeper.delete_version(path, node.version)
+                except (NodeMissing, VersionConflict):
+                    log.debug("%s went by itself", path)
+            self.zookeeper.create(path, ephemeral=True)
+
+    def _follow(self) -> None:
+        """End what a server before left, once ZooKeeper answers; remember ours."""
+        if self._predecessor is None:
+            return
+        if not self._followed:
+            self._followed = True
+            self._predecessor.end()
+        self._predecessor.remember(self.zookeeper)
+
+    # --- the thread -----------------------------------------------------------------
+
+    def _session_changed(self, state: SessionState) -> None:
+        """Look at once; called by a thread that must not wait."""
+        del state
+        self._woken.set()
+
+    def _keep(self) -> None:
+        while not self._stopping:
+            self._woken.clear()
+            try:
+                self._prove()
+                self._follow()
+                self._make_nodes()
+            except ZooKeeperError as error:
+                # What follows from it is told by the leases.
+                log.debug("%s", error)
+            except Exception:
+                # A fault of ours must be seen, and must not cost all leases for good.
+                log.exception("cannot prove that the session with ZooKeeper lives")
+            every_s = self.zookeeper.session_timeout_s / PROOFS
+            self._woken.wait(min(every_s, PROOF_EVERY_MAX_S))

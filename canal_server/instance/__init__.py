@@ -1,0 +1,1 @@
+"""One destination, wired: the only package where its stages meet."""

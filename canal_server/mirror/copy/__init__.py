@@ -1,0 +1,1 @@
+"""Copying tables, beside the stream of changes."""

@@ -1,0 +1,221 @@
+"""From a chunk to files in the table's folder, as executors do it.
+
+The files are no part of the table before its log names them. A chunk that breaks off
+leaves files behind that nothing names, which vacuuming deletes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from canal_server.errors import LakeError
+from canal_server.mirror.lake import masks
+from canal_server.mirror.lake.file_stats import FileStats
+from canal_server.mirror.lake.keyless import row_hashes
+from canal_server.mirror.lake.lake_table import (
+    DELETED,
+    HASH,
+    ROW,
+    SEQ,
+    TIME,
+    added_fields,
+)
+from canal_server.mirror.lake.row_keys import check_keys
+from canal_server.mirror.rows.chunk_read import read_chunk
+from canal_server.mirror.settings.table_values import CopiedFile
+from canal_server.mirror.state.manifests import ChunkManifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from canal_server.mirror.lake.lake_storage import Folder
+    from canal_server.mirror.rows.chunks import Chunk
+    from canal_server.mirror.settings.table_values import MirrorTable
+    from canal_server.mysql.source_settings import Access
+    from canal_server.runtime.lifecycle import Stop
+
+FILE_BYTES: Final = 64 << 20
+FILE_ROWS: Final = 150_000  # a change of one row rewrites its whole file
+STAGED: Final = "_staged"  # below the table's folder; readers skip what begins so
+COMPRESSION: Final = ("zstd", 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyTask:
+    """All that an executor needs to copy chunks of a table."""
+
+    access: Access
+    table: MirrorTable
+    copy_id: str
+    seq: int  # of the copied rows
+    folder: Folder  # of the table
+    manifests: Folder
+    rows_per_s: int = 0  # 0: no limit
+    file_bytes: int = FILE_BYTES
+    file_rows: int = FILE_ROWS
+
+    @property
+    def prefix(self) -> str:
+        """Where files are, below the table's folder, until they are published.
+
+        A Delta table is what its log names; other readers take every file they see.
+        """
+        return "" if self.table.form == "delta" else f"{STAGED}/"
+
+
+def copy_schema(table: MirrorTable) -> pa.Schema:
+    """Return the schema of a copy's files."""
+    return pa.schema([*masks.lake_schema(table), *added_fields(table)])
+
+
+def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkManifest:
+    """Copy a chunk and say so in its manifest, unless that is there already.
+
+    Raises SourceError, DecodeError, TableMetaError, NullKeyError and LakeError.
+    """
+    known = ChunkManifest.read(task.manifests, chunk.number)
+    if known is not None and is_whole(known, sizes_of(task)):
+        return known
+    batches = read_chunk(
+        task.access, task.table, chunk, rows_per_s=task.rows_per_s, stop=stop
+    )
+    files = write_files(task, chunk, batches)
+    rows = sum(file.rows for file in files)
+    manifest = ChunkManifest(chunk.number, rows, tuple(files))
+    manifest.write(task.manifests)
+    return manifest
+
+
+def sizes_of(task: CopyTask) -> dict[str, int]:
+    """Return the files that are where a copy's are, by path, with their sizes."""
+    folder = task.folder.below(STAGED) if task.prefix else task.folder
+    return {task.prefix + name: size for name, size in folder.sizes().items()}
+
+
+def is_whole(manifest: ChunkManifest, sizes: Mapping[str, int]) -> bool:
+    """Tell whether the files that a manifest names are there."""
+    return all(sizes.get(file.path) == file.size for file in manifest.files)
+
+
+def write_files(
+    task: CopyTask, chunk: Chunk, batches: Iterable[pa.RecordBatch]
+) -> list[CopiedFile]:
+    """Write rows as the lake has them; returns the files, which are on the disk."""
+    schema = copy_schema(task.table)
+    read_at = datetime.now(UTC)
+    done: list[CopiedFile] = []
+    current: _File | None = None
+    with contextlib.ExitStack() as stack:
+        for batch in batches:
+            if current is not None and current.rows + batch.num_rows > task.file_rows:
+                done.append(current.finish())
+                current = None
+            if current is None:
+                name = _file_name(task, chunk, len(done))
+                current = stack.enter_context(_File(task, name, schema))
+            current.add(_as_in_lake(task, batch, schema, read_at))
+            if current.size >= task.file_bytes:
+                done.append(current.finish())
+                current = None
+        if current is not None:
+            done.append(current.finish())
+        stack.pop_all()
+    return done
+
+
+def _as_in_lake(
+    task: CopyTask, batch: pa.RecordBatch, schema: pa.Schema, read_at: datetime
+) -> pa.RecordBatch:
+    """Return rows masked and renamed, with the columns that the lake has besides."""
+    count = batch.num_rows
+    values = {SEQ.name: task.seq, ROW.name: 0, TIME.name: read_at, DELETED.name: False}
+    rows = masks.apply(batch, task.table)
+    check_keys(rows, task.table)
+    arrays = list(rows.columns)
+    for each in list(schema)[len(arrays) :]:
+        if each.name == HASH.name:
+            arrays.append(row_hashes(pa.Table.from_batches([rows])))
+        else:
+            arrays.append(pa.repeat(pa.scalar(values[each.name], each.type), count))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _file_name(task: CopyTask, chunk: Chunk, number: int) -> str:
+    """Return a name that no other attempt at the chunk has."""
+    unique = uuid.uuid4().hex[:12]
+    name = f"copy-{task.copy_id}-{chunk.number:06}-{number}-{unique}.zstd.parquet"
+    return task.prefix + name
+
+
+class _File:
+    """A Parquet file that is being written; what is not finished is deleted."""
+
+    def __init__(self, task: CopyTask, name: str, schema: pa.Schema) -> None:
+        self._folder = task.folder
+        self._name = name
+        self._stats = FileStats(schema, _key_targets(task.table))
+        self._sink = task.folder.create(name)
+        codec, level = COMPRESSION
+        self._writer = pq.ParquetWriter(
+            self._sink, schema, compression=codec, compression_level=level
+        )
+        self.size = 0
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows are in it so far."""
+        return self._stats.rows
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Write rows."""
+        try:
+            self._writer.write_batch(batch)
+            self.size = self._sink.tell()
+        except OSError as error:
+            raise self._failed(error) from error
+        self._stats.add(batch)
+
+    def finish(self) -> CopiedFile:
+        """Close the file; returns it when it is on the disk."""
+        try:
+            self._writer.close()
+            self.size = self._sink.tell()
+            self._sink.close()
+        except OSError as error:
+            raise self._failed(error) from error
+        self._folder.keep(self._name)
+        stats = self._stats
+        return CopiedFile(self._name, self.size, stats.rows, stats.to_json())
+
+    def _failed(self, error: OSError) -> LakeError:
+        return LakeError(f"cannot write {self._folder}/{self._name}: {error}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Only after an error, which is told: what fails here follows from it.
+        with contextlib.suppress(OSError, LakeError):
+            if not self._sink.closed:
+                self._writer.close()
+                self._sink.close()
+        with contextlib.suppress(LakeError):
+            self._folder.delete(self._name)
+
+
+def _key_targets(table: MirrorTable) -> list[str]:
+    return [column.target for column in table.columns if column.name in table.key]

@@ -1,0 +1,1 @@
+"""Changes on their way into the lake: rows, DDL, foreign keys, micro-batches."""

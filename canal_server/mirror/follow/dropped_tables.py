@@ -1,0 +1,109 @@
+"""Tables that the source dropped, and that may have been made again since.
+
+The database is asked on a thread of its own, as that may take as long as a connection
+to it: whoever looks after everything else is not held up. Leaves out what is done with
+a table that is there again (`run`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import SourceError
+from canal_server.mirror.settings import wanted_tables
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.runtime.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings
+    from canal_server.mirror.settings.table_values import TableName
+    from canal_server.runtime.lifecycle import Stop
+
+log = logging.getLogger(__name__)
+
+RETRY_FIRST_S: Final = 1.0
+RETRY_MAX_S: Final = 60.0
+
+
+class GoneTables:
+    """Finds out which tables are there again; `turn` is for one thread."""
+
+    def __init__(
+        self,
+        settings: MirrorSettings,
+        stop: Stop,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._stop = stop
+        self._now = now
+        self._lock = threading.Lock()  # of the names and the connection
+        self._connection: ControlConnection | None = None
+        self._is_closed = False
+        self._names: set[TableName] = set()
+        self._asked: set[TableName] = set()
+        self._answer: Future[set[TableName]] | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="gone")
+        self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
+        self._due = 0.0
+
+    def add(self, name: TableName) -> None:
+        """Note a table that was dropped; for any thread."""
+        with self._lock:
+            self._names.add(name)
+
+    def turn(self) -> set[TableName]:
+        """Return the tables that are there again; asks for them if need be."""
+        if self._answer is not None:
+            return self._taken() if self._answer.done() else set()
+        if self._now() >= self._due:
+            with self._lock:
+                self._asked, self._names = self._names, set()
+            if self._asked:
+                self._answer = self._pool.submit(self._present)
+        return set()
+
+    def close(self) -> None:
+        """End the asking; the stop is requested before."""
+        with self._lock:
+            self._is_closed = True
+            if self._connection is not None:
+                self._connection.abort()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _taken(self) -> set[TableName]:
+        """Take what the database told; if it did not, it is asked again later."""
+        assert self._answer is not None
+        answer, self._answer = self._answer, None
+        try:
+            found = answer.result()
+        except SourceError as error:
+            now = self._now()
+            delay_s = self._backoff.delay_s(now)
+            self._due = now + delay_s
+            with self._lock:
+                self._names |= self._asked
+            log.warning(
+                "the tables of the source cannot be listed: %s; tried again in %.0f s",
+                error,
+                delay_s,
+            )
+            return set()
+        self._backoff.reset()
+        return self._asked & found
+
+    def _present(self) -> set[TableName]:
+        connection = ControlConnection(self._settings.source.access, self._stop)
+        with self._lock:
+            self._connection = connection
+            if self._is_closed:
+                connection.abort()
+        with connection:
+            return wanted_tables.present(connection, self._settings)

@@ -1,0 +1,363 @@
+"""What a statement on a table means for its copy in the lake.
+
+A copy follows only what is certain: that after the steps it has the rows that the
+source has. All else is copied again, or stops that table, as its rule says; and what
+was masked or left out never comes into the lake under another name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from canal_server.errors import ConfigError, LakeError
+from canal_server.mirror.follow.amid_copy import unsure_amid_copy
+from canal_server.mirror.follow.fills import NotConstantError, fill_of
+from canal_server.mirror.follow.renames import is_shown
+from canal_server.mirror.follow.table_statements import read_statement
+from canal_server.mirror.follow.widening import Outcome, outcome, told_apart
+from canal_server.mirror.lake.masks import lake_mysql_type, masked, source_type
+from canal_server.mirror.lake.reshape import filled
+from canal_server.mirror.lake.steps import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    WidenColumn,
+)
+from canal_server.mirror.settings.mirror_settings import SHOW
+from canal_server.mirror.settings.wanted_tables import HIDDEN_PREFIX, table_by_rule
+from canal_server.tablemeta.model.table_schema import AUTO_INCREMENT, GENERATED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from canal_server.mirror.follow.table_statements import Said
+    from canal_server.mirror.lake.steps import Step
+    from canal_server.mirror.settings.mirror_settings import TableRule
+    from canal_server.mirror.settings.table_values import (
+        MirrorColumn,
+        MirrorTable,
+        TableName,
+    )
+    from canal_server.model.columns_known import ColumnMeta
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The copy follows, by these steps in their order, which may be none.
+
+    `columns` are those of the source behind the statement, with what it says of NULL:
+    the next decision is made with them. `kept` are names in the lake of columns that
+    the source has no more. `unsure_amid_copy`: why rows that a copy has read around
+    the statement may be wrong (`amid_copy`).
+    """
+
+    steps: tuple[Step, ...]
+    columns: tuple[ColumnMeta, ...]
+    kept: tuple[str, ...] = ()
+    unsure_amid_copy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """The table has no rows any more (TRUNCATE), and the same columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The table is there no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The copy cannot follow: the table has to be copied again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The copy cannot follow, and a person has to say what now."""
+
+    reason: str
+
+
+Decision = Steps | Empty | Gone | Copy | Stop
+
+
+def decide(
+    sql: str,
+    table: TableName,
+    before: Sequence[ColumnMeta],
+    after: Sequence[ColumnMeta],
+    rule: TableRule,
+    *,
+    schema: str = "",
+    mariadb: bool = False,
+    kept: Collection[str] = (),
+) -> Decision:
+    """Tell what a statement on a table means for its copy. Never raises.
+
+    `before` are the table's columns in the source as the last decision (or the copy)
+    left them, `after` those behind the statement, empty when the table is gone. `kept`
+    are names of columns in the lake that the source has no more; `schema` is the
+    default one of the session, when it is not the table's.
+    """
+    old, new = _shown(before), _shown(after)
+    if not new:
+        return Gone()
+    said = read_statement(
+        sql,
+        table,
+        schema=schema or table.schema,
+        exists=bool(old),
+        mariadb=mariadb,
+    )
+    try:
+        decision = _Decision(table, old, new, rule, said)
+        return decision.made(kept)
+    except _CannotFollowError as error:
+        return (Stop if rule.drift == "stop" else Copy)(str(error))
+    except ConfigError as error:
+        return Stop("; ".join(error.problems))
+
+
+def _shown(columns: Sequence[ColumnMeta]) -> list[ColumnMeta]:
+    """Leave out what MariaDB hides from everybody but the binlog."""
+    return [each for each in columns if not each.name.startswith(HIDDEN_PREFIX)]
+
+
+class _CannotFollowError(Exception):
+    """Why the copy cannot follow."""
+
+
+class _Decision:
+    """One statement and one table."""
+
+    def __init__(
+        self,
+        table: TableName,
+        before: Sequence[ColumnMeta],
+        after: Sequence[ColumnMeta],
+        rule: TableRule,
+        said: Said,
+    ) -> None:
+        self._table = table
+        self._before = {each.name.lower(): each for each in before}
+        self._after = after
+        self._rule = rule
+        self._said = said
+        self._kept: set[str] = set()
+        self._old = self._mirrored(before)
+        self._drops: list[Step] = []
+        self._renames: list[RenameColumn] = []
+        self._widens: list[Step] = []
+        self._adds: list[Step] = []
+
+    def _mirrored(self, columns: Sequence[ColumnMeta]) -> dict[str, MirrorColumn]:
+        if not columns:
+            return {}
+        table: MirrorTable = table_by_rule(self._table, columns, self._rule)
+        return {each.name.lower(): each for each in table.columns}
+
+    def made(self, kept: Collection[str]) -> Decision:
+        """Return what it means. Raises _CannotFollowError, ConfigError."""
+        said = self._said
+        self._kept.update(kept)
+        new = self._mirrored(self._after)
+        if said.becomes_versioned:
+            return Stop("the table keeps old rows now, which cannot be told from new")
+        if not self._before:
+            raise _CannotFollowError("the table is new")
+        if said.problem:
+            raise _CannotFollowError(said.problem)
+        if said.empties:
+            return Empty()
+        origins = self._origins()
+        leak = self._leak(origins, new)
+        if leak:
+            return Stop(leak)
+        self._check_key(origins)
+        columns = [self._with_null(each, origins) for each in self._after]
+        self._drop(origins, new)
+        for column in columns:
+            key = column.name.lower()
+            if key in new:
+                self._take(column, new[key], origins[key])
+        self._check_renames()
+        steps = (*self._drops, *self._renames, *self._widens, *self._adds)
+        pairs = [
+            (self._before[origins[each.name.lower()]], each)
+            for each in columns
+            if origins[each.name.lower()]
+        ]
+        unsure = unsure_amid_copy(said, pairs)
+        return Steps(steps, tuple(columns), tuple(sorted(self._kept)), unsure)
+
+    def _origins(self) -> dict[str, str]:
+        """Return which column each is that is there now, "" for a new one."""
+        said = self._said
+        origins = {
+            said.renamed.get(name, name): name
+            for name in self._before
+            if name not in said.dropped
+        }
+        for name in said.added:
+            if name not in origins:
+                origins[name] = ""
+            elif name not in said.only_if_missing:
+                raise _CannotFollowError(f"column {name} was there and is added")
+        present = {each.name.lower() for each in self._after}
+        if present != set(origins):
+            names = ", ".join(sorted(present ^ set(origins)))
+            raise _CannotFollowError(
+                f"the statement does not tell what became of the columns {names}"
+            )
+        return origins
+
+    def _leak(self, origins: dict[str, str], new: dict[str, MirrorColumn]) -> str:
+        """Tell which column would show what a rule hides; "" for none."""
+        for name, origin in origins.items():
+            if not origin or name not in new or is_shown(self._rule, name):
+                continue
+            if origin not in self._old:
+                return (
+                    f"column {origin}, which is left out, is {name} now, which is not: "
+                    f"put {name} under without, or say under masks what is to come of "
+                    f"it ({SHOW}: nothing)"
+                )
+            mask = self._old[origin].mask
+            if mask is not None and new[name].mask is None:
+                return (
+                    f"column {origin}, which is masked, is {name} now, which is not: "
+                    f"put {name} under masks ({SHOW}: its values may be seen), in the "
+                    f"place of {origin} where no other table has that"
+                )
+        return ""
+
+    def _check_key(self, origins: dict[str, str]) -> None:
+        """Refuse another primary key."""
+        old = {name for name, each in self._before.items() if each.is_key}
+        new = {
+            origins[each.name.lower()] or each.name
+            for each in self._after
+            if each.is_key
+        }
+        if old != new:
+            raise _CannotFollowError("it has another primary key now")
+
+    def _with_null(self, column: ColumnMeta, origins: dict[str, str]) -> ColumnMeta:
+        """Return a column with whether it can be NULL, by statement or as before."""
+        key = column.name.lower()
+        spec = self._said.defined.get(key)
+        origin = origins[key]
+        if spec is not None and (not origin or key not in self._said.added):
+            # A TIMESTAMP without a word may be NOT NULL: where the server says so.
+            is_timestamp = column.mysql_type.lower().startswith("timestamp")
+            unsaid = spec.nullable is None and not is_timestamp
+            nullable = (unsaid or spec.nullable is True) and not column.is_key
+        else:
+            nullable = self._before[origin].nullable
+        return replace(column, nullable=nullable)
+
+    def _take(self, column: ColumnMeta, new: MirrorColumn, origin: str) -> None:
+        """Note the steps for a column that the lake has behind the statement."""
+        if not origin:
+            self._add(column, new)
+            return
+        if origin not in self._old:
+            raise _CannotFollowError(f"column {origin}, left out, is {new.name} now")
+        old, before = self._old[origin], self._before[origin]
+        if old.mask != new.mask:
+            raise _CannotFollowError(f"column {new.name} has another mask")
+        if before.nullable and not column.nullable:
+            raise _CannotFollowError(
+                f"column {new.name} can be NULL no more: what NULLs became is not told"
+            )
+        effect = outcome(before, column)
+        if effect is Outcome.UNKNOWN:
+            was, now = told_apart(before, column)
+            raise _CannotFollowError(
+                f"column {new.name} was {was} and is now {now}: some of its values may "
+                "be other ones"
+            )
+        if old.target != new.target:
+            self._renames.append(RenameColumn(old.target, new.target))
+        if effect is Outcome.SAME:
+            return
+        if new.mask is None or new.mask.kind != "hash":
+            self._widens.append(WidenColumn(new.target, *lake_mysql_type(new)))
+        elif not new.wanted.kind.startswith("int"):
+            # The text that is hashed is written otherwise.
+            raise _CannotFollowError(f"column {new.name}, hashed, has another type")
+
+    def _add(self, column: ColumnMeta, new: MirrorColumn) -> None:
+        spec = self._said.added[column.name.lower()]
+        if new.target.lower() in {each.lower() for each in self._kept}:
+            raise _CannotFollowError(
+                f"column {new.name} is added, and one that was dropped is kept under "
+                "its name"
+            )
+        if GENERATED in spec.flags:
+            raise _CannotFollowError(f"column {new.name} is generated from others")
+        if AUTO_INCREMENT in spec.flags:
+            raise _CannotFollowError(f"column {new.name} has numbers by AUTO_INCREMENT")
+        is_timestamp = column.mysql_type.lower().startswith("timestamp")
+        if is_timestamp and spec.default is None and not spec.nullable:
+            raise _CannotFollowError(
+                f"column {new.name} is added, and may have the time of the statement"
+            )
+        try:
+            fill = fill_of(column, spec.default)
+            fill = _masked_fill(fill, new)
+        except (NotConstantError, LakeError) as error:
+            raise _CannotFollowError(f"column {new.name} is added: {error}") from None
+        self._adds.append(AddColumn(new.target, *lake_mysql_type(new), fill))
+
+    def _drop(self, origins: dict[str, str], new: dict[str, MirrorColumn]) -> None:
+        """Note the columns of the lake that have to go, or are kept."""
+        now = {origin: name for name, origin in origins.items() if origin}
+        for name, column in self._old.items():
+            if now.get(name) in new:
+                continue
+            if name not in now and self._rule.dropped_columns == "keep":
+                self._check_keeps(name)
+                self._kept.add(column.target)
+            else:
+                self._drops.append(DropColumn(column.target))
+
+    def _check_keeps(self, dropped: str) -> None:
+        """Refuse to keep a column by which the rows of the lake are told apart."""
+        has_key = any(each.is_key for each in self._after)
+        if self._rule.form == "delta" and not has_key:
+            raise _CannotFollowError(
+                f"column {dropped} is dropped, and cannot be kept: without a primary "
+                "key rows are found by all of their values"
+            )
+
+    def _check_renames(self) -> None:
+        """Refuse names that are taken while the steps are done one after another."""
+        gone = {each.name for each in self._drops if isinstance(each, DropColumn)}
+        taken = {each.target.lower() for each in self._old.values()} | {
+            each.lower() for each in self._kept
+        }
+        taken -= {each.lower() for each in gone}
+        for rename in self._renames:
+            is_case_only = rename.old.lower() == rename.new.lower()
+            if rename.new.lower() in taken and not is_case_only:
+                raise _CannotFollowError(
+                    f"column {rename.old} is called {rename.new} now, as another was"
+                )
+
+
+def _masked_fill(fill: str | None, column: MirrorColumn) -> str | None:
+    mask = column.mask
+    if fill is None or mask is None:
+        return fill
+    if mask.kind == "hash":
+        # Of the value as rows have it: a time's text is another one there.
+        value = filled(fill, source_type(column))
+        return str(masked(pa.array([value]), mask)[0])
+    return fill[: mask.length] if mask.kind == "truncate" else None

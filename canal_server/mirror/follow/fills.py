@@ -1,0 +1,235 @@
+"""What the rows that are there have in a new column: its default, as a text.
+
+The text is that in which entries carry values. Only what is certain without asking the
+server is told: a constant, in the form in which it is stored.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from decimal import Context, Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Final
+
+from canal_server.model.enum_labels import members_of
+from canal_server.spark.columns.spark_columns import wanted_column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.model.columns_known import ColumnMeta
+
+_STRING: Final = re.compile(r"'((?:[^'\\]|'')*)'|\"((?:[^\"\\]|\"\")*)\"", re.DOTALL)
+_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+_BINARY: Final = re.compile(r"b'([01]+)'|0b([01]+)", re.IGNORECASE)
+_INTEGER: Final = re.compile(r"([+-]?)0*(\d+)(?:\.0*)?")
+_FRACTION: Final = re.compile(r"(.*?)(?:\.(\d{1,6}))?")
+_TIME: Final = re.compile(r"-?\d{2,3}:[0-5]\d:[0-5]\d")
+_DIGITS_OF_FLOAT: Final = 6
+_PRECISION: Final = re.compile(r"\((\d+)")
+_EXACT: Final = Context(prec=65)  # the digits of a DECIMAL
+_TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+_BYTES: Final = ("varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+
+
+class NotConstantError(Exception):
+    """What existing rows have cannot be told; says why."""
+
+
+def fill_of(column: ColumnMeta, default: str | None) -> str | None:
+    """Return the value of existing rows, None for NULL.
+
+    `default` is as it is written in the statement, None when nothing is. Raises
+    NotConstantError.
+    """
+    value = None if default is None else _literal(default)
+    if value is None:
+        return None if column.nullable else _implicit(column)
+    if "\ufffd" in value:
+        raise NotConstantError("its default is of another character set")
+    base, kind = _base(column), wanted_column(column).kind
+    reader = _TEXT_READERS.get(base, _READERS.get(kind))
+    if reader is None or kind == "binary":
+        raise NotConstantError(f"the default of a {base} is not told by its text")
+    return reader(value, column)
+
+
+def _base(column: ColumnMeta) -> str:
+    return re.split(r"[( ]", column.mysql_type.lower(), maxsplit=1)[0]
+
+
+def _literal(text: str) -> str | None:
+    """Return what a constant says, None for NULL."""
+    word = text.strip()
+    folded = word.upper()
+    if folded == "NULL":
+        return None
+    if folded in ("TRUE", "FALSE"):
+        return "1" if folded == "TRUE" else "0"
+    for prefix in ("DATE", "TIMESTAMP", "TIME"):
+        if re.match(rf"{prefix}\s*['\"]", folded):
+            word = word[len(prefix) :].strip()
+            break
+    found = _STRING.fullmatch(word)
+    if found:
+        quote = word[0]
+        return str(found[1] if quote == "'" else found[2]).replace(quote * 2, quote)
+    if _NUMBER.fullmatch(word):
+        return word
+    bits = _BINARY.fullmatch(word)
+    if bits:
+        return str(int(bits[1] or bits[2], 2))
+    raise NotConstantError("its default is not a constant")
+
+
+def _implicit(column: ColumnMeta) -> str | None:
+    """Return what rows get in a column that is NOT NULL and has no default."""
+    kind = wanted_column(column).kind
+    base = _base(column)
+    if base in (*_TEXTS, *_BYTES, "set"):
+        return ""
+    if base == "enum":
+        first = members_of(column.mysql_type)[:1]
+        if first and isinstance(first[0], str):
+            return first[0]
+    if base == "time":
+        return _time("00:00:00", column)
+    if kind in ("int8", "int16", "int32", "int64", "bits", "float", "double"):
+        return "0"
+    if kind in ("decimal", "wide decimal"):
+        return _decimal("0", column)
+    if kind in ("date", "datetime", "timestamp"):
+        return None  # the zero date, for which the lake has NULL
+    raise NotConstantError(f"what rows get in a {base} without a default is not known")
+
+
+# --------------------------------------------------------------------------------
+# Values by their kinds
+# --------------------------------------------------------------------------------
+
+
+def _whole(value: str, _column: ColumnMeta) -> str:
+    found = _INTEGER.fullmatch(value.strip())
+    if found is None:
+        raise NotConstantError(f"its default {value[:40]!r} is no whole number")
+    number = int(found[1] + found[2])
+    return str(number)
+
+
+def _year(value: str, column: ColumnMeta) -> str:
+    number = _whole(value, column)
+    if len(number) != 4 and number != "0":  # noqa: PLR2004  # a year is made of others
+        raise NotConstantError(f"its default {value[:40]!r} is no year of four digits")
+    return number
+
+
+def _decimal(value: str, column: ColumnMeta) -> str:
+    scale = wanted_column(column).scale
+    try:
+        number = Decimal(value.strip())
+        exact = _EXACT.quantize(number, Decimal(1).scaleb(-scale)) if number else None
+    except InvalidOperation:
+        raise NotConstantError(f"its default {value[:40]!r} is no number") from None
+    if exact is not None and exact != number:
+        raise NotConstantError(f"its default {value[:40]!r} is rounded")
+    return f"{exact if exact is not None else Decimal(0).scaleb(-scale):f}"
+
+
+def _floating(value: str, column: ColumnMeta) -> str:
+    text = value.strip()
+    digits = len(re.sub(r"e.*|[^\d]", "", text.lower()).strip("0"))
+    if not _NUMBER.fullmatch(text) or "(" in column.mysql_type:
+        raise NotConstantError(f"its default {value[:40]!r} is rounded")
+    if wanted_column(column).kind == "float" and digits > _DIGITS_OF_FLOAT:
+        raise NotConstantError(f"its default {value[:40]!r} is rounded")
+    return text
+
+
+def _date(value: str, _column: ColumnMeta) -> str | None:
+    if value.startswith("0000-00-00"):
+        return None
+    try:
+        found = date.fromisoformat(value).isoformat()
+    except ValueError:
+        found = ""
+    if found != value:
+        raise NotConstantError(f"its default {value[:40]!r} is no plain date")
+    return value
+
+
+def _datetime(value: str, column: ColumnMeta) -> str | None:
+    if value.startswith("0000-00-00"):
+        return None
+    found = _FRACTION.fullmatch(value)
+    whole, fraction = (found[1], found[2] or "") if found else (value, "")
+    try:
+        moment = datetime.fromisoformat(whole)
+    except ValueError:
+        moment = None
+    if moment is None or not re.fullmatch(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d)?", whole):
+        raise NotConstantError(f"its default {value[:40]!r} is no plain time")
+    return f"{moment:%Y-%m-%d %H:%M:%S}{_fraction(fraction, column)}"
+
+
+def _timestamp(value: str, _column: ColumnMeta) -> str | None:
+    if value.startswith("0000-00-00"):
+        return None
+    raise NotConstantError("its default is a time in the zone of a session")
+
+
+def _time(value: str, column: ColumnMeta) -> str:
+    found = _FRACTION.fullmatch(value)
+    whole, fraction = (found[1], found[2] or "") if found else (value, "")
+    if not _TIME.fullmatch(whole):
+        raise NotConstantError(f"its default {value[:40]!r} is no plain time")
+    return f"{whole}{_fraction(fraction, column)}"
+
+
+def _fraction(digits: str, column: ColumnMeta) -> str:
+    found = _PRECISION.search(column.mysql_type)
+    precision = int(found[1]) if found else 0
+    kept, lost = digits[:precision], digits[precision:]
+    if lost.strip("0"):
+        raise NotConstantError("its default is rounded")
+    return f".{kept.ljust(precision, '0')}" if precision else ""
+
+
+def _characters(value: str, column: ColumnMeta) -> str:
+    if _base(column) == "char":
+        return value.rstrip(" ")
+    return value
+
+
+def _member(value: str, column: ColumnMeta) -> str:
+    """Return the member that is meant; the server takes any case of it."""
+    wanted = value.rstrip(" ")
+    members = [each for each in members_of(column.mysql_type) if isinstance(each, str)]
+    found = [each for each in members if each.lower() == wanted.lower()]
+    if len(found) != 1:
+        raise NotConstantError(f"its default {value[:40]!r} is no member by its name")
+    return found[0]
+
+
+def _member_set(value: str, column: ColumnMeta) -> str:
+    if not value:
+        return ""
+    chosen = {_member(each, column) for each in value.split(",")}
+    members = [each for each in members_of(column.mysql_type) if isinstance(each, str)]
+    return ",".join(each for each in members if each in chosen)
+
+
+_READERS: Final[dict[str, Callable[[str, ColumnMeta], str | None]]] = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64", "bits"), _whole),
+    **dict.fromkeys(("decimal", "wide decimal"), _decimal),
+    **dict.fromkeys(("float", "double"), _floating),
+    "date": _date,
+    "datetime": _datetime,
+    "timestamp": _timestamp,
+}
+_TEXT_READERS: Final[dict[str, Callable[[str, ColumnMeta], str | None]]] = {
+    **dict.fromkeys(_TEXTS, _characters),
+    "enum": _member,
+    "set": _member_set,
+    "time": _time,
+    "year": _year,
+}

@@ -1,0 +1,222 @@
+"""Foreign keys whose changes of rows the mirror does not see, and who is told of them.
+
+They are looked for when the mirror begins, and again behind each statement that may
+have added or dropped one; the database is asked on a thread of its own, as it may take
+long to answer. Leaves out what a server does with them (`mysql.foreign_keys`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from canal_server.errors import ConfigError, SourceError
+from canal_server.mirror.follow.key_values import has_values
+from canal_server.mirror.settings import wanted_tables
+from canal_server.mirror.settings.table_values import TableName
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.server_columns import TableColumns
+from canal_server.mysql.silent_foreign_keys import hidden_foreign_keys
+from canal_server.runtime.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from concurrent.futures import Future
+
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings
+    from canal_server.mirror.settings.table_values import MirrorTable
+    from canal_server.mysql.silent_foreign_keys import ForeignKey
+    from canal_server.runtime.lifecycle import Stop
+
+log = logging.getLogger(__name__)
+
+RETRY_FIRST_S: Final = 1.0
+RETRY_MAX_S: Final = 60.0
+
+Keys = tuple["HiddenKey", ...]
+
+
+class HiddenKey(NamedTuple):
+    """A foreign key whose changes are in no event of the binlog.
+
+    `why_not`: why the rows that it changes are not read again; empty: they are.
+    `above`: the key of the parent whose changes are not, so that this one is not seen
+    to follow them; "" for none.
+    """
+
+    key: ForeignKey
+    why_not: str
+    above: str = ""
+
+    @property
+    def child(self) -> TableName:
+        """The table whose rows it changes."""
+        return TableName(*self.key.child)
+
+    @property
+    def warning(self) -> str:
+        """What a person is told for as long as it is there; empty: nothing."""
+        if self.why_not:
+            told = (
+                "rows that it changes are in no event of the binlog, so the copy keeps "
+                f"what they were ({self.why_not})"
+            )
+        elif self.above:
+            told = (
+                f"rows of {'.'.join(self.key.parent)} that foreign key {self.above} "
+                "changes are in no event and are not read again, so what this key does "
+                "then is missed"
+            )
+        else:
+            return ""
+        return (
+            f"{self.child}: {self.key}: {told}; see docs/howto/mirror-foreign-keys.md"
+        )
+
+
+def hidden_keys(
+    connection: ControlConnection, settings: MirrorSettings
+) -> list[HiddenKey]:
+    """Return the foreign keys of mirrored tables whose changes are in no event.
+
+    Raises SourceError.
+    """
+    names = wanted_tables.present(connection, settings)
+    keys = [
+        key
+        for key in hidden_foreign_keys(connection, {name.schema for name in names})
+        if TableName(*key.child) in names
+    ]
+    both = {TableName(*name) for key in keys for name in (key.child, key.parent)}
+    metas = TableColumns(connection).fetch_many(both & names)
+    known = {}
+    for name in both & names:
+        meta = metas.get((name.schema, name.table))
+        with suppress(ConfigError):  # it is told elsewhere
+            if meta is not None:
+                known[name] = wanted_tables.mirror_table(name, meta.columns, settings)
+    found = [HiddenKey(key, _why_not(key, settings, known)) for key in keys]
+    found.sort(key=lambda each: (each.key.child, each.key.name))
+    return _with_keys_above(found)
+
+
+def _with_keys_above(keys: list[HiddenKey]) -> list[HiddenKey]:
+    """Return the keys with those above them whose changes nobody sees."""
+    above: dict[ForeignKey, str] = {}
+    left = deque(each.key for each in keys if each.why_not)
+    while left:
+        upper = left.popleft()
+        for key, why_not, _ in keys:
+            if not why_not and key not in above and key.follows(upper):
+                above[key] = upper.name
+                left.append(key)
+    return [each._replace(above=above.get(each.key, "")) for each in keys]
+
+
+def _why_not(
+    key: ForeignKey,
+    settings: MirrorSettings,
+    known: Mapping[TableName, MirrorTable],
+) -> str:
+    """Return why a child's rows are not read again, if they are not."""
+    name, parent = TableName(*key.child), TableName(*key.parent)
+    rule = settings.rule_of(name)
+    if rule is None or rule.foreign_keys != "reread":
+        return "foreign_keys: reread in its rule has them read again"
+    child = known.get(name)
+    if child is None or child.form != "delta":
+        return "it is no Delta table"
+    if child.is_keyless:
+        return "without a primary key its rows cannot be found to be read again"
+    if settings.rule_of(parent) is None or parent not in known:
+        return f"{parent} is not mirrored, so its changes are not seen"
+    needed = [(child, each) for each in (*child.key, *key.columns)]
+    needed += [(known[parent], each) for each in key.referenced]
+    for table, column in needed:
+        if not has_values(table, column):
+            return (
+                f"column {column} of {table.source} is masked, left out or a FLOAT, "
+                "DOUBLE or BIT, so its values cannot be looked for"
+            )
+    return ""
+
+
+class KeyWatch:
+    """Knows the hidden foreign keys; `turn` is for one thread."""
+
+    def __init__(
+        self,
+        settings: MirrorSettings,
+        stop: Stop,
+        on_keys: Callable[[Keys, Keys], None] = lambda before, now: None,  # noqa: ARG005
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Tell of the keys before and of now, on the thread of `begin` and `turn`."""
+        self._settings = settings
+        self._on_keys = on_keys
+        self._stop = stop
+        self._now = now
+        self._answer: Future[list[HiddenKey]] | None = None
+        self._statements = 0  # behind which the answer was asked for
+        self._known: tuple[HiddenKey, ...] = ()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="foreign-keys")
+        self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
+        self._due = 0.0
+        self.warnings: tuple[str, ...] = ()
+
+    def begin(self, keys: Iterable[HiddenKey]) -> None:
+        """Take the keys that are there when the mirror begins, and warn of them."""
+        self._take(keys)
+
+    def turn(self, statements: int) -> None:
+        """Look for keys again once there were more statements than before."""
+        if self._answer is not None:
+            if self._answer.done():
+                self._taken()
+        elif statements != self._statements and self._now() >= self._due:
+            self._statements = statements
+            self._answer = self._pool.submit(self._asked)
+
+    def close(self) -> None:
+        """End the asking; the stop is requested before."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _asked(self) -> list[HiddenKey]:
+        with ControlConnection(self._settings.source.access, self._stop) as connection:
+            return hidden_keys(connection, self._settings)
+
+    def _taken(self) -> None:
+        assert self._answer is not None
+        answer, self._answer = self._answer, None
+        try:
+            keys = answer.result()
+        except SourceError as error:
+            now = self._now()
+            delay_s = self._backoff.delay_s(now)
+            self._due, self._statements = now + delay_s, -1
+            log.warning(
+                "the foreign keys of the source cannot be listed: %s; tried again in "
+                "%.0f s",
+                error,
+                delay_s,
+            )
+        else:
+            self._backoff.reset()
+            self._take(keys)
+
+    def _take(self, keys: Iterable[HiddenKey]) -> None:
+        found = tuple(keys)
+        for each in found:
+            if each not in self._known and each.warning:
+                log.warning("%s", each.warning)
+        there = {each.key for each in found}
+        for each in self._known:
+            if each.key not in there:
+                log.info("%s: %s is not there any more", each.child, each.key)
+        known, self._known = self._known, found
+        self.warnings = tuple(each.warning for each in found if each.warning)
+        self._on_keys(known, found)

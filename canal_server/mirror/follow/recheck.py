@@ -1,0 +1,215 @@
+"""Tables compared as a whole, by their keys alone, for rows that are to be read again.
+
+Foreign keys change what a row refers to, or take it away; so both sides are compared by
+the primary key and the columns of foreign keys. What differs is suspected: it may be
+stale, or the stream has not come to it yet; whoever reads it again need not know.
+
+The database and the lake are read on a thread of their own, when the stream has come to
+where the source was when that was asked for. Leaves out what is done with suspects
+(`reread`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from canal_server.errors import CanalError, LakeError
+from canal_server.mirror.lake import masks
+from canal_server.mirror.lake.hashes import row_hashes
+from canal_server.mirror.lake.lake_table import DELETED
+from canal_server.mirror.rows.chunk_read import read_chunk
+from canal_server.mirror.rows.chunks import Chunk
+from canal_server.mirror.rows.copy_positions import latest
+from canal_server.mirror.session.spark_session import table_options
+from canal_server.mirror.state.lake_tables import open_table
+from canal_server.spark.options.offsets import version_of
+from canal_server.spark.options.servers import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Future
+
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings
+    from canal_server.mirror.settings.table_values import MirrorTable, TableName
+    from canal_server.runtime.lifecycle import Stop
+
+log = logging.getLogger(__name__)
+
+PAUSE_S: Final = 30.0  # at least, between two comparisons of a table
+PAUSE_SHARE: Final = 20  # comparing takes this part of the time at most
+RETRY_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class _Wish:
+    """A table to be compared."""
+
+    due_s: float
+    head: int | None = None  # where the stream has to be; None: to be asked for
+    again: bool = False  # it was wished for behind that place, too
+
+
+class Recheck:
+    """Compares tables that are wished for; `turn` is for one thread."""
+
+    def __init__(
+        self,
+        settings: MirrorSettings,
+        stop: Stop,
+        *,
+        table_of: Callable[[TableName], tuple[MirrorTable, tuple[str, ...]] | None],
+        place: Callable[[], int],
+        suspect: Callable[[TableName, pa.Table], None],
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        """Compare by what others tell.
+
+        `table_of` tells how a table that follows is mirrored, and the columns that
+        count; `place` where the stream is. `suspect` takes keys, on any thread.
+        """
+        self._settings = settings
+        self._stop = stop
+        self._table_of = table_of
+        self._place = place
+        self._suspect = suspect
+        self._pause_s = pause_s
+        self._lock = threading.Lock()
+        self._wishes: dict[TableName, _Wish] = {}
+        self._ended: dict[TableName, float] = {}  # when a table may be compared again
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="recheck")
+        self._work: tuple[TableName, Future[None]] | None = None
+
+    def want(self, names: Iterable[TableName], delay_s: float = 0.0) -> None:
+        """Have tables compared; for any thread."""
+        now = time.monotonic()
+        with self._lock:
+            for name in names:
+                wish = self._wishes.get(name)
+                if wish is None:
+                    self._wishes[name] = _Wish(now + delay_s)
+                elif wish.head is not None:
+                    wish.again = True
+                else:
+                    wish.due_s = max(wish.due_s, now + delay_s)
+
+    def turn(self) -> None:
+        """Go on with what is wished for."""
+        if self._work is not None:
+            name, work = self._work
+            if not work.done():
+                return
+            self._work = None
+            self._ended_with(name, work)
+        now = time.monotonic()
+        with self._lock:
+            for name, wish in self._wishes.items():
+                if wish.due_s > now or self._ended.get(name, 0.0) > now:
+                    continue
+                if wish.head is None:
+                    self._work = name, self._pool.submit(self._locate, name, wish)
+                elif wish.head <= self._place():
+                    self._work = name, self._pool.submit(self._compare, name)
+                else:
+                    continue
+                return
+
+    def close(self) -> None:
+        """End; the stop is requested before."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _ended_with(self, name: TableName, work: Future[None]) -> None:
+        try:
+            work.result()
+        except (CanalError, OSError) as error:
+            with self._lock:
+                self._wishes[name].due_s = time.monotonic() + RETRY_S
+            log.warning(
+                "%s: its rows cannot be compared with the source's, for its foreign "
+                "keys: %s; tried again in %.0f s",
+                name,
+                error,
+                RETRY_S,
+            )
+
+    def _locate(self, name: TableName, wish: _Wish) -> None:
+        channel = Channel(
+            table_options(self._settings, name),
+            self._settings.canal.destination,
+            stop=self._stop,
+        )
+        try:
+            head = version_of(latest(self._settings, channel))
+        finally:
+            channel.close()
+        with self._lock:
+            wish.head = head
+
+    def _compare(self, name: TableName) -> None:
+        begun = time.monotonic()
+        found = self._table_of(name)
+        if found is not None:
+            try:
+                differing = self._differing(*found)
+            except (KeyError, pa.ArrowException) as error:
+                # Of a statement whose columns one side has, and the other has not yet.
+                raise LakeError(f"its columns changed meanwhile ({error})") from error
+            for keys in differing:
+                self._suspect(name, keys)
+        took_s = time.monotonic() - begun
+        with self._lock:
+            wish = self._wishes.pop(name)
+            pause_s = max(self._pause_s, PAUSE_SHARE * took_s)
+            self._ended[name] = time.monotonic() + pause_s
+            if wish.again:
+                self._wishes[name] = _Wish(0.0)
+
+    def _differing(
+        self, table: MirrorTable, names: tuple[str, ...]
+    ) -> Iterable[pa.Table]:
+        """Return the keys of rows that the sides do not have alike."""
+        narrow = replace(
+            table, columns=tuple(c for c in table.columns if c.name in names)
+        )
+        key = [c.target for c in narrow.columns if c.name in table.key]
+        lake = self._lake_rows(narrow)
+        ours = _hashes(lake)
+        theirs = []
+        found = []
+        rows_per_s = self._settings.copy.rows_per_connection
+        for batch in read_chunk(
+            self._settings.source.access,
+            narrow,
+            Chunk(0),
+            rows_per_s=rows_per_s,
+            stop=self._stop,
+        ):
+            rows = pa.table(masks.apply(batch, narrow)).cast(lake.schema)
+            hashes = _hashes(rows)
+            theirs.append(hashes)
+            found.append(rows.filter(pc.invert(pc.is_in(hashes, ours))).select(key))
+        known = pa.concat_arrays(theirs) if theirs else pa.array([], pa.int64())
+        found.append(lake.filter(pc.invert(pc.is_in(ours, known))).select(key))
+        return [each for each in found if each.num_rows]
+
+    def _lake_rows(self, narrow: MirrorTable) -> pa.Table:
+        lake = open_table(self._settings, narrow)
+        schema = lake.arrow_schema()
+        assert schema is not None  # it follows
+        names = [column.target for column in narrow.columns]
+        where = f"NOT {DELETED.name}" if DELETED.name in schema.names else None
+        batches = [pa.table(each) for each in lake.scan(names, where)]
+        kept = pa.schema([pa.field(n, schema.field(n).type) for n in names])
+        return pa.concat_tables([kept.empty_table(), *(b.cast(kept) for b in batches)])
+
+
+def _hashes(rows: pa.Table) -> pa.Array:
+    columns = [rows[name].combine_chunks() for name in rows.column_names]
+    return row_hashes(columns, rows.num_rows)

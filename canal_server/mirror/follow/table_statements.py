@@ -1,0 +1,184 @@
+"""What the text of a statement says of one table, beyond the columns before and after.
+
+Leaves out what follows from it for the lake (`evolve`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from canal_server.doors.sqltext import SqlTextError
+from canal_server.tablemeta.model.operations import (
+    AddColumn,
+    AlterTable,
+    ChangeColumn,
+    ConvertTo,
+    CreateLike,
+    CreateTable,
+    DropColumn,
+    Options,
+    RenameColumn,
+    RenameTables,
+    RenameTo,
+    Unknown,
+)
+from canal_server.tablemeta.model.session_context import Context
+from canal_server.tablemeta.model.table_schema import GENERATED
+from canal_server.tablemeta.sql.ddl import classify
+from canal_server.tablemeta.sql.resolve import resolve
+from canal_server.tablemeta.sql.row_moves import move_of, word_and_move
+
+if TYPE_CHECKING:
+    from canal_server.mirror.settings.table_values import TableName
+    from canal_server.tablemeta.model.operations import ColumnSpec, Item, Operation
+
+_ROWS: Final = frozenset(("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"))
+_ENGINES_WITHOUT_ROWS: Final = ("blackhole",)
+
+
+@dataclass(slots=True)
+class Said:
+    """What a statement does to one table, as far as its text tells.
+
+    `problem`: why rows may be other ones behind it, though none are in the binlog.
+    """
+
+    empties: bool = False
+    problem: str = ""
+    becomes_versioned: bool = False
+    dropped: set[str] = field(default_factory=set)  # in lower case, as the others
+    renamed: dict[str, str] = field(default_factory=dict)
+    added: dict[str, ColumnSpec] = field(default_factory=dict)
+    # Definitions of columns by their new names, in lower case.
+    defined: dict[str, ColumnSpec] = field(default_factory=dict)
+    only_if_missing: set[str] = field(default_factory=set)
+    # Columns that are defined anew, or named so, and whether all texts are converted.
+    redefined: set[str] = field(default_factory=set)
+    converts: bool = False
+    # Columns before and columns behind that an item is about.
+    origins: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether two items are about one column: which counts is the server's."""
+        return any(
+            len(set(names)) < len(names) for names in (self.origins, self.results)
+        )
+
+
+def read_statement(
+    sql: str, table: TableName, *, schema: str, exists: bool, mariadb: bool
+) -> Said:
+    """Return what a statement says of a table; `exists`: it was there before.
+
+    `schema` is the default one of the session. Never raises.
+    """
+    context = Context(schema=schema, mariadb=mariadb, explicit_timestamp=True)
+    said = Said()
+    try:
+        word, move = word_and_move(sql, context.dialect)
+    except SqlTextError as error:
+        said.problem = f"the statement cannot be read: {error}"
+        return said
+    if word == "TRUNCATE":
+        said.empties = True
+    elif word == "REPAIR":
+        said.problem = "REPAIR TABLE may take rows away"
+    elif word in _ROWS:
+        said.problem = f"its rows were changed by a statement ({word}), not by rows"
+    else:
+        for operation in resolve(sql, context):
+            _take(operation, table, said, exists=exists)
+            if (
+                move
+                and isinstance(operation, AlterTable)
+                and _is(table, operation.name)
+            ):
+                said.problem = f"the statement {move}"
+        if move and is_moved_beside(sql, table, schema):
+            said.problem = f"the statement {move}"
+        if said.repeats:
+            said.problem = "several of its items are about one column"
+    return said
+
+
+def is_moved_beside(sql: str, table: TableName, schema: str) -> bool:
+    """Tell whether a statement on another table moves rows of this one.
+
+    Whoever reads changes of this table alone is not told of it.
+    """
+    if not move_of(sql):
+        return False
+    # What only one of the two servers knows, the other one's words do not hide.
+    return any(
+        _is(table, (each.beside[0] or "", each.beside[1]))
+        for mariadb in (True, False)
+        for each in classify(sql, schema, mariadb=mariadb)
+        if each.beside is not None
+    )
+
+
+def _take(operation: Operation, table: TableName, said: Said, *, exists: bool) -> None:
+    """Note what an operation means for the table."""
+    if isinstance(operation, AlterTable):
+        if _is(table, operation.name):
+            for item in operation.items:
+                _take_item(item, said)
+        elif any(
+            isinstance(item, RenameTo) and _is(table, item.name)
+            for item in operation.items
+        ):
+            said.problem = "another table took its name"
+    elif isinstance(operation, Unknown):
+        if not operation.names or any(_is(table, name) for name in operation.names):
+            said.problem = f"the statement cannot be read: {operation.problem}"
+    elif isinstance(operation, CreateTable | CreateLike):
+        skipped = operation.temporary or (exists and operation.if_not_exists)
+        if _is(table, operation.name) and not skipped:
+            said.problem = "the table was created anew"
+    elif isinstance(operation, RenameTables) and any(
+        _is(table, new) for _, new in operation.pairs
+    ):
+        said.problem = "another table took its name"
+
+
+def _is(table: TableName, name: tuple[str, str]) -> bool:
+    return (table.schema.lower(), table.table.lower()) == (
+        name[0].lower(),
+        name[1].lower(),
+    )
+
+
+def _take_item(item: Item, said: Said) -> None:
+    if isinstance(item, AddColumn):
+        name = item.column.name.lower()
+        said.added[name] = said.defined[name] = item.column
+        said.results.append(name)
+        if item.if_not_exists:
+            said.only_if_missing.add(name)
+    elif isinstance(item, ChangeColumn):
+        _rename(said, item.old, item.column.name)
+        said.defined[item.column.name.lower()] = item.column
+        if GENERATED in item.column.flags:
+            said.problem = f"column {item.column.name} is generated in another way"
+    elif isinstance(item, RenameColumn):
+        _rename(said, item.old, item.new)
+    elif isinstance(item, DropColumn):
+        said.dropped.add(item.name.lower())
+        said.origins.append(item.name.lower())
+    elif isinstance(item, Options):
+        if item.engine in _ENGINES_WITHOUT_ROWS:
+            said.problem = f"engine {item.engine} keeps no rows"
+        said.becomes_versioned = said.becomes_versioned or bool(item.is_versioned)
+    elif isinstance(item, ConvertTo):
+        said.converts = True
+
+
+def _rename(said: Said, old: str, new: str) -> None:
+    said.origins.append(old.lower())
+    said.results.append(new.lower())
+    said.redefined.add(new.lower())
+    if old.lower() != new.lower():
+        said.renamed[old.lower()] = new.lower()

@@ -1,0 +1,97 @@
+"""Upkeep of the lake's tables: small files put together, old versions removed.
+
+On a schedule of its own, one table at a time, between two batches of the stream: both
+would write the same files.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from canal_server.errors import LakeError
+from canal_server.mirror.follow.table_faults import fault_of
+from canal_server.mirror.state.lake_tables import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from canal_server.mirror.follow.micro_batches import ChangeStream
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings
+    from canal_server.mirror.settings.table_values import TableName
+
+log = logging.getLogger(__name__)
+
+VACUUM_EVERY_S: Final = 3600.0
+
+
+class _Duty(NamedTuple):
+    """Something to be done of a table."""
+
+    late_s: float  # behind its time; below 0: not due yet
+    name: TableName
+    done: dict[TableName, float]
+    do: Callable[[TableName], None]
+
+
+class Upkeep:
+    """Does what is due; for one thread."""
+
+    def __init__(
+        self,
+        settings: MirrorSettings,
+        stream: ChangeStream,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._now = now
+        self._compacted: dict[TableName, float] = {}  # when, or when it was first seen
+        self._vacuumed: dict[TableName, float] = {}
+
+    def turn(self) -> None:
+        """Do the upkeep of one table at most, if it is due; the latest comes first.
+
+        A failure is told, also one of the mirror's own, and it is tried again after
+        its period.
+        """
+        now = self._now()
+        duty = max(self._duties(now), key=attrgetter("late_s"), default=None)
+        if duty is None or duty.late_s < 0:
+            return
+        duty.done[duty.name] = now
+        try:
+            duty.do(duty.name)
+        except LakeError as error:
+            log.warning("%s: upkeep failed: %s", duty.name, error)
+        except BaseException as error:
+            fault = fault_of(error)
+            if fault is None:
+                raise
+            log.exception("%s: upkeep failed: %s", duty.name, fault)
+
+    def _duties(self, now: float) -> Iterator[_Duty]:
+        lake = self._settings.lake
+        vacuum_every_s = VACUUM_EVERY_S if lake.vacuum_after_s else 0.0
+        for done, period_s, do in (
+            (self._compacted, lake.compact_every_s, self._compact),
+            (self._vacuumed, vacuum_every_s, self._vacuum),
+        ):
+            for name in self._stream.tables if period_s else ():
+                late_s = now - done.setdefault(name, now) - period_s
+                yield _Duty(late_s, name, done, do)
+
+    def _compact(self, name: TableName) -> None:
+        with self._stream.joining:
+            follower = self._stream.follower(name)
+            if follower is not None:
+                open_table(self._settings, follower.table).compact()
+
+    def _vacuum(self, name: TableName) -> None:
+        with self._stream.joining:
+            follower = self._stream.follower(name)
+            if follower is not None:
+                hours = self._settings.lake.vacuum_after_s / 3600
+                open_table(self._settings, follower.table).vacuum(hours)

@@ -1,0 +1,1 @@
+"""Tables in the lake as Delta tables, by delta-rs."""

@@ -1,0 +1,353 @@
+"""Tables of the lake as Delta tables, by delta-rs.
+
+How far a table has come stands in the Delta log itself (`delta_log`), in the same
+commit as what it tells of. Leaves out how changes get into files (`delta_changes`), and
+how files are written anew (`delta_rows`).
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from canal_server.errors import LakeError
+from canal_server.mirror.lake.delta import (
+    delta_changes,
+    delta_log,
+    delta_rows,
+    delta_upkeep,
+)
+from canal_server.mirror.lake.delta import delta_properties as properties
+from canal_server.mirror.lake.file_bounds import literal, quoted
+from canal_server.mirror.lake.lake_errors import lake_error
+from canal_server.mirror.lake.lake_table import (
+    DELETED,
+    NOWHERE,
+    ROW,
+    SEQ,
+    TIME,
+    Applied,
+    Compacted,
+    OtherCopyError,
+    as_in_lake,
+)
+from canal_server.mirror.lake.reshape import Reshape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from deltalake import CommitProperties
+
+    from canal_server.mirror.lake.steps import Step
+    from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
+
+TRIES: Final = 5  # of a change with which that of another writer collides
+
+
+class DeltaLakeTable:
+    """One Delta table, as `LakeTable` has it; for one thread at a time."""
+
+    def __init__(
+        self,
+        path: str,
+        table: MirrorTable,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        change_feed: bool = True,
+        kept_hours: int = properties.KEPT_HOURS,
+    ) -> None:
+        """Take the folder, or its URL, and what the table is; nothing is read yet.
+
+        A copy that is published keeps its versions for so long.
+        """
+        self._path = path
+        self._table = table
+        self._options = dict(storage_options or {})
+        self._change_feed = change_feed
+        self._kept_hours = kept_hours
+        self._key = _key_of(table)
+        self._kept: DeltaTable | None = None
+
+    def exists(self) -> bool:
+        """Tell whether there is a Delta log."""
+        with self._telling("read"):
+            return self._newest() is not None
+
+    def arrow_schema(self) -> pa.Schema | None:
+        """Return the columns of the newest version."""
+        with self._telling("read"):
+            delta = self._newest()
+            return None if delta is None else pa.schema(delta.schema().to_arrow())
+
+    def applied(self, copy_id: str) -> int:
+        """Return what the log tells of the copy's transaction."""
+        with self._telling("read"):
+            delta = self._newest()
+            return NOWHERE if delta is None else delta_log.applied(delta, copy_id)
+
+    def publish(
+        self,
+        copy_id: str,
+        schema: pa.Schema,
+        files: Sequence[CopiedFile],
+        at: int,
+        note: Mapping[str, str],
+    ) -> None:
+        """Commit that a copy's files are there, and all others are not."""
+        with self._telling("publish the copy of"):
+            delta = self._newest()
+            if delta is not None and delta_log.applied(delta, copy_id) != NOWHERE:
+                return
+            now_ms = int(time.time() * 1000)
+            configuration = properties.of_copy(
+                schema,
+                self._key,
+                files,
+                change_feed=self._change_feed,
+                kept_hours=self._kept_hours,
+            )
+            told = properties.told_now(configuration) or []
+            create_table_with_add_actions(
+                self._path,
+                Schema.from_arrow(schema),
+                [
+                    AddAction(
+                        file.path,
+                        file.size,
+                        {},
+                        now_ms,
+                        True,
+                        properties.statistics(file.stats, told),
+                    )
+                    for file in files
+                ],
+                mode="overwrite",
+                name=str(self._table.source),
+                description=delta_log.description(copy_id),
+                configuration=configuration,
+                storage_options=self._options,
+                commit_properties=delta_log.commit(copy_id, at, note),
+            )
+
+    def apply(
+        self,
+        copy_id: str,
+        changes: pa.Table,
+        upto: int,
+        note: Mapping[str, str],
+    ) -> Applied:
+        """Commit changes, again when another writer was faster."""
+        with self._telling("apply changes to"):
+            for _ in range(TRIES - 1):
+                try:
+                    return self._apply(copy_id, changes, upto, note)
+                except CommitFailedError:
+                    # Another writer was faster. What it did is seen by the next try;
+                    # was it the same change, that one finds nothing to do.
+                    continue
+            return self._apply(copy_id, changes, upto, note)
+
+    def correct(self, copy_id: str, changes: pa.Table) -> Applied:
+        """Commit rows as they are to be, and what the commit before told."""
+        with self._telling("correct rows of"):
+            delta = self._published(copy_id)
+            commit = delta_log.commit_of_upkeep(delta)
+            return self._merged(delta, as_in_lake(changes), commit)
+
+    def empty(
+        self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
+    ) -> None:
+        """Commit that no row is there, or that all are marked as deleted."""
+        with self._telling("empty"):
+            delta = self._published(copy_id)
+            if delta_log.applied(delta, copy_id) >= upto:
+                return
+            commit = delta_log.commit(copy_id, upto, note)
+            if self._table.deletes != "soft":
+                delta.delete(commit_properties=commit)
+                return
+            at = pa.scalar(at_ms * 1000, TIME.type).as_py()
+            delta.update(
+                {
+                    quoted(DELETED.name): "true",
+                    quoted(SEQ.name): str(upto),
+                    quoted(ROW.name): "0",
+                    quoted(TIME.name): literal(at, TIME.type),
+                },
+                predicate=f"NOT {quoted(DELETED.name)}",
+                writer_properties=delta_rows.WRITER,
+                commit_properties=commit,
+            )
+
+    def evolve(
+        self, copy_id: str, steps: Sequence[Step], upto: int, note: Mapping[str, str]
+    ) -> None:
+        """Change the table's columns; what is more than adding some rewrites it."""
+        with self._telling("change the columns of"):
+            delta = self._published(copy_id)
+            if delta_log.applied(delta, copy_id) >= upto:
+                return
+            commit = delta_log.commit(copy_id, upto, note)
+            if not steps:
+                delta_log.commit_alone(delta, commit)
+                return
+            before = pa.schema(delta.schema().to_arrow())
+            reshape = Reshape(before, steps)
+            self._tell_of(delta, before, reshape)
+            if self._table.is_keyless or not reshape.is_metadata_only:
+                files = delta_rows.files(delta, self._store(), self._key)
+                delta_rows.rewrite(delta, files, reshape, commit)
+            elif fields := reshape.new_fields():
+                delta.alter.add_columns(
+                    list(Schema.from_arrow(pa.schema(fields)).fields),
+                    commit_properties=commit,
+                )
+            else:
+                delta_log.commit_alone(delta, commit)
+
+    def take(self, table: MirrorTable) -> None:
+        """Go on with the table as it is now, by the names that its key has then."""
+        self._table, self._key = table, _key_of(table)
+
+    def compact(self) -> Compacted:
+        """Put small files together and sort keys out; the commit changes no row."""
+        with self._telling("compact"):
+            delta = self._newest()
+            if delta is None:
+                return Compacted()
+            return delta_upkeep.compact(delta, self._store(), self._key)
+
+    def vacuum(self, hours: float) -> int:
+        """Delete old files, and the log before the versions that can be read."""
+        with self._telling("delete old files of"):
+            delta = self._newest()
+            if delta is None:
+                return 0
+            return delta_upkeep.vacuum(delta, self._store(), hours)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        version: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows of a version, by default of the newest."""
+        with self._telling("read"):
+            delta = DeltaTable(
+                self._path, version=version, storage_options=self._options
+            )
+            names = list(columns) if columns is not None else None
+            yield from delta_rows.batches(delta, names, where)
+
+    def place(self) -> tuple[int, dict[str, str]]:
+        """Return what the newest commit of a mirror tells, behind those of others."""
+        with self._telling("read"):
+            delta = self._newest()
+            return (NOWHERE, {}) if delta is None else delta_log.place(delta)
+
+    def _apply(
+        self,
+        copy_id: str,
+        changes: pa.Table,
+        upto: int,
+        note: Mapping[str, str],
+    ) -> Applied:
+        delta = self._published(copy_id)
+        applied = delta_log.applied(delta, copy_id)
+        if applied >= upto:
+            return Applied()
+        new = as_in_lake(changes)
+        new = new.filter(pc.greater_equal(new[SEQ.name], applied))
+        commit = delta_log.commit(copy_id, upto, note)
+        if len(new) == 0:
+            delta_log.commit_alone(delta, commit)
+            return Applied()
+        return self._merged(delta, new, commit)
+
+    def _merged(
+        self, delta: DeltaTable, new: pa.Table, commit: CommitProperties
+    ) -> Applied:
+        told = properties.told_now(delta.metadata().configuration)
+        if told and (wide := properties.too_wide(new, told)):
+            # Before they are there, for a merge would take what is wrong for granted.
+            self._tell(delta, [name for name in told if name not in wide])
+        if self._table.is_keyless:
+            return delta_changes.count(delta, new, commit)
+        return delta_changes.merge(delta, new, self._key, commit)
+
+    def _tell_of(self, delta: DeltaTable, before: pa.Schema, reshape: Reshape) -> None:
+        """Choose the columns that have statistics when there are others.
+
+        Those that go are chosen until then.
+        """
+        told = properties.told_now(delta.metadata().configuration)
+        if told is None:
+            return
+        after = reshape.schema
+        untold = [n for n in before.names if n not in told]
+        key = [(name, reshape.renamed(name)) for name in self._key]
+        wide = [now for was, now in key if was not in untold]
+        then = properties.told(after, [now for _, now in key], wide)
+        then += [name for name in told if name not in after.names]
+        if then != told:
+            self._tell(delta, then)
+
+    def _tell(self, delta: DeltaTable, names: Sequence[str]) -> None:
+        """Choose the columns that have statistics in files to come."""
+        delta.alter.set_table_properties(
+            {properties.TOLD: properties.text_of(names)},
+            commit_properties=delta_log.commit_of_upkeep(delta),
+        )
+
+    def _newest(self) -> DeltaTable | None:
+        """Return the table as it is now; None when it is not there."""
+        if self._kept is not None:
+            try:
+                self._kept.update_incremental()
+            except TableNotFoundError:
+                self._kept = None
+            else:
+                return self._kept
+        try:
+            self._kept = DeltaTable(self._path, storage_options=self._options)
+        except TableNotFoundError:
+            return None
+        return self._kept
+
+    def _store(self) -> DeltaStorageHandler:
+        return DeltaStorageHandler(self._path, self._options)
+
+    def _published(self, copy_id: str) -> DeltaTable:
+        """Return the table as it is now, which must be that copy."""
+        delta = self._newest()
+        if delta is None or delta_log.applied(delta, copy_id) == NOWHERE:
+            raise OtherCopyError.of(copy_id)
+        return delta
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        """Raise LakeError, by the table's name, for what the lake raises."""
+        try:
+            yield
+        except LakeError as error:
+            raise lake_error(f"cannot {what} {self}", error) from error
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            self._kept = None
+            raise lake_error(f"cannot {what} {self}", error) from error
+
+    def __str__(self) -> str:
+        return f"the lake's table {self._table.target} ({self._path})"
+
+
+def _key_of(table: MirrorTable) -> list[str]:
+    """Return the names that the key's columns have in the lake."""
+    targets = {column.name: column.target for column in table.columns}
+    return [targets[name] for name in table.key]

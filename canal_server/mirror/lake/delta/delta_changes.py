@@ -1,0 +1,197 @@
+"""Changes on their way into a Delta table: merged by key, or counted without one.
+
+One commit for all of them. Leaves out which of them are in already (`delta_log`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
+
+from canal_server.mirror.lake import fold
+from canal_server.mirror.lake.delta.delta_log import commit_alone
+from canal_server.mirror.lake.delta.delta_rows import WRITER, batches, complete
+from canal_server.mirror.lake.file_bounds import bounds, quoted
+from canal_server.mirror.lake.keyless import difference
+from canal_server.mirror.lake.lake_table import (
+    ADDED,
+    DELETED,
+    HASH,
+    META,
+    Applied,
+    UnlikeError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltalake import CommitProperties
+    from deltalake.table import TableMerger
+
+_OP: Final = "_change_type"
+_INSERT: Final = "insert"
+_LEAST, _GREATEST, _ROWS = "least", "greatest", "rows"
+
+
+def merge(
+    delta: DeltaTable, changes: pa.Table, key: Sequence[str], commit: CommitProperties
+) -> Applied:
+    """Apply changes of a table with a key: the last one of each key."""
+    source = _source(delta, fold.newest(changes, key))
+    names = [name for name in source.column_names if name != _OP]
+    values = {quoted(name): f"s.{quoted(name)}" for name in names}
+    within, hit = _bounds(delta, source, key)
+    if hit == 0:
+        if DELETED.name not in names:
+            source = source.filter(pc.not_equal(source[_OP], fold.DELETE))
+        return _append(delta, source.drop_columns([_OP]), commit)
+    condition = " AND ".join([*(_same(source, n) for n in key), *within])
+    merger = _merger(delta, source, condition, commit)
+    kept = None
+    if DELETED.name not in names:
+        merger = merger.when_matched_delete(f"s.{quoted(_OP)} = '{fold.DELETE}'")
+        kept = f"s.{quoted(_OP)} <> '{fold.DELETE}'"
+    merger = merger.when_matched_update(values)
+    done = merger.when_not_matched_insert(values, kept).execute()
+    return Applied(
+        done["num_target_rows_inserted"] + done["num_target_rows_updated"],
+        done["num_target_rows_deleted"],
+    )
+
+
+def count(delta: DeltaTable, changes: pa.Table, commit: CommitProperties) -> Applied:
+    """Apply changes of a table without a key."""
+    lake = pa.schema(delta.schema().to_arrow())
+    own = [name for name in lake.names if name not in ADDED]
+    if missing := [name for name in own if name not in changes.column_names]:
+        raise UnlikeError(
+            f"changes of the table have no column {missing[0]}, without which its "
+            "rows cannot be told apart"
+        )
+    source = _typed(changes, lake).select([*own, *META, _OP])
+
+    def find(gone: pa.Int64Array) -> pa.Table:
+        found = [batch.filter(pc.is_in(batch[HASH.name], gone)) for batch in rows]
+        return pa.Table.from_batches(found, lake)
+
+    soft = DELETED.name in lake.names
+    live = f"NOT {quoted(DELETED.name)}" if soft else None
+    rows = batches(delta, None, live)
+    made = difference(source, soft=soft, find=find)
+    if len(made.gone) == 0:
+        return _append(delta, made.added, commit)
+    marks = pa.table({HASH.name: made.gone}).cast(pa.schema([HASH]))
+    marks = marks.append_column(_OP, pa.repeat(pa.scalar(fold.DELETE), len(marks)))
+    added = made.added.append_column(
+        _OP, pa.repeat(pa.scalar(_INSERT), len(made.added))
+    )
+    both = pa.concat_tables([added, marks], promote_options="default")
+    condition = f"t.{quoted(HASH.name)} = s.{quoted(HASH.name)}"
+    condition += f" AND s.{quoted(_OP)} = '{fold.DELETE}'"
+    if live:
+        condition += f" AND NOT t.{quoted(DELETED.name)}"
+    names = [name for name in both.column_names if name != _OP]
+    done = (
+        _merger(delta, both, condition, commit)
+        .when_matched_delete()
+        .when_not_matched_insert(
+            {quoted(name): f"s.{quoted(name)}" for name in names},
+            f"s.{quoted(_OP)} = '{_INSERT}'",
+        )
+        .execute()
+    )
+    again = done["num_target_rows_deleted"] - made.counts[1]
+    return Applied(made.counts[0] - again, made.counts[1])
+
+
+def _merger(
+    delta: DeltaTable,
+    source: pa.Table,
+    condition: str,
+    commit: CommitProperties,
+) -> TableMerger:
+    return delta.merge(
+        source,
+        condition,
+        source_alias="s",
+        target_alias="t",
+        # Else it would leave out files by statistics that are not quite true.
+        streamed_exec=True,
+        writer_properties=WRITER,
+        commit_properties=commit,
+    )
+
+
+def _append(delta: DeltaTable, rows: pa.Table, commit: CommitProperties) -> Applied:
+    """Add rows that are in no file."""
+    if len(rows) == 0:
+        commit_alone(delta, commit)
+        return Applied()
+    write_deltalake(
+        delta,
+        complete(rows, pa.schema(delta.schema().to_arrow())),
+        mode="append",
+        writer_properties=WRITER,
+        commit_properties=commit,
+    )
+    return Applied(len(rows))
+
+
+def _source(delta: DeltaTable, rows: pa.Table) -> pa.Table:
+    """Return changes in the types of the lake, with what it has besides."""
+    schema = pa.schema(delta.schema().to_arrow())
+    if DELETED.name in schema.names:
+        deleted = pc.equal(rows[_OP], fold.DELETE)
+        rows = rows.append_column(DELETED, deleted)
+    return _typed(rows, schema)
+
+
+def _bounds(
+    delta: DeltaTable, source: pa.Table, key: Sequence[str]
+) -> tuple[list[str], int]:
+    """Return conditions on the keys, and the rows of the files that they leave."""
+    files = pa.table(delta.get_add_actions(flatten=True))
+    told = [
+        bounds(source[name], f"t.{quoted(name)}", _ranges(files, name)) for name in key
+    ]
+    found = [bound.condition for bound in told if bound.condition]
+    return found, min(bound.rows for bound in told)
+
+
+def _ranges(files: pa.Table, name: str) -> pa.Table:
+    """Return what the Delta log tells of a column: least, greatest and rows by file."""
+    nothing = pa.nulls(len(files))
+    found = {
+        _LEAST: f"min.{name}",
+        _GREATEST: f"max.{name}",
+        _ROWS: "num_records",
+    }
+    return pa.table(
+        {
+            ours: files[theirs] if theirs in files.column_names else nothing
+            for ours, theirs in found.items()
+        }
+    )
+
+
+def _same(source: pa.Table, name: str) -> str:
+    """Return the condition by which a column of the key is the same."""
+    column = quoted(name)
+    if pa.types.is_floating(source.schema.field(name).type):
+        return f"t.{column} + 0.0 = s.{column} + 0.0"  # -0.0 is 0.0
+    return f"t.{column} = s.{column}"
+
+
+def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return changes in the types of the lake."""
+    fields = []
+    for name in rows.column_names:
+        if name != _OP and name not in schema.names:
+            raise UnlikeError(
+                f"it has no column {name}, which changes of the table have"
+            )
+        fields.append(rows.schema.field(name) if name == _OP else schema.field(name))
+    return rows.cast(pa.schema(fields))

@@ -1,0 +1,219 @@
+"""Files of a Delta table with a key, put together in the order of that key.
+
+A merge mixes the rows of the files that it writes anew, so files come to lie over each
+other: keys that are changed together are in ever more of them, all of which the next
+merge writes anew. What overlaps is sorted out here, and small neighbours become one:
+
+    1────────5                    1──3
+      2────────7       ──►            4──6
+             6─7 8                        7─8
+
+No row changes. Leaves out when, and tables without a key (`delta_upkeep`).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow.fs import PyFileSystem
+
+from canal_server.mirror.lake.delta import delta_properties as properties
+from canal_server.mirror.lake.delta.delta_rows import complete
+from canal_server.mirror.lake.file_stats import FileStats
+from canal_server.mirror.lake.lake_table import Compacted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from deltalake import CommitProperties, DeltaTable
+    from deltalake.fs import DeltaStorageHandler
+
+# Of files that are sorted at once, in memory. More that lie over each other are left as
+# they are: keys all over the table were changed, and they would be mixed again.
+ROWS_MAX: Final = 1_000_000
+BYTES_MAX: Final = 48 << 20
+HELD_BYTES_MAX: Final = 512 << 20  # of rows that were read
+SMALL: Final = 2  # files of less than this part of the size wanted are put together
+COMPRESSION: Final = ("zstd", 1)
+
+
+class KeyedFile(NamedTuple):
+    """A file, with the least and the greatest value of the key's first column."""
+
+    least: Any
+    greatest: Any
+    path: str
+    size: int
+    rows: int
+
+
+def compact(
+    delta: DeltaTable,
+    store: DeltaStorageHandler,
+    key: Sequence[str],
+    commit: CommitProperties,
+) -> Compacted | None:
+    """Sort out files and put small ones together, as one commit.
+
+    None when that cannot be: the log does not tell where keys are, or their rows take
+    too much memory.
+    """
+    files = _files(delta, key[0])
+    if files is None:
+        return None
+    configuration = delta.metadata().configuration
+    size = int(configuration.get(properties.FILE_SIZE) or properties.FILE_BYTES_UNKNOWN)
+    chosen = list(groups(files, size))
+    told = properties.told_now(configuration)
+    writer = _Writer(delta, store, key, told)
+    done = [(group, writer.written(group, size)) for group in chosen]
+    added = [action for _, actions in done for action in actions]
+    if not added:
+        return None if chosen else Compacted()
+    now_ms = int(time.time() * 1000)
+    gone = [
+        RemoveAction(file.path, False, now_ms, file.size, {})
+        for group, actions in done
+        if actions
+        for file in group
+    ]
+    delta.create_write_transaction(
+        [*added, *gone], "append", delta.schema(), commit_properties=commit
+    )
+    return Compacted(len(gone), len(added))
+
+
+def groups(files: Iterable[KeyedFile], size: int) -> Iterator[list[KeyedFile]]:
+    """Yield files that are to be written together; `size` is that of a file.
+
+    They overlap, or are small, and lie beside each other. From the greatest keys on,
+    which are those that are likely to change.
+    """
+    room = _Room(ROWS_MAX, BYTES_MAX)
+    group: list[KeyedFile] = []
+    for cluster in reversed(_clusters(files)):
+        wanted = cluster if len(cluster) > 1 and room.has(cluster) else []
+        if not wanted:
+            small = [file for file in cluster if file.size < size // SMALL]
+            wanted = small[: room.count(small)]
+        room = room.without(wanted)
+        group += wanted
+        if len(wanted) < len(cluster):  # what was left separates its neighbours
+            if len(group) > 1:
+                yield group
+            group = []
+    if len(group) > 1:
+        yield group
+
+
+class _Room(NamedTuple):
+    """How much more can be written at once."""
+
+    rows: int
+    size: int
+
+    def has(self, files: Sequence[KeyedFile]) -> bool:
+        return self.count(files) == len(files)
+
+    def count(self, files: Sequence[KeyedFile]) -> int:
+        """Return how many of the files there is room for."""
+        left: _Room = self
+        for number, file in enumerate(files):
+            left = left.without([file])
+            if left.rows < 0 or left.size < 0:
+                return number
+        return len(files)
+
+    def without(self, files: Sequence[KeyedFile]) -> _Room:
+        return _Room(
+            self.rows - sum(file.rows for file in files),
+            self.size - sum(file.size for file in files),
+        )
+
+
+def _clusters(files: Iterable[KeyedFile]) -> list[list[KeyedFile]]:
+    """Return files that lie over each other together, in the order of keys."""
+    clusters: list[list[KeyedFile]] = []
+    greatest = None
+    for file in sorted(files, key=lambda each: (each.least, each.greatest)):
+        # Files of a key of several columns may have one value of the first in common.
+        if greatest is None or file.least >= greatest:
+            clusters.append([file])
+            greatest = file.greatest
+        else:
+            clusters[-1].append(file)
+            greatest = max(greatest, file.greatest)
+    return clusters
+
+
+def _files(delta: DeltaTable, column: str) -> list[KeyedFile] | None:
+    told = pa.table(delta.get_add_actions(flatten=True))
+    names = (f"min.{column}", f"max.{column}", "path", "size_bytes", "num_records")
+    if any(name not in told.column_names for name in names):
+        return None
+    found = [
+        KeyedFile(*row)
+        for row in zip(*(told[name].to_pylist() for name in names), strict=True)
+    ]
+    if any(None in file for file in found):
+        return None
+    return found
+
+
+class _Writer:
+    """Writes the rows of files in the order of the key."""
+
+    def __init__(
+        self,
+        delta: DeltaTable,
+        store: DeltaStorageHandler,
+        key: Sequence[str],
+        told: Sequence[str] | None,
+    ) -> None:
+        self._schema = pa.schema(delta.schema().to_arrow())
+        self._files = PyFileSystem(store)
+        self._key = key
+        self._told = self._schema.names if told is None else told
+
+    def written(self, group: Sequence[KeyedFile], size: int) -> list[AddAction]:
+        """Write files of about this size; returns what the log is to tell of them.
+
+        None are written when the rows take too much memory.
+        """
+        rows = self._rows(group)
+        if rows is None:
+            return []
+        rows = rows.sort_by([(name, "ascending") for name in self._key])
+        count = max(1, round(sum(file.size for file in group) / size))
+        each = max(1, -(-len(rows) // count))
+        return [
+            self._write(rows.slice(first, each)) for first in range(0, len(rows), each)
+        ]
+
+    def _rows(self, group: Sequence[KeyedFile]) -> pa.Table | None:
+        parts, held = [], 0
+        for each in group:
+            with self._files.open_input_file(each.path) as file:
+                part = complete(pq.ParquetFile(file).read(), self._schema)
+            parts.append(part)
+            held += part.nbytes
+            if held > HELD_BYTES_MAX:
+                return None
+        return pa.concat_tables(parts)
+
+    def _write(self, rows: pa.Table) -> AddAction:
+        name = f"part-{uuid.uuid4()}.zstd.parquet"
+        stats = FileStats(self._schema, self._key)
+        codec, level = COMPRESSION
+        with self._files.open_output_stream(name) as file:
+            pq.write_table(rows, file, compression=codec, compression_level=level)
+            size = file.tell()
+        for batch in rows.to_batches():
+            stats.add(batch)
+        text = properties.statistics(stats.to_json(), self._told)
+        return AddAction(name, size, {}, int(time.time() * 1000), False, text)

@@ -1,0 +1,146 @@
+"""Properties of a Delta table: how large files are, which columns have statistics.
+
+A reader leaves a file out when its statistics say that nothing in it can be wanted.
+Those that delta-rs writes of some decimals are wrong (they go through a double, or end
+at the greatest number of 64 bits), so such columns have none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from canal_server.mirror.lake.file_bounds import quoted
+from canal_server.mirror.lake.lake_table import DELETED, HASH, ROW
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from canal_server.mirror.settings.table_values import CopiedFile
+
+FILE_ROWS: Final = 100_000  # a merge rewrites whole files
+FILE_BYTES: Final = (1 << 20, 128 << 20)  # at least, at most
+FILE_BYTES_UNKNOWN: Final = 8 << 20
+FILES_MAX: Final = 5_000  # above, files become larger instead
+TOLD_COLUMNS: Final = 32  # that have statistics, besides those of the key
+KEPT_HOURS: Final = 7 * 24  # of old versions, unless somebody says otherwise
+
+FILE_SIZE: Final = "delta.targetFileSize"
+TOLD: Final = "delta.dataSkippingStatsColumns"
+LOG_KEPT: Final = "delta.logRetentionDuration"
+GONE_KEPT: Final = "delta.deletedFileRetentionDuration"
+
+_DOUBLE_DIGITS: Final = 15
+_WHOLE_DIGITS: Final = 18  # any number of as many has 64 bits
+_WHOLE_MAX: Final = 2**63 - 1
+_UNTOLD: Final = (HASH.name, DELETED.name, ROW.name)  # that nobody looks for
+_QUOTED: Final = re.compile("`((?:[^`]|``)*)`")
+
+
+def of_copy(
+    schema: pa.Schema,
+    key: Collection[str],
+    files: Sequence[CopiedFile],
+    *,
+    change_feed: bool,
+    kept_hours: int = KEPT_HOURS,
+) -> dict[str, str | None]:
+    """Return the properties of a table that is published."""
+    rows = sum(file.rows for file in files)
+    size = FILE_BYTES_UNKNOWN
+    if rows:
+        rows_of_file = max(FILE_ROWS, rows // FILES_MAX)
+        size = sum(file.size for file in files) * rows_of_file // rows
+    least, most = FILE_BYTES
+    found = [json.loads(file.stats) for file in files if file.rows]
+    wide = [name for name in key if all(_is_within(each, name) for each in found)]
+    return {
+        "delta.enableChangeDataFeed": str(change_feed).lower(),
+        FILE_SIZE: str(min(max(size, least), most)),
+        TOLD: text_of(told(schema, key, wide)),
+        **retention(kept_hours),
+    }
+
+
+def retention(hours: int) -> dict[str, str]:
+    """Return for how long the log is kept, and what it tells of files that are gone.
+
+    What it does not tell any more, a vacuum takes for a file that nobody ever named.
+    """
+    text = f"interval {max(1, hours)} hours"
+    return {LOG_KEPT: text, GONE_KEPT: text}
+
+
+def told(
+    schema: pa.Schema, key: Collection[str], wide: Collection[str] = ()
+) -> list[str]:
+    """Return the columns that have statistics.
+
+    Columns of the key in `wide` hold no number yet of more than 64 bits.
+    """
+    names: list[str] = []
+    for field in schema:
+        few = len(names) < TOLD_COLUMNS or field.name in key
+        true = _is_true(field.type) or (field.name in wide and _is_whole(field.type))
+        if few and true and field.name not in _UNTOLD:
+            names.append(field.name)
+    return names
+
+
+def told_now(configuration: Mapping[str, str | None]) -> list[str] | None:
+    """Return the columns that have statistics; None: those that Delta chooses."""
+    text = configuration.get(TOLD)
+    if text is None:
+        return None
+    return [name.replace("``", "`") for name in _QUOTED.findall(text)]
+
+
+def text_of(names: Iterable[str]) -> str:
+    """Return columns as a property."""
+    return ",".join(quoted(name) for name in names)
+
+
+def too_wide(rows: pa.Table, names: Iterable[str]) -> set[str]:
+    """Return the columns with numbers whose statistics would be wrong."""
+    found = set()
+    for name in names:
+        if name not in rows.column_names:
+            continue
+        kind = rows.schema.field(name).type
+        if _is_whole(kind) and not _is_true(kind) and len(rows):
+            ends = pc.min_max(rows[name]).as_py()
+            if any(v is not None and abs(v) >= _WHOLE_MAX for v in ends.values()):
+                found.add(name)
+    return found
+
+
+def statistics(text: str, names: Collection[str]) -> str:
+    """Return a file's statistics with no more than some columns."""
+    found = json.loads(text)
+    for part in ("minValues", "maxValues", "nullCount"):
+        values = found.get(part, {})
+        found[part] = {name: values[name] for name in values if name in names}
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+
+def _is_true(kind: pa.DataType) -> bool:
+    """Tell whether the statistics of all values of a type are right."""
+    if not pa.types.is_decimal(kind):
+        return not pa.types.is_binary(kind)
+    return bool(kind.precision <= (_DOUBLE_DIGITS if kind.scale else _WHOLE_DIGITS))
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(kind) and kind.scale == 0)
+
+
+def _is_within(statistics: Mapping[str, Any], name: str) -> bool:
+    """Tell whether a file has statistics of a column, and numbers of 64 bits."""
+    ends = [statistics.get(part, {}).get(name) for part in ("minValues", "maxValues")]
+    return all(
+        isinstance(value, int | float) and abs(value) < _WHOLE_MAX for value in ends
+    )

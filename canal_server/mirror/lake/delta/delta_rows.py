@@ -1,0 +1,111 @@
+"""Rows of a Delta table: read, and written anew with other columns.
+
+Leaves out changes of rows (`delta_changes`).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, WriterProperties, write_deltalake
+from pyarrow.fs import PyFileSystem
+
+from canal_server.errors import LakeError
+from canal_server.mirror.lake.keyless import row_hashes
+from canal_server.mirror.lake.lake_table import HASH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deltalake import CommitProperties
+    from deltalake.fs import DeltaStorageHandler
+
+    from canal_server.mirror.lake.reshape import Reshape
+
+WRITER: Final = WriterProperties(compression="ZSTD", compression_level=1)
+
+
+def rewrite(
+    delta: DeltaTable,
+    tables: Iterator[pa.Table],
+    reshape: Reshape,
+    commit: CommitProperties,
+) -> None:
+    """Write all rows anew: `tables`, as the table's columns are to be."""
+    errors: list[LakeError] = []
+
+    def reshaped() -> pa.Table | None:
+        table = next(tables, None)
+        if table is None:
+            return None
+        table = reshape.rows(table)
+        if HASH.name in table.column_names:
+            place = table.schema.get_field_index(HASH.name)
+            table = table.set_column(place, HASH, row_hashes(table))
+        return table
+
+    def batches(reader: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
+        # Asked from within delta-rs, where its own files cannot be read.
+        try:
+            while (table := reader.submit(reshaped).result()) is not None:
+                yield from table.to_batches()
+        except LakeError as error:
+            errors.append(error)
+            raise
+
+    with ThreadPoolExecutor(1, "canal-lake-reader") as reader:
+        try:
+            write_deltalake(
+                delta,
+                pa.RecordBatchReader.from_batches(reshape.schema, batches(reader)),
+                mode="overwrite",
+                schema_mode="overwrite",
+                writer_properties=WRITER,
+                commit_properties=commit,
+            )
+        except Exception:
+            # Of an error in a batch delta-rs makes one of its own, or one of no kind,
+            # by which of its threads meets it.
+            if errors:
+                raise errors[0] from None
+            raise
+
+
+def files(
+    delta: DeltaTable, store: DeltaStorageHandler, key: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Yield the rows of each file, in the order of the key's first column."""
+    schema = pa.schema(delta.schema().to_arrow())
+    told = pa.table(delta.get_add_actions(flatten=True))
+    if key and f"min.{key[0]}" in told.column_names:
+        told = told.sort_by(f"min.{key[0]}")
+    for path in told["path"].to_pylist():
+        with PyFileSystem(store).open_input_file(path) as file:
+            for batch in pq.ParquetFile(file).iter_batches():
+                yield complete(pa.table(batch), schema)
+
+
+def batches(
+    delta: DeltaTable, names: list[str] | None, where: str | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows, in any order."""
+    schema = pa.schema(delta.schema().to_arrow())
+    for batch in pa.RecordBatchReader.from_stream(delta.scan(names, where)):
+        # It gives texts as views.
+        yield batch.cast(pa.schema([schema.field(name) for name in batch.schema.names]))
+
+
+def complete(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with all columns of the lake, in their order."""
+    return pa.table(
+        [
+            rows[field.name].cast(field.type)
+            if field.name in rows.column_names
+            else pa.nulls(len(rows), field.type)
+            for field in schema
+        ],
+        schema=schema,
+    )

@@ -1,0 +1,74 @@
+"""Upkeep of a Delta table: small files put together, old ones deleted.
+
+Neither changes a row, and both tell again what the last change told. Leaves out when.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from canal_server.mirror.lake.delta import delta_order
+from canal_server.mirror.lake.delta.delta_log import commit_of_upkeep
+from canal_server.mirror.lake.delta.delta_properties import FILE_SIZE, retention
+from canal_server.mirror.lake.delta.delta_rows import WRITER
+from canal_server.mirror.lake.lake_table import Compacted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltalake import DeltaTable
+    from deltalake.fs import DeltaStorageHandler
+
+# Files that no log names are those of a copy that is under way, or are left behind.
+UNKNOWN_HOURS: Final = 7 * 24
+
+_CHANGES: Final = "_change_data/"
+
+
+def compact(
+    delta: DeltaTable, store: DeltaStorageHandler, key: Sequence[str]
+) -> Compacted:
+    """Put small files together, in the order of the key if there is one."""
+    if key:
+        done = delta_order.compact(delta, store, key, commit_of_upkeep(delta))
+        if done is not None:
+            return done
+    size = delta.metadata().configuration.get(FILE_SIZE)
+    told = delta.optimize.compact(
+        target_size=int(size) // delta_order.SMALL if size else None,
+        writer_properties=WRITER,
+        commit_properties=commit_of_upkeep(delta),
+    )
+    return Compacted(told["numFilesRemoved"], told["numFilesAdded"])
+
+
+def vacuum(delta: DeltaTable, store: DeltaStorageHandler, hours: float) -> int:
+    """Delete what no version of the last hours needs, and their log before that."""
+    whole = math.ceil(hours)
+    kept = retention(whole)
+    if kept.items() - delta.metadata().configuration.items():
+        delta.alter.set_table_properties(
+            kept, commit_properties=commit_of_upkeep(delta)
+        )
+    gone = _vacuumed(delta, whole, full=False)
+    told = delta.vacuum(whole, enforce_retention_duration=False, full=True)
+    for name in told:
+        if name.startswith(_CHANGES):  # which no log names as gone
+            store.delete_file(name)
+            gone += 1
+    gone += _vacuumed(delta, max(whole, UNKNOWN_HOURS), full=True)
+    delta.create_checkpoint()
+    delta.cleanup_metadata()
+    return gone
+
+
+def _vacuumed(delta: DeltaTable, hours: int, *, full: bool) -> int:
+    gone = delta.vacuum(
+        hours,
+        dry_run=False,
+        enforce_retention_duration=False,
+        full=full,
+        commit_properties=commit_of_upkeep(delta),
+    )
+    return len(gone)

@@ -1,0 +1,42 @@
+"""The last change of each key: what is left of many changes when they are applied.
+
+All of it by columns; leaves out where changes come from and what they are applied to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DELETE: Final = "delete"
+PREIMAGE: Final = "update_preimage"
+_INDEX: Final = "index"
+
+
+def newest(changes: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return the last row of each key, in the order of the keys.
+
+    `changes` are in the order in which they were made.
+    """
+    keys = [comparable(changes[name]) for name in key]
+    names = [f"key{number}" for number in range(len(keys))]
+    rows = pa.array(range(len(changes)), pa.int64())
+    table = pa.table([*keys, rows], names=[*names, _INDEX])
+    last = table.group_by(names).aggregate([(_INDEX, "max")])
+    ordered = last.sort_by([(name, "ascending") for name in names])
+    return changes.take(ordered[f"{_INDEX}_max"]).combine_chunks()
+
+
+def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of a key such that equal numbers have equal bits.
+
+    For MySQL -0.0 and 0.0 are one key.
+    """
+    if pa.types.is_floating(column.type):
+        return pc.add(column, pa.scalar(0.0, column.type))
+    return column

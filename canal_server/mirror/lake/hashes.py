@@ -1,0 +1,51 @@
+"""Hashes of rows, the same wherever a row comes from: source, stream or lake.
+
+Leaves out which rows and which columns; the columns of both sides have to have the same
+types (`canal_server.spark.reading.arrow_batches.typed_schema`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from canal_server.arrow.row_hashes import add_bytes, add_fixed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SEED: Final = 0x243F6A8885A308D3
+OTHER_SEED: Final = 0x13198A2E03707344  # a second hash of the same values
+
+
+def row_hashes(
+    columns: Sequence[pa.Array], rows: int, seed: int = SEED
+) -> pa.Int64Array:
+    """Return a hash of each row over its columns, in their order.
+
+    TypeError for a column of a type that no table of MySQL has.
+    """
+    hashes = array("Q", [seed]) * rows
+    for column in columns:
+        assert len(column) == rows
+        _add(hashes, column)
+    return pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(hashes)])
+
+
+def _add(hashes: array[int], column: pa.Array) -> None:
+    kind = column.type
+    validity, *parts = (
+        None if buffer is None else memoryview(buffer).cast("B")
+        for buffer in column.buffers()
+    )
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        offsets, values = parts
+        add_bytes(hashes, validity, offsets, values, column.offset)
+        return
+    numbers = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
+    if not numbers and not pa.types.is_decimal128(kind):
+        raise TypeError(f"rows with a column of type {kind} have no hash")
+    (values,) = parts
+    add_fixed(hashes, validity, values, kind.bit_width // 8, column.offset)

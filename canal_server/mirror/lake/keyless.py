@@ -1,0 +1,136 @@
+"""Rows of tables without a key: told apart by all of their values, and counted.
+
+Rows are the same when the bits of all of their values are: when two hashes of them are.
+One hash stands in the lake, the other is made when it is needed. Leaves out how rows
+are read and written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from canal_server.mirror.lake import fold, hashes
+from canal_server.mirror.lake.lake_table import ADDED, DELETED, HASH, UnlikeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_OP: Final = "_change_type"
+_OTHER: Final = "other"  # the second hash
+_SAME: Final = [HASH.name, _OTHER]
+_GONE: Final = (fold.DELETE, fold.PREIMAGE)
+
+
+class Difference(NamedTuple):
+    """What changes make of a table."""
+
+    gone: pa.Int64Array  # hashes of rows that go: all rows that have them
+    added: pa.Table  # rows that come, some of them in the place of such that went
+    counts: tuple[int, int]  # of rows that are new, and that are deleted
+
+
+def row_hashes(table: pa.Table) -> pa.Int64Array:
+    """Return a hash of each row over the columns of the table's own.
+
+    They are taken in their order, which has to be that of the lake.
+    """
+    return _hashes(table, hashes.SEED)
+
+
+def difference(
+    changes: pa.Table, *, soft: bool, find: Callable[[pa.Int64Array], pa.Table]
+) -> Difference:
+    """Return what changes make of a table.
+
+    `changes` have the lake's columns, in their order, and _change_type. `find` returns
+    the table's rows with given hashes, without those that are marked as deleted.
+    Raises UnlikeError when rows are to be deleted that are not there.
+    """
+    changes = _identified(changes)
+    deleted = pc.is_in(changes[_OP], pa.array(_GONE))
+    net = pc.if_else(deleted, -1, 1)
+    number = pa.array(range(len(changes)), pa.int64())
+    counted = (
+        changes.select(_SAME)
+        .append_column("net", net)
+        .append_column("number", number)
+        .group_by(_SAME)
+        .aggregate([("net", "sum"), ("number", "max")])
+    )
+    more = counted.filter(pc.greater(counted["net_sum"], 0))
+    fewer = counted.filter(pc.less(counted["net_sum"], 0))
+    added = [changes.take(_repeated(more["number_max"], more["net_sum"]))]
+    if soft:
+        added = [_marked(added[0], deleted=False)]
+        # An update's old row is no row that was deleted: its new one stands for it.
+        marks = changes.filter(pc.equal(changes[_OP], fold.DELETE))
+        added.append(_marked(marks, deleted=True))
+    gone = pc.unique(fewer[HASH.name])
+    if len(gone):
+        added.append(_that_stay(_identified(find(gone)), fewer, added[0].schema))
+    columns = [name for name in added[0].column_names if name not in (_OP, _OTHER)]
+    rows = pa.concat_tables([part.select(columns) for part in added])
+    fewer_rows = -(pc.sum(fewer["net_sum"]).as_py() or 0)
+    return Difference(gone, rows, (len(rows), fewer_rows))
+
+
+def _that_stay(found: pa.Table, fewer: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows that stay, of those that have the hash of one that goes."""
+    found = found.sort_by([(name, "ascending") for name in _SAME])
+    found = found.append_column("place", pa.array(range(len(found)), pa.int64()))
+    first = found.group_by(_SAME).aggregate([("place", "min"), ("place", "count")])
+    known = fewer.join(first, _SAME, join_type="full outer")
+    there = pc.fill_null(known["place_count"], 0)
+    stay = pc.add(there, pc.fill_null(known["net_sum"], 0))
+    if pc.min(stay).as_py() < 0:
+        missing = pc.sum(pc.if_else(pc.less(stay, 0), pc.negate(stay), 0)).as_py()
+        raise UnlikeError(
+            f"{missing} rows that were changed or deleted are not in it: the copy does "
+            "not equal the table that it is of"
+        )
+    known = known.append_column("stay", stay).select([*_SAME, "place_min", "stay"])
+    joined = found.join(known.filter(pc.greater(stay, 0)), _SAME, join_type="inner")
+    rank = pc.subtract(joined["place"], joined["place_min"])
+    kept = joined.filter(pc.less(rank, joined["stay"]))
+    names = [name for name in schema.names if name != _OP]
+    return kept.select(names).cast(pa.schema([schema.field(name) for name in names]))
+
+
+def _identified(table: pa.Table) -> pa.Table:
+    """Return rows with both of their hashes."""
+    table = table.drop_columns([n for n in _SAME if n in table.column_names])
+    return table.append_column(HASH, row_hashes(table)).append_column(
+        pa.field(_OTHER, pa.int64()), _hashes(table, hashes.OTHER_SEED)
+    )
+
+
+def _hashes(table: pa.Table, seed: int) -> pa.Int64Array:
+    own = [n for n in table.column_names if n not in ADDED and n not in (_OP, _OTHER)]
+    columns = [_one(table[name]) for name in own]
+    return hashes.row_hashes(columns, len(table), seed)
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one piece."""
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if hasattr(whole, "chunks") else whole
+
+
+def _repeated(numbers: pa.ChunkedArray, times: pa.ChunkedArray) -> pa.Array:
+    """Return each number that many times."""
+    parts = [numbers]
+    left = times
+    while len(numbers := numbers.filter(again := pc.greater(left, 1))):
+        left = pc.subtract(left.filter(again), 1)
+        parts.append(numbers)
+    return _one(
+        pa.chunked_array([c for part in parts for c in part.chunks], pa.int64())
+    )
+
+
+def _marked(rows: pa.Table, *, deleted: bool) -> pa.Table:
+    """Return rows with the column that tells whether they were deleted."""
+    return rows.append_column(DELETED, pa.repeat(pa.scalar(deleted), len(rows)))

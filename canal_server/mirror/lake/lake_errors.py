@@ -1,0 +1,71 @@
+"""Errors of the lake: what they say, and whether they are about one table alone.
+
+A store that is full, slow or not there fails for all tables and comes back. A table
+whose log or files are broken, or that has constraints of somebody else's, fails for
+ever, and the others are none the worse for it. delta-rs has one class for both, so
+its text decides; in doubt it is the store.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from canal_server.errors import LakeError
+from canal_server.mirror.lake.lake_table import UnusableTableError
+
+# A file that the log names is missing, or is shorter than the log tells.
+_LOST: Final = re.compile(
+    r"Object at location \S+ not found(?!.*NoSuchBucket)|Requested range was invalid",
+    re.DOTALL,
+)
+# Told by the store or the machine: `Generic S3 error`, `(os error 28)`.
+_OF_STORE: Final = re.compile(r"Generic (?!DeltaTable\b)\w+ error|\(os error \d+\)")
+_BROKEN: Final = re.compile(
+    r"failed validation check|append-only|Schema error|Cast error|Unsupported"
+    r"|[Jj]son error|No table metadata|Parquet argument error|Invalid Parquet|Corrupt"
+    r"|invalid utf-8|EOF: "
+)
+_OF_MACHINE: Final = (OSError, pa.lib.ArrowCancelled, pa.lib.ArrowMemoryError)
+# Where causes end: frames of a stack, and rows, which are nobody's business in a log.
+_END: Final = re.compile(r"\s*\d+: <?\w|Preview of|\+-")
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def lake_error(what: str, error: Exception) -> LakeError:
+    """Return what tells of an error in `what`: `cannot … the lake's table …`.
+
+    It is an UnusableTableError where the table itself is the reason, and of the same
+    kind as the error where that is one of ours.
+    """
+    kind = LakeError
+    if isinstance(error, LakeError):
+        kind = type(error)
+    elif _is_of_table(error):
+        kind = UnusableTableError
+    return kind(f"{what}: {_told(error)}")
+
+
+def _is_of_table(error: Exception) -> bool:
+    if isinstance(error, _OF_MACHINE):
+        return False
+    if not isinstance(error, DeltaError):
+        return isinstance(error, pa.ArrowException)  # of our own reading and casting
+    text = str(error)
+    if _LOST.search(text):
+        return True
+    return _OF_STORE.search(text) is None and _BROKEN.search(text) is not None
+
+
+def _told(error: Exception) -> str:
+    """Return the causes that an error tells, in one line."""
+    lines: list[str] = []
+    for line in _COLOUR.sub("", str(error)).splitlines():
+        if lines and _END.match(line):
+            break
+        if text := line.strip().removeprefix("↳").strip():
+            lines.append(text)
+    return ": ".join(lines)

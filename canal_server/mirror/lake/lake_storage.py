@@ -1,0 +1,223 @@
+"""Files in the lake's storage: a folder of the file system, or of an object store.
+
+Small files are written whole, large ones bit by bit. Leaves out what is in them.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from canal_server.errors import LakeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from canal_server.mirror.settings.mirror_settings import LakeSettings
+
+_TEMPORARY: Final = ".new"
+# Bytes of a name that `write` takes: file systems take 255, and while a file is written
+# its name is longer by a point, 32 digits and what it ends with.
+NAME_MAX: Final = 255 - 33 - len(_TEMPORARY)
+_TRUE: Final = ("true", "1", "yes", "on")
+
+
+class Folder:
+    """A folder, which need not be there yet; travels to other processes.
+
+    All names are paths below it. Each method may raise LakeError.
+    """
+
+    def __init__(self, filesystem: Any, path: str) -> None:
+        """Take a file system of Arrow, and the path of the folder in it."""
+        self._fs = filesystem
+        self._path = path.rstrip("/")
+        self._is_local = isinstance(filesystem, fs.LocalFileSystem)
+
+    def __str__(self) -> str:
+        return self._path
+
+    @property
+    def local_path(self) -> str | None:
+        """The path, where the folder is one of the file system."""
+        return self._path if self._is_local else None
+
+    def below(self, name: str) -> Folder:
+        """Return a folder inside of this one."""
+        return Folder(self._fs, f"{self._path}/{name}")
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file as a whole, None when there is none.
+
+        Of those that `write` has written, which were as long in memory then.
+        """
+        path = f"{self._path}/{name}"
+        try:
+            with self._telling("read", path), self._fs.open_input_stream(path) as file:
+                return bytes(file.read())
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file so that readers see the old one or the new one, whole."""
+        path = f"{self._path}/{name}"
+        with self._telling("write", path):
+            if self._is_local:
+                self._write_locally(path, data)
+                return
+            # An object is there when it is complete, and takes the old one's place.
+            with self._fs.open_output_stream(path) as file:
+                file.write(data)
+
+    def _write_locally(self, path: str, data: bytes) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+        temporary = f"{path}.{uuid.uuid4().hex}{_TEMPORARY}"
+        with open(temporary, "xb") as file:  # noqa: PTH123  # paths are texts here
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)  # noqa: PTH105
+
+    def delete(self, name: str) -> None:
+        """Delete a file, if it is there."""
+        path = f"{self._path}/{name}"
+        try:
+            with self._telling("delete", path):
+                self._fs.delete_file(path)
+        except FileNotFoundError:
+            return
+
+    def remove(self) -> None:
+        """Delete the folder with all that is in it, if it is there."""
+        try:
+            with self._telling("delete", self._path):
+                self._fs.delete_dir(self._path)
+        except FileNotFoundError:
+            return
+
+    def names(self) -> list[str]:
+        """Return the names of the files in this folder, sorted."""
+        return sorted(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """Return the files in this folder by name, with how many bytes each has."""
+        with self._telling("list", self._path):
+            selector = fs.FileSelector(self._path, allow_not_found=True)
+            return {
+                each.base_name: int(each.size)
+                for each in self._fs.get_file_info(selector)
+                if each.type == fs.FileType.File
+                and not each.base_name.endswith(_TEMPORARY)
+            }
+
+    def below_names(self) -> list[str]:
+        """Return the paths of all files in this folder and those inside of it."""
+        with self._telling("list", self._path):
+            selector = fs.FileSelector(self._path, allow_not_found=True, recursive=True)
+            return sorted(
+                each.path.removeprefix(self._path).lstrip("/")
+                for each in self._fs.get_file_info(selector)
+                if each.type == fs.FileType.File
+            )
+
+    @contextmanager
+    def open_input(self, name: str) -> Iterator[pa.NativeFile]:
+        """Open a file for reading, until the context is left."""
+        path = f"{self._path}/{name}"
+        with self._telling("read", path), self._fs.open_input_file(path) as file:
+            yield file
+
+    @contextmanager
+    def open_output(self, name: str) -> Iterator[pa.NativeFile]:
+        """Open a file for writing; readers may see a part until the context is left.
+
+        Then it survives the machine's end.
+        """
+        with self._telling("write", f"{self._path}/{name}"), self.create(name) as file:
+            yield file
+        self.keep(name)
+
+    def create(self, name: str) -> pa.NativeFile:
+        """Open a new file for writing, which whoever asks for it closes and keeps."""
+        path = f"{self._path}/{name}"
+        with self._telling("write", path):
+            if self._is_local:
+                os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+            return self._fs.open_output_stream(path)
+
+    def keep(self, name: str) -> None:
+        """Have a file that was written and closed survive the machine's end."""
+        path = f"{self._path}/{name}"
+        with self._telling("write", path):
+            if self._is_local:
+                _sync(path)
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, if it is there."""
+        path, target = f"{self._path}/{name}", f"{self._path}/{to}"
+        with self._telling("move", path):
+            if self._fs.get_file_info(path).type != fs.FileType.File:
+                return
+            if self._is_local:
+                os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
+            self._fs.move(path, target)
+
+    @contextmanager
+    def _telling(self, what: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            if what in ("read", "delete"):
+                raise
+            raise LakeError(f"cannot {what} {path}: there is no such place") from None
+        except (OSError, pa.ArrowException) as error:
+            raise LakeError(f"cannot {what} {path}: {error}") from error
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def open_folder(lake: LakeSettings, path: str = "") -> Folder:
+    """Return a folder below the lake's root. Raises LakeError."""
+    if lake.is_local:
+        root = Folder(fs.LocalFileSystem(), lake.path)
+    else:
+        parts = urlsplit(lake.path)
+        try:
+            store = fs.S3FileSystem(**_s3_options(lake.storage_options))
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise LakeError(
+                f"the store of {lake.path} cannot be opened: {error}; see "
+                "lake.storage_options"
+            ) from None
+        root = Folder(store, f"{parts.netloc}{parts.path}")
+    return root.below(path) if path else root
+
+
+def _s3_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return what Arrow wants, of the options that delta-rs takes."""
+    given = {name.lower().removeprefix("aws_"): text for name, text in options.items()}
+    endpoint = given.get("endpoint_url") or given.get("endpoint", "")
+    found: dict[str, Any] = {
+        "access_key": given.get("access_key_id"),
+        "secret_key": given.get("secret_access_key"),
+        "session_token": given.get("session_token") or given.get("token"),
+        "region": given.get("region") or given.get("default_region"),
+    }
+    if endpoint:
+        scheme, _, rest = endpoint.rpartition("://")
+        found["endpoint_override"] = rest.rstrip("/")
+        plain = given.get("allow_http", "").lower() in _TRUE
+        found["scheme"] = scheme or ("http" if plain else "https")
+    return {name: value for name, value in found.items() if value}

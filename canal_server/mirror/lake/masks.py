@@ -1,0 +1,157 @@
+"""From rows as the source has them to rows of the lake: select, rename, mask.
+
+A masked value never leaves this function; what it becomes does not tell it, but for
+what `truncate` leaves. Leaves out which columns have which masks (`tables`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from canal_server.errors import TableMetaError
+from canal_server.mirror.settings.wanted_tables import OWN_COLUMNS
+from canal_server.model.columns_known import ColumnMeta
+from canal_server.spark.columns.spark_columns import WantedColumn, wanted_column
+from canal_server.spark.reading.arrow_batches import typed_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.mirror.settings.table_values import (
+        Mask,
+        MirrorColumn,
+        MirrorTable,
+    )
+
+_Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
+
+HASH_TYPE: Final = ("char(64)", "ascii")  # of a hash, as a column of MySQL
+
+
+def apply(rows: _Rows, table: MirrorTable) -> _Rows:
+    """Return rows as the lake has them: columns in the table's order, then others.
+
+    Those that the mirror adds (`_seq`, …) stay as they are, behind the table's; all
+    else is left out. Raises TableMetaError when a column is missing or of another type.
+    """
+    names: list[str] = rows.schema.names
+    places = {name.lower(): index for index, name in reversed([*enumerate(names)])}
+    arrays, fields = [], []
+    for column in table.columns:
+        index = places.get(column.name.lower(), -1)
+        if index < 0:
+            raise TableMetaError(
+                f"table {table.source}: rows without the column {column.name}, which "
+                f"the mirror has; they have {', '.join(names)[:300]}"
+            )
+        array = rows.column(index)
+        wanted = source_type(column)
+        if array.type != wanted:
+            raise TableMetaError(
+                f"table {table.source}: column {column.name} comes as {array.type}, "
+                f"and {column.mysql_type} is {wanted}"
+            )
+        arrays.append(masked(array, column.mask))
+        fields.append(pa.field(column.target, arrays[-1].type))
+    known = {column.name.lower() for column in table.columns}
+    for index, field in enumerate(rows.schema):
+        # One of the table's own that is left out may have such a name, too.
+        is_source = b"mysql_type" in (field.metadata or {})
+        if field.name in OWN_COLUMNS and field.name not in known and not is_source:
+            arrays.append(rows.column(index))
+            fields.append(field)
+    return type(rows).from_arrays(arrays, schema=pa.schema(fields))
+
+
+def masked(values: Any, mask: Mask | None) -> Any:
+    """Return what a mask makes of an array or a chunked array."""
+    return values if mask is None else _KINDS[mask.kind](values, mask)
+
+
+def source_type(column: MirrorColumn) -> pa.DataType:
+    """Return Arrow's type of a column as the source gives it."""
+    return _arrow_type(column.wanted)
+
+
+def lake_columns(table: MirrorTable) -> list[WantedColumn]:
+    """Return the columns that the lake has, by their names there."""
+    return [lake_column(column) for column in table.columns]
+
+
+def lake_column(column: MirrorColumn) -> WantedColumn:
+    """Return a column as the lake has it."""
+    mysql_type, charset = lake_mysql_type(column)
+    return wanted_column(ColumnMeta(column.target, mysql_type, charset or None))
+
+
+def lake_mysql_type(column: MirrorColumn) -> tuple[str, str]:
+    """Return the type and character set that the lake's values have."""
+    if column.mask is not None and column.mask.kind == "hash":
+        return HASH_TYPE
+    return column.mysql_type, column.charset
+
+
+def lake_schema(table: MirrorTable) -> pa.Schema:
+    """Return the schema of the lake's table, without what the mirror adds."""
+    return pa.schema(
+        [(column.name, _arrow_type(column)) for column in lake_columns(table)]
+    )
+
+
+@lru_cache(maxsize=10_000)
+def _arrow_type(column: WantedColumn) -> pa.DataType:
+    unnamed = WantedColumn("value", column.kind, column.precision, column.scale)
+    return typed_schema([unnamed]).field(0).type
+
+
+def _hash(values: Any, mask: Mask) -> Any:
+    """Return SHA-256 of salt and value, in hex.
+
+    Each distinct value is hashed once: columns repeat theirs more often than not.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        chunks = [_hash(chunk, mask) for chunk in values.chunks]
+        return pa.chunked_array(chunks, type=pa.string())
+    encoded = _as_bytes(values).dictionary_encode()
+    start = hashlib.sha256(mask.salt.encode())
+    hashes = []
+    for value in encoded.dictionary.to_pylist():
+        digest = start.copy()
+        digest.update(value)
+        hashes.append(digest.hexdigest())
+    return pa.array(hashes, pa.string()).take(encoded.indices)
+
+
+def _as_bytes(values: pa.Array) -> pa.Array:
+    """Return values as the bytes of their texts, without regard to their type."""
+    kind = values.type
+    if pa.types.is_binary(kind):
+        return values
+    if pa.types.is_timestamp(kind):
+        values = values.cast(pa.timestamp("us"))  # in UTC, without a word of it
+    return values.cast(pa.string()).cast(pa.binary())
+
+
+def _truncate(values: Any, mask: Mask) -> Any:
+    if pa.types.is_binary(values.type):
+        return pc.binary_slice(values, 0, mask.length)
+    return pc.utf8_slice_codeunits(values, 0, mask.length)
+
+
+def _null(values: Any, _mask: Mask) -> Any:
+    if isinstance(values, pa.ChunkedArray):
+        chunks = [pa.nulls(len(chunk), values.type) for chunk in values.chunks]
+        return pa.chunked_array(chunks, type=values.type)
+    return pa.nulls(len(values), values.type)
+
+
+_KINDS: Final[dict[str, Callable[[Any, Mask], Any]]] = {
+    "hash": _hash,
+    "truncate": _truncate,
+    "null": _null,
+}

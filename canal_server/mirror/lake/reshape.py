@@ -1,0 +1,141 @@
+"""The columns of a lake's table after a DDL, and rows as they are then.
+
+Leaves out how it is read and written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from canal_server.mirror.lake.lake_table import ADDED, UnlikeError
+from canal_server.mirror.lake.steps import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    WidenColumn,
+)
+from canal_server.spark.reading.arrow_batches import typed_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canal_server.mirror.lake.steps import Step
+    from canal_server.spark.columns.spark_columns import WantedColumn
+
+ZERO = ("0000-", "-00")  # in a date: what MySQL knows and nobody else does
+
+
+class Reshape:
+    """What steps make of the columns of one table."""
+
+    def __init__(self, schema: pa.Schema, steps: Sequence[Step]) -> None:
+        """Take the columns as they are. UnlikeError for steps that do not fit them."""
+        self._steps = steps
+        schemas = [schema]
+        for step in steps:
+            schemas.append(_stepped(schemas[-1], step))
+        self._before, self._schemas = schemas[:-1], schemas[1:]
+        self.schema = schemas[-1]
+
+    @property
+    def is_metadata_only(self) -> bool:
+        """Whether rows that are there have just NULL in some columns more."""
+        return all(
+            (isinstance(step, AddColumn) and step.fill is None)
+            or (isinstance(step, WidenColumn) and was == now)
+            for step, was, now in self._moves()
+        )
+
+    def new_fields(self) -> list[pa.Field]:
+        """Return the columns that are added."""
+        return [
+            self.schema.field(step.name)
+            for step in self._steps
+            if isinstance(step, AddColumn)
+        ]
+
+    def renamed(self, name: str) -> str:
+        """Return what a column is called behind the steps."""
+        for step in self._steps:
+            if isinstance(step, RenameColumn) and step.old == name:
+                name = step.new
+        return name
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        """Return rows with the new columns. UnlikeError for values that do not fit."""
+        for step, schema in zip(self._steps, self._schemas, strict=True):
+            columns = {name: table[name] for name in table.column_names}
+            if isinstance(step, RenameColumn):
+                columns[step.new] = columns.pop(step.old)
+            elif isinstance(step, AddColumn):
+                kind = schema.field(step.name).type
+                fill = filled(step.fill, kind)
+                columns[step.name] = pa.chunked_array([pa.repeat(fill, len(table))])
+            elif isinstance(step, WidenColumn):
+                kind = schema.field(step.name).type
+                columns[step.name] = _cast(columns[step.name], step.name, kind)
+            table = pa.table({name: columns[name] for name in schema.names})
+        return table
+
+    def _moves(self) -> list[tuple[Step, pa.Schema, pa.Schema]]:
+        return list(zip(self._steps, self._before, self._schemas, strict=True))
+
+
+def filled(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """Return a value that an entry would carry as this text.
+
+    UnlikeError for a text that is not one of the type.
+    """
+    if text is None:
+        return pa.scalar(None, kind)
+    if pa.types.is_binary(kind):
+        return pa.scalar(text.encode("latin-1"), kind)
+    if pa.types.is_temporal(kind) and (text.startswith(ZERO[0]) or ZERO[1] in text):
+        return pa.scalar(None, kind)
+    try:
+        if pa.types.is_timestamp(kind):
+            time = pa.scalar(text).cast(pa.timestamp("us"))
+            return pc.assume_timezone(time, kind.tz) if kind.tz else time
+        if pa.types.is_int64(kind) and int(text) > 2**63 - 1:  # BIT(64)
+            return pa.scalar(int(text) - 2**64, kind)
+        return pa.scalar(text).cast(kind)
+    except (pa.ArrowException, ValueError) as error:
+        raise UnlikeError(f"{text!r} cannot be a default of type {kind}") from error
+
+
+def _stepped(schema: pa.Schema, step: Step) -> pa.Schema:
+    """Return the columns after a step."""
+    if isinstance(step, AddColumn):
+        _expect(step.name not in schema.names, f"has a column {step.name} already")
+        own = [name for name in schema.names if name not in ADDED]
+        return schema.insert(len(own), _field(step.wanted))
+    old = step.old if isinstance(step, RenameColumn) else step.name
+    _expect(old in schema.names, f"has no column {old}")
+    place = schema.get_field_index(old)
+    if isinstance(step, DropColumn):
+        return schema.remove(place)
+    if isinstance(step, RenameColumn):
+        _expect(step.new not in schema.names, f"has a column {step.new} already")
+        return schema.set(place, schema.field(place).with_name(step.new))
+    return schema.set(place, _field(step.wanted))
+
+
+def _field(wanted: WantedColumn) -> pa.Field:
+    return typed_schema([wanted]).field(0)
+
+
+def _cast(column: pa.ChunkedArray, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return column.cast(kind)
+    except pa.ArrowException as error:
+        raise UnlikeError(
+            f"column {name} has values that are none of type {kind}: {error}"
+        ) from error
+
+
+def _expect(true: bool, otherwise: str) -> None:
+    if not true:
+        raise UnlikeError(f"it {otherwise}")

@@ -1,0 +1,1 @@
+"""What a mirror reports: status, history, plots."""

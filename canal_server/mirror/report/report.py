@@ -1,0 +1,145 @@
+"""What a running mirror tells of itself: its status, and a history of batches."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import LakeError
+from canal_server.mirror.session.idle import Idle
+from canal_server.mirror.state.run_history import (
+    Batch,
+    History,
+    Status,
+    read_status,
+    write_status,
+)
+from canal_server.spark.options.offsets import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canal_server.mirror.follow.micro_batches import BatchReport
+    from canal_server.mirror.lake.lake_storage import Folder
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings
+
+log = logging.getLogger(__name__)
+
+EVERY_S: Final = 2.0
+RATE_OVER_S: Final = 30.0  # of late
+
+
+class Report:
+    """Notes batches, and stores what was noted now and then."""
+
+    def __init__(self, settings: MirrorSettings, folder: Folder) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._history = History(folder)
+        self._lock = threading.Lock()
+        self._begun_ms = _now_ms()
+        self._rows = 0
+        self._last: Batch | None = None
+        self._late: deque[tuple[float, int]] = deque()
+        self._written = 0.0
+        self._failing = ""
+        self._failing_since_ms = 0
+        self._idle = Idle(settings.stream.trigger_s)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether nothing had come when the stream looked for the last time."""
+        return self._idle.is_caught_up()
+
+    def idle(self) -> None:
+        """Note that the stream has looked, and nothing had come; for any thread."""
+        self._idle.note()
+        self.failed("")
+
+    def note(self, report: BatchReport) -> None:
+        """Note a batch of the stream; for any thread."""
+        now_ms = _now_ms()
+        batch = Batch(
+            at_ms=now_ms,
+            batch=report.number,
+            rows=report.rows,
+            seconds=report.seconds,
+            delay_ms=now_ms - report.newest_ms if report.newest_ms else -1,
+            applied=version_of(report.end) if report.end else -1,
+            journal=report.end.journal if report.end else "",
+            position=report.end.position if report.end else 0,
+            tables=len(report.written),
+            epoch=report.end.epoch if report.end else 0,
+            gtids=report.end.gtids if report.end else "",
+        )
+        self._idle.batch()
+        with self._lock:
+            self._history.add(batch)
+            self._last = batch
+            self._rows += report.rows
+            self._late.append((time.monotonic(), report.rows))
+            self._failing, self._failing_since_ms = "", 0
+
+    def failed(self, why: str) -> None:
+        """Note why the stream failed, again perhaps; empty: it goes on."""
+        with self._lock:
+            if not why:
+                self._failing_since_ms = 0
+            elif not self._failing:
+                self._failing_since_ms = _now_ms()
+            self._failing = why
+        if why:
+            self._idle.batch()
+
+    def turn(self, spark: str = "", warnings: Sequence[str] = ()) -> None:
+        """Store what was noted, every few seconds; a failure is told.
+
+        `spark` is why nothing goes on for want of what Spark has to give; `warnings`
+        are of what stays as it is until somebody changes it.
+        """
+        now = time.monotonic()
+        if now - self._written < EVERY_S:
+            return
+        self._written = now
+        with self._lock:
+            while self._late and now - self._late[0][0] > RATE_OVER_S:
+                self._late.popleft()
+            status = Status(
+                self._settings.name,
+                socket.gethostname(),
+                os.getpid(),
+                self._begun_ms,
+                _now_ms(),
+                rows=self._rows,
+                rows_per_second=sum(rows for _, rows in self._late) / RATE_OVER_S,
+                last=self._last,
+                failing=self._failing,
+                failing_since_ms=self._failing_since_ms,
+                spark=spark,
+                caught_up=self._idle.is_caught_up(),
+                warnings=tuple(warnings),
+            )
+            try:
+                self._history.flush()
+                write_status(self._folder, status)
+            except LakeError as error:
+                log.warning("the status cannot be stored: %s", error)
+
+    def end(self, why: str) -> None:
+        """Store why the mirror ends, unless it never told anything."""
+        try:
+            status = read_status(self._folder)
+            if status is not None:
+                write_status(self._folder, replace(status, message=why))
+        except LakeError as error:
+            log.warning("the status cannot be stored: %s", error)
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)

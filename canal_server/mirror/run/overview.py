@@ -1,0 +1,209 @@
+"""What `mirror status` tells: of a mirror that runs, or of one that does not.
+
+All of it is read from the lake, so it can be asked anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.run.progress import duration
+from canal_server.mirror.state.lake_lease import holder
+from canal_server.mirror.state.manifests import ChunkManifest, CopyPlan
+from canal_server.mirror.state.run_history import read_status
+from canal_server.mirror.state.state import Phase, States
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from canal_server.mirror.lake.lake_storage import Folder
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings
+    from canal_server.mirror.state.run_history import Status
+    from canal_server.mirror.state.state import TableState
+
+HEADINGS: Final = ("table", "phase", "copied", "goes to", "since")
+
+
+@dataclass(frozen=True, slots=True)
+class TableOverview:
+    """A table: `rows` were copied; `chunks` of a copy that is not done yet.
+
+    `rows_expected` is what the database estimated when the copy began.
+    """
+
+    table: str
+    target: str
+    phase: str
+    rows: int
+    copies: int
+    message: str
+    since_ms: int
+    chunks_done: int = 0
+    chunks: int = 0
+    rows_expected: int = 0
+    due_at_ms: int = 0  # when it is copied again, if it has to wait for that
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A mirror. `runs_on` is its process, None when there is none."""
+
+    name: str
+    lake: str
+    runs_on: str | None
+    status: Status | None  # told by the last process
+    tables: tuple[TableOverview, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        told = asdict(self)
+        told["running"] = self.runs_on is not None
+        return told
+
+
+def overview(settings: MirrorSettings) -> Overview:
+    """Look at the lake. Raises LakeError."""
+    folder = open_folder(settings.lake, settings.folder)
+    states = States(folder).read_all()
+    return Overview(
+        settings.name,
+        settings.lake.path,
+        holder(folder),
+        read_status(folder),
+        tuple(_table(states[name], folder.below("copies")) for name in sorted(states)),
+    )
+
+
+def _table(state: TableState, copies: Folder) -> TableOverview:
+    rows, done, chunks = state.rows, 0, 0
+    if state.phase is Phase.COPYING:
+        rows, done, chunks = _copied(copies.below(state.copy_id))
+    return TableOverview(
+        str(state.source),
+        state.target,
+        state.phase.value,
+        rows,
+        state.copies,
+        state.message,
+        state.updated_at_ms,
+        done,
+        chunks,
+        state.rows_expected,
+        state.due_at_ms,
+    )
+
+
+def _copied(folder: Folder) -> tuple[int, int, int]:
+    """Return how far a copy is: rows, chunks that are done, all chunks."""
+    plan = CopyPlan.read(folder)
+    if plan is None:
+        return 0, 0, 0
+    names = set(folder.names())
+    numbers = [
+        chunk.number
+        for chunk in plan.chunks
+        if ChunkManifest.name(chunk.number) in names
+    ]
+    found = [ChunkManifest.read(folder, number) for number in numbers]
+    rows = sum(each.rows for each in found if each is not None)
+    return rows, len(numbers), len(plan.chunks)
+
+
+# --- as text --------------------------------------------------------------------------
+
+
+def as_text(found: Overview) -> Iterator[str]:
+    """Yield lines for a person."""
+    now_ms = time.time() * 1000
+    yield _first_line(found, now_ms)
+    if found.status is not None:
+        status = found.status
+        if found.runs_on is None:
+            status = replace(status, caught_up=False)  # that was so when it ended
+        yield _stream_line(status, now_ms)
+        if found.runs_on is None and found.status.message:
+            yield f"ended: {found.status.message}"
+        elif found.status.failing:
+            yield _failing_line(found.status, now_ms)
+        if found.runs_on is not None and found.status.spark:
+            yield found.status.spark
+    yield ""
+    yield from aligned([HEADINGS, *(_row(each, now_ms) for each in found.tables)])
+    for each in found.tables:
+        if each.message:
+            yield f"{each.table}: {each.message}"
+    if not found.tables:
+        yield "no table was begun yet"
+    if found.status is not None:
+        yield from (f"warning: {each}" for each in found.status.warnings)
+
+
+def _first_line(found: Overview, now_ms: float) -> str:
+    head = f"mirror {found.name} into {found.lake}"
+    status = found.status
+    if found.runs_on is None:
+        if status is None:
+            return f"{head}: does not run"
+        return f"{head}: does not run; it did {_ago(now_ms, status.updated_at_ms)} ago"
+    if status is None:
+        return f"{head}: {found.runs_on}"
+    return f"{head}: {found.runs_on}, up {_ago(now_ms, status.started_at_ms)}"
+
+
+def _stream_line(status: Status, now_ms: float) -> str:
+    last = status.last
+    if last is None:
+        return "stream: no batch yet"
+    delay = f"delay {last.delay_ms / 1000:.1f} s, " if last.delay_ms >= 0 else ""
+    if status.caught_up:
+        delay = "caught up, "
+    place = f", up to {last.journal}:{last.position}" if last.journal else ""
+    return (
+        f"stream: {delay}{status.rows_per_second:,.0f} rows/s, last batch "
+        f"{last.rows:,} rows in {last.seconds:.2f} s, {_ago(now_ms, last.at_ms)} ago"
+        f"{place}"
+    )
+
+
+def _failing_line(status: Status, now_ms: float) -> str:
+    since = datetime.fromtimestamp(status.failing_since_ms / 1000).astimezone()
+    return (
+        f"the stream fails since {since.isoformat(timespec='seconds')} "
+        f"({_ago(now_ms, status.failing_since_ms)}): {status.failing}"
+    )
+
+
+def _row(table: TableOverview, now_ms: float) -> tuple[str, ...]:
+    phase = table.phase
+    if table.chunks:
+        phase = f"{phase} {table.chunks_done / table.chunks:.0%}"
+    if table.due_at_ms > now_ms:
+        phase = f"{phase}, {duration((table.due_at_ms - now_ms) / 1000)} left"
+    return (
+        table.table,
+        phase,
+        f"{table.rows:,}",
+        table.target,
+        f"{_ago(now_ms, table.since_ms)} ago",
+    )
+
+
+def _ago(now_ms: float, at_ms: int) -> str:
+    return duration((now_ms - at_ms) / 1000)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows of a table; numbers are set to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.rjust(width)
+            if cell.replace(",", "").isdecimal()
+            else cell.ljust(width)
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        yield "  ".join(cells).rstrip()

@@ -1,0 +1,135 @@
+"""What `mirror copy` asks for: tables that are to be copied again.
+
+A mirror that runs takes requests up; one that does not, when it is started. With all
+tables the stream begins anew as well, for which the mirror has to be ended first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import (
+    CanalError,
+    ClientError,
+    ConfigError,
+)
+from canal_server.mirror.follow.stream_start import subscription_of
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.run.pauses import asked_for
+from canal_server.mirror.session.spark_session import source_options
+from canal_server.mirror.settings.table_values import TableName
+from canal_server.mirror.state.feed import FILE
+from canal_server.mirror.state.lake_lease import Lease, holder
+from canal_server.mirror.state.lake_tables import UnusableTableError
+from canal_server.mirror.state.state import Phase, States
+from canal_server.spark.options.servers import Channel
+from canal_server.spark.options.source_options import read_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings
+    from canal_server.mirror.state.state import TableState
+
+PATIENCE_MS: Final = 2_000  # with the server, where a person waits
+NO_SUBSCRIPTION: Final = 404
+
+
+def told_to_stop(name: TableName, why: CanalError) -> str:
+    """Return what a person is told of a table that is stopped until it is copied."""
+    told = f"{why}; `canal-server mirror copy {name}` makes a new copy"
+    if isinstance(why, UnusableTableError):
+        told += ", and should that meet the same, move the lake's table away first"
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """What was asked for. `warning` is what is left for somebody to do."""
+
+    tables: tuple[TableName, ...]
+    runs_on: str | None  # None: it is done when the mirror is started
+    warning: str = ""
+
+
+def copy_tables(settings: MirrorSettings, names: Sequence[str]) -> Requested:
+    """Have tables copied again. Raises ConfigError, LakeError."""
+    folder = open_folder(settings.lake, settings.folder)
+    store = States(folder)
+    known = store.read_all()
+    problems = []
+    tables = []
+    for text in dict.fromkeys(names):
+        schema, dot, table = text.partition(".")
+        name = TableName(schema, table)
+        state = known.get(name)
+        if not (schema and dot and table):
+            problems.append(f"{text}: write schema.table")
+        elif settings.rule_of(name) is None:
+            problems.append(f"{text}: no pattern of the settings wants this table")
+        elif state is None or state.phase is Phase.DROPPED:
+            problems.append(
+                f"{text}: the mirror {settings.name} has no such table; see "
+                "`canal-server mirror status`"
+            )
+        else:
+            tables.append(name)
+    if problems:
+        raise ConfigError(problems)
+    store.request_copy(tables)
+    return Requested(tuple(tables), holder(folder))
+
+
+def copy_all(settings: MirrorSettings) -> Requested:
+    """Have all tables copied again; the stream begins anew if the mirror is ended.
+
+    Raises LakeError.
+    """
+    folder = open_folder(settings.lake, settings.folder)
+    store = States(folder)
+    runs_on = holder(folder)
+    if runs_on is not None:
+        tables = _present(store.read_all().values())
+        store.request_copy(tables)
+        return Requested(tables, runs_on)
+    with Lease(folder):
+        states = store.read_all()
+        tables = _present(states.values())
+        for name in tables:
+            why = "a new copy of all tables was asked for"
+            store.write(asked_for(states[name], why))
+        before = store.generation()
+        store.next_generation()
+        folder.delete(FILE)  # of the stream of before, also where nobody can read it
+    return Requested(tables, None, _unsubscribed(settings, before))
+
+
+def _present(states: Iterable[TableState]) -> tuple[TableName, ...]:
+    return tuple(
+        sorted(each.source for each in states if each.phase is not Phase.DROPPED)
+    )
+
+
+def _unsubscribed(settings: MirrorSettings, generation: int) -> str:
+    """Have the server forget the stream of before; returns what is wrong, if it is."""
+    name = subscription_of(settings, generation)
+    destination = settings.canal.destination
+    options = source_options(settings) | {"retryTimeoutMs": str(PATIENCE_MS)}
+    channel = Channel(read_options(options), destination)
+    try:
+        channel.call(lambda client: client.unsubscribe(destination, name))
+    except ClientError as error:
+        if error.code == NO_SUBSCRIPTION:
+            return ""
+        problem: Exception = error
+    except (CanalError, OSError) as error:
+        problem = error
+    else:
+        return ""
+    finally:
+        channel.close()
+    return (
+        f"the server still keeps subscription {name} of before ({problem}): "
+        f"`canal-server subscriptions remove {name}` there removes it"
+    )

@@ -1,0 +1,233 @@
+"""What becomes of each table when the mirror is started.
+
+A table goes on where it was left. A rule by which nothing is mirrored yet has to be
+right as a whole; later on, what is wrong with one table is a change of the source, and
+stops that table alone. Leaves out what is done when the mirror runs (`run`, `work`).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import ConfigError
+from canal_server.mirror.follow.follower import TableStoppedError
+from canal_server.mirror.follow.foreign_keys import hidden_keys
+from canal_server.mirror.follow.stream_start import identity_of
+from canal_server.mirror.rows.chunks import quoted
+from canal_server.mirror.run.requests import told_to_stop
+from canal_server.mirror.run.table_sync import columns_at
+from canal_server.mirror.session.spark_session import table_options
+from canal_server.mirror.settings import wanted_tables
+from canal_server.mirror.state.lake_tables import (
+    NOWHERE,
+    UnusableTableError,
+    open_table,
+)
+from canal_server.mirror.state.state import Phase, TableState
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.flavour import read_server_info
+from canal_server.mysql.server_errors import account_text
+from canal_server.spark.options.servers import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from canal_server.mirror.follow.foreign_keys import HiddenKey
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
+    from canal_server.mirror.settings.table_values import TableName
+    from canal_server.mirror.state.state import States
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.runtime.lifecycle import Stop
+
+    Known = Mapping[TableName, TableState]
+
+log = logging.getLogger(__name__)
+
+SPARSE: Final = ("MINIMAL", "NOBLOB")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The tables that are there and wanted; `stopped`: why some cannot be mirrored."""
+
+    names: tuple[TableName, ...]
+    stopped: dict[TableName, str] = field(default_factory=dict)
+    is_mariadb: bool = False
+    source: str = ""  # which database it is
+    hidden_keys: tuple[HiddenKey, ...] = ()  # whose changes are in no event
+
+
+def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
+    """Ask which tables there are; `known` are those of before.
+
+    Raises ConfigError for all that is wrong with the database, and with rules by which
+    nothing is mirrored yet; SourceError.
+    """
+    with ControlConnection(settings.source.access, stop) as connection:
+        info = read_server_info(connection)
+        problems = list(binlog_problems(info))
+        found = wanted_tables.survey(connection, settings)
+        is_mariadb = connection.is_mariadb
+        keys = tuple(hidden_keys(connection, settings))
+    in_use = {id(rule) for rule in _in_use(settings, known)}
+    problems += [each.text for each in found.found if id(each.rule) not in in_use]
+    if problems:
+        raise ConfigError(problems)
+    stopped: dict[TableName, str] = {}
+    for problem in found.found:
+        if problem.table is None:
+            log.warning("%s", problem.text)
+        else:
+            told = stopped.get(problem.table)
+            stopped[problem.table] = f"{told}; {problem.text}" if told else problem.text
+    names = [each.table.source for each in found.tables] + list(stopped)
+    hidden = _hidden(settings, known, set(names))
+    identity = identity_of(info)
+    return Wanted((*names, *hidden), stopped, is_mariadb, identity, keys)
+
+
+def _in_use(settings: MirrorSettings, known: Known) -> Iterator[TableRule]:
+    """Yield the rules by which a table was copied, and that are as they were then."""
+    for name, state in known.items():
+        rule = settings.rule_of(name)
+        if (
+            rule
+            and state.plan
+            and state.plan == wanted_tables.signature(name, settings)
+        ):
+            yield rule
+
+
+def _hidden(
+    settings: MirrorSettings, known: Known, found: set[TableName]
+) -> list[TableName]:
+    """Return tables that canal-server reads on, and the account does not see."""
+    missing = [
+        name
+        for name, state in known.items()
+        if name not in found and state.phase is not Phase.DROPPED
+        if settings.rule_of(name) is not None
+    ]
+    if not missing:
+        return []
+    channel = Channel(table_options(settings, missing[0]), settings.canal.destination)
+    try:
+        hidden = [name for name in missing if columns_at(channel, name, None)]
+    finally:
+        channel.close()
+    user = settings.source.access.credentials.user
+    for name in hidden:
+        log.warning(
+            "%s: account %s does not see it any more, so it cannot be copied: let an "
+            "administrator run: GRANT SELECT ON %s TO %s",
+            name,
+            user,
+            ".".join(map(quoted, name)),
+            account_text(user),
+        )
+    return hidden
+
+
+def binlog_problems(info: ServerInfo) -> Iterator[str]:
+    """Yield why the changes of a database do not tell of all rows, with the remedy."""
+    if not info.log_bin:
+        yield "source: the database writes no binary log: set log_bin"
+    elif info.binlog_format != "ROW":
+        yield (
+            f"source: binlog_format is {info.binlog_format}, whose statements are no "
+            "changes of rows: SET GLOBAL binlog_format = ROW"
+        )
+    if info.row_image in SPARSE:
+        yield (
+            f"source: binlog_row_image is {info.row_image}, which leaves values out: "
+            "SET GLOBAL binlog_row_image = FULL"
+        )
+
+
+def new_state(settings: MirrorSettings, name: TableName) -> TableState:
+    """Return the state of a table that is wanted, and not known yet."""
+    rule = settings.rule_of(name)
+    assert rule is not None  # it is wanted
+    return TableState(name, wanted_tables.target_of(name, rule))
+
+
+class TakingUp:
+    """Takes up tables as a mirror before has left them; for one thread."""
+
+    def __init__(
+        self,
+        settings: MirrorSettings,
+        store: States,
+        join: Callable[[TableState], None],
+    ) -> None:
+        """`join` has a table that followed the stream follow it again.
+
+        It may raise TableStoppedError and UnusableTableError.
+        """
+        self._settings = settings
+        self._store = store
+        self._join = join
+
+    def states(self, wanted: Wanted, known: Known) -> dict[TableName, TableState]:
+        """Return what all tables are from now on; it is stored. Raises LakeError."""
+        states = dict(known)
+        for name in wanted.names:
+            state = states.get(name) or new_state(self._settings, name)
+            states[name] = self._taken_up(state, wanted.stopped.get(name, ""))
+        for name in states.keys() - set(wanted.names):
+            states[name] = self._not_wanted(states[name])
+        return states
+
+    def _taken_up(self, state: TableState, problem: str) -> TableState:
+        if state.phase is Phase.STOPPED:
+            log.warning("%s: stopped: %s", state.source, state.message)
+            return state
+        if problem:
+            return self._stopped(state, problem)
+        try:
+            return self._as_it_was(state)
+        except ConfigError as error:
+            return self._stopped(state, "; ".join(error.problems))
+        except TableStoppedError as error:
+            return self._stopped(state, str(error))
+        except UnusableTableError as error:
+            return self._stopped(state, told_to_stop(state.source, error))
+
+    def _as_it_was(self, state: TableState) -> TableState:
+        if state.phase is Phase.DROPPED:  # and is there again
+            return self._store.write(state.moved(Phase.WAITING))
+        if state.phase is Phase.WAITING:
+            return state
+        if wanted_tables.signature(state.source, self._settings) != state.plan:
+            return self._store.write(
+                state.moved(Phase.WAITING, "the settings of the table have changed")
+            )
+        if state.phase in (Phase.CATCHING_UP, Phase.FOLLOWING):
+            table = wanted_tables.mirror_table(
+                state.source, state.columns, self._settings
+            )
+            if open_table(self._settings, table).applied(state.copy_id) == NOWHERE:
+                return self._store.write(
+                    state.moved(Phase.WAITING, "its copy is not in the lake any more")
+                )
+        if state.phase is Phase.FOLLOWING:
+            self._join(state)
+            log.info("%s: follows the stream, from where it was", state.source)
+        return state
+
+    def _stopped(self, state: TableState, why: str) -> TableState:
+        log.error("%s: stopped: %s", state.source, why)
+        return self._store.write(state.moved(Phase.STOPPED, why))
+
+    def _not_wanted(self, state: TableState) -> TableState:
+        if state.phase in (Phase.DROPPED, Phase.STOPPED):
+            return state
+        why = (
+            "the source has no such table any more"
+            if self._settings.rule_of(state.source)
+            else "the settings do not want it any more"
+        )
+        log.warning("%s: %s; what is in the lake stays", state.source, why)
+        return self._store.write(state.moved(Phase.DROPPED, why))

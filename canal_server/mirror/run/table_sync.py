@@ -1,0 +1,502 @@
+"""One table on its way into the stream: copied, published, caught up, joined.
+
+Every step leaves a state in the lake from which it is gone on after a crash. Leaves
+out which tables there are, and when it is their turn (`run`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+from canal_server.errors import ConfigError, DecodeError, LakeError, SourceError
+from canal_server.mirror.copy.copy_changes import NEAR_ROWS, CatchUp
+from canal_server.mirror.copy.copying import Copied, CopyJob
+from canal_server.mirror.follow.follower import (
+    Columns,
+    CopyNeededError,
+    Follower,
+    TableGoneError,
+    TableStoppedError,
+    epoch_of,
+    meta_of,
+    shapes,
+)
+from canal_server.mirror.follow.micro_batches import PLACE_NOTE, note_of
+from canal_server.mirror.follow.renames import (
+    hidden_columns,
+    hidden_in_another,
+    what_is_revealed,
+    with_columns,
+)
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.lake.row_keys import NullKeyError
+from canal_server.mirror.rows.copy_positions import OLD_S, latest, starting_place
+from canal_server.mirror.session.slots import Slots
+from canal_server.mirror.session.spark_session import cores_of, table_options
+from canal_server.mirror.settings import wanted_tables
+from canal_server.mirror.state.lake_tables import (
+    NOWHERE,
+    OtherCopyError,
+    open_table,
+    other_format,
+)
+from canal_server.mirror.state.state import Phase, TableState
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.server_columns import TableColumns
+from canal_server.spark.options.offsets import offset_from_json, version_of
+from canal_server.spark.options.servers import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from canal_server.client.range_client import RangePosition, RangeTable
+    from canal_server.mirror.follow.micro_batches import ChangeStream
+    from canal_server.mirror.run.progress import Progress
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
+    from canal_server.mirror.settings.table_values import MirrorTable, TableName
+    from canal_server.mirror.state.state import States
+    from canal_server.model.columns_known import ColumnMeta
+    from canal_server.runtime.lifecycle import Stop
+
+log = logging.getLogger(__name__)
+
+_NO_INDEX = "(error 1176)"  # the one by which chunks were cut, as the server says it
+COPIES_MAX = 5  # of a table in a row, that changed while it was copied
+
+
+class TableWork:
+    """Brings tables into the stream; each call for one thread and one table."""
+
+    def __init__(
+        self,
+        settings: MirrorSettings,
+        spark: object,
+        store: States,
+        stream: ChangeStream,
+        *,
+        progress: Progress,
+        stop: Stop,
+        is_mariadb: bool,
+        known: Callable[[], Iterable[TableState]] = tuple,
+    ) -> None:
+        """Bring tables in; `known` tells of those that were brought in before."""
+        self._known = known
+        self._settings = settings
+        self._spark = spark
+        self._store = store
+        self._stream = stream
+        self._progress = progress
+        self._stop = stop
+        self._is_mariadb = is_mariadb
+        self._slots = Slots(
+            settings.copy.connections,
+            cores=lambda: cores_of(spark),
+            is_followed=lambda: bool(stream.tables),
+        )
+
+    # --------------------------------------------------------------------------------
+    # The way of a table
+    # --------------------------------------------------------------------------------
+
+    def bring_in(self, state: TableState) -> None:
+        """Copy the table unless it is, and have it follow the stream.
+
+        Ends early when a stop is requested. What keeps this table from being mirrored
+        is written into its state. Raises CanalError and OSError for what concerns all
+        tables: the server, the database or the lake are not to be had.
+        """
+        why = ""
+        for _ in range(COPIES_MAX):
+            try:
+                self._bring_in(state)
+            except CopyNeededError as error:
+                why = str(error)
+                log.warning("%s: %s; it is copied again", state.source, why)
+                state = self._store.read(state.source) or state
+                state = self._store.write(state.moved(Phase.WAITING, why))
+                continue
+            except TableGoneError as error:
+                self._note(state, Phase.DROPPED, str(error))
+            except (TableStoppedError, OtherCopyError) as error:
+                self._note(state, Phase.STOPPED, str(error))
+            return
+        self._note(
+            state,
+            Phase.STOPPED,
+            f"it was copied {COPIES_MAX} times and changed in the meantime each time; "
+            f"run `canal-server mirror copy` when its DDL is done (last: {why})",
+        )
+
+    def _bring_in(self, state: TableState) -> None:
+        goes_on = state.phase not in (Phase.WAITING, Phase.COPYING)
+        if not goes_on:
+            state = self._copied(state)
+            if self._stop.requested():
+                return
+        follower = self.follower_of(state)
+        catching = self._catching(state.source, goes_on=goes_on)
+        try:
+            self._caught_up(follower, state, catching)
+        finally:
+            catching.close()
+
+    def _copied(self, state: TableState) -> TableState:
+        """Copy a table and publish the copy; an unfinished one is gone on with."""
+        channel = self._channel(state.source)
+        try:
+            state, table = self._begun(state, channel)
+        finally:
+            channel.close()
+        lake = open_table(self._settings, table)
+        destination = self._settings.canal.destination
+        if lake.applied(state.copy_id) != NOWHERE:
+            # It was published, and that was not noted any more.
+            place = offset_from_json(json.loads(lake.place()[1][PLACE_NOTE]))
+            state = replace(state, place=place[destination])
+        else:
+            copied = self._run(state, table)
+            if copied is None:
+                return state
+            if table.is_keyless:
+                self._check_columns_at(state, copied.place)
+            note = note_of(copied.place, destination)
+            at = version_of(copied.place)
+            lake.publish(state.copy_id, copied.schema, copied.files, at, note)
+            rows, files = copied.rows, len(copied.files)
+            log.info("%s: copied, %d rows in %d files", state.source, rows, files)
+            state = replace(state, place=copied.place, rows=rows)
+        self._progress.copied(state.source)
+        seen = 0 if table.is_keyless else version_of(self._latest(state.source))
+        assert state.place is not None  # since it was begun
+        begun = version_of(state.place)
+        state = replace(state, phase=Phase.CATCHING_UP, seen=seen, begun=begun)
+        state = self._store.write(state)
+        self._forget_copy(state)
+        return state
+
+    def _forget_copy(self, state: TableState) -> None:
+        """Delete what was noted of a copy that is published, or given up."""
+        if not state.copy_id:
+            return
+        folder = open_folder(self._settings.lake, self._settings.folder)
+        try:
+            folder.below("copies").below(state.copy_id).remove()
+        except LakeError as error:
+            log.warning("%s: what is left of its copy stays: %s", state.source, error)
+
+    def _run(self, state: TableState, table: MirrorTable) -> Copied | None:
+        """Return what a copy has made; None when it was stopped."""
+        assert state.place is not None  # since it was begun
+        job = CopyJob(
+            self._spark,
+            self._settings,
+            table,
+            state.copy_id,
+            state.place,
+            slots=self._slots,
+        )
+        try:
+            copying = self._progress.copying
+            tell = partial(copying, state.source, expected=state.rows_expected)
+            return job.run(tell, self._stop)
+        except NullKeyError as error:
+            raise TableStoppedError(str(error)) from error
+        except (SourceError, DecodeError) as error:
+            if self._stop.requested():
+                return None
+            now = self._columns_now(state.source)
+            if shapes(now) != shapes(state.columns) or _NO_INDEX in str(error):
+                raise CopyNeededError(
+                    f"it was changed while it was copied ({error})"
+                ) from error
+            raise
+
+    def _check_columns_at(self, state: TableState, place: RangePosition) -> None:
+        """Raise unless a table that was read at a place has its columns there.
+
+        Statements of before are not met any more.
+        """
+        channel = self._channel(state.source)
+        try:
+            columns = columns_at(channel, state.source, place)
+        finally:
+            channel.close()
+        if columns != state.columns:
+            raise CopyNeededError(
+                "its columns changed between its copy's beginning and the moment that "
+                "was read"
+            )
+
+    def _begun(
+        self, state: TableState, channel: Channel
+    ) -> tuple[TableState, MirrorTable]:
+        """Return where a copy begins, with the columns of there."""
+        if state.phase is Phase.COPYING:
+            now = self._columns_now(state.source)
+            if shapes(now) == shapes(state.columns):
+                return state, self._plan(state.source, state.columns)
+        feed = self._stream.feed
+        place = starting_place(
+            self._settings,
+            channel,
+            self._stop,
+            has_xa=feed is not None and feed.xa.is_used,
+        )
+        if not place.gtids:
+            self._check_since(state.source, place)
+        if self._stream.is_moved_since(state.source, version_of(place)):
+            raise SourceError(
+                f"without GTIDs a copy begins {OLD_S} s ago, and since then rows came "
+                "or went with a statement on another table"
+            )
+        columns = columns_at(channel, state.source, place)
+        if not columns:
+            self._raise_missing(state.source)
+        table = self._plan(state.source, columns)
+        rule = self._rule(state.source)
+        self._check_hidden(state, columns, place, channel)
+        self._check_place(table, place, channel)
+        self._forget_copy(state)
+        state = replace(
+            state,
+            target=table.target,
+            phase=Phase.COPYING,
+            copy_id=uuid.uuid4().hex[:12],
+            place=place,
+            seen=0,
+            columns=columns,
+            kept=(),
+            hidden=hidden_columns(columns, rule),
+            plan=wanted_tables.signature(state.source, self._settings),
+            message="",
+            rows=0,
+            rows_expected=self._estimate(state.source),
+            copies=state.copies + 1,
+        )
+        return self._store.write(state), table
+
+    def _check_hidden(
+        self,
+        state: TableState,
+        columns: Sequence[ColumnMeta],
+        place: RangePosition,
+        channel: Channel,
+    ) -> None:
+        """Raise where a copy may show what was hidden under another name."""
+        name, rule = state.source, self._rule(state.source)
+        revealed = what_is_revealed(state, columns, rule)
+        if not state.columns:
+            found = hidden_in_another(name, columns, rule, self._known())
+            for other, told in found.items():
+                if not columns_at(channel, other, place):
+                    revealed = told
+        if revealed:
+            raise TableStoppedError(
+                f"{revealed}; then start the mirror again, and run `canal-server "
+                f"mirror copy {name}`"
+            )
+
+    def _estimate(self, name: TableName) -> int:
+        """Return about how many rows will be copied."""
+        access = self._settings.source.read_from
+        with ControlConnection(access, self._stop) as connection:
+            return wanted_tables.estimate(connection, name)
+
+    def _raise_missing(self, name: TableName) -> NoReturn:
+        """Raise for a table that canal-server has not."""
+        with ControlConnection(self._settings.source.access, self._stop) as control:
+            found = TableColumns(control).fetch(name.schema, name.table)
+        if found is None:
+            raise TableGoneError("the source has no such table")
+        raise ConfigError([unknown_to(self._settings.canal.destination)])
+
+    def _check_place(
+        self, table: MirrorTable, place: RangePosition, channel: Channel
+    ) -> None:
+        """Raise where somebody's table would be replaced, or a log's order lost."""
+        lake = open_table(self._settings, table)
+        upto = lake.place()[0] if lake.exists() else 0
+        if upto == NOWHERE:
+            raise TableStoppedError(
+                f"no mirror has made {lake}: move that away, or have this one go to "
+                "another folder (`to` of its rule), then run `canal-server mirror copy`"
+            )
+        problem = other_format(self._settings, table)
+        if problem:
+            raise TableStoppedError(f"{problem}, then run `canal-server mirror copy`")
+        # What is in a Delta table is replaced; what is in a log stays.
+        if table.form == "delta" or version_of(place) >= upto:
+            return
+        end = latest(self._settings, channel)  # a place without GTIDs is an older one
+        if version_of(end) < upto:
+            raise TableStoppedError(
+                f"{lake} goes up to _seq {upto}, and what comes now would have lower "
+                f"ones, from {version_of(end)} on, and so be taken for older: "
+                "canal-server has lost its data and counts epochs anew, or reads "
+                "another binlog; move the log away, or have this one go to another "
+                "folder (`to` of its rule), then run `canal-server mirror copy`"
+            )
+
+    def _caught_up(
+        self, follower: Follower, state: TableState, catching: CatchUp
+    ) -> None:
+        """Read what the stream has and the table has not, then join."""
+        at = state.place
+        assert at is not None  # since it was copied
+        while not self._stop.requested():
+            end = catching.latest()
+            is_replaced = epoch_of(state.seen) not in (0, end.epoch)
+            follower.copied_until = version_of(end) if is_replaced else state.seen
+            rows = catching.read(follower, at, end)
+            if self._stop.requested():
+                return
+            at = end
+            state = self._keep(replace(state, place=at), follower)
+            if rows > NEAR_ROWS:
+                continue
+            with self._stream.joining:
+                # No batch is taken now, so the stream has no more than is read here.
+                end = catching.latest()
+                catching.read(follower, at, end)
+                if self._stop.requested():
+                    return
+                if self._stream.is_moved_since(state.source, state.begun):
+                    raise CopyNeededError(
+                        "rows came or went with a statement on another table, while "
+                        "it was copied"
+                    )
+                state = replace(state, phase=Phase.FOLLOWING, place=end)
+                self._keep(state, follower)
+                self._stream.join(follower)
+            log.info("%s: follows the stream", state.source)
+            return
+
+    def _keep(self, state: TableState, follower: Follower) -> TableState:
+        columns, kept = follower.columns
+        rule = self._rule(state.source)
+        return self._store.write(with_columns(state, columns, kept, rule))
+
+    # --------------------------------------------------------------------------------
+    # Pieces
+    # --------------------------------------------------------------------------------
+
+    def follower_of(self, state: TableState) -> Follower:
+        """Return what brings a table's changes into the lake, from where it is."""
+        table = self._plan(state.source, state.columns)
+        return Follower(
+            table,
+            Columns(state.columns, state.kept),
+            open_table(self._settings, table),
+            state.copy_id,
+            plan=partial(self._plan, state.source),
+            rule=self._rule(state.source),
+            is_mariadb=self._is_mariadb,
+            begun=state.begun,
+        )
+
+    def _rule(self, name: TableName) -> TableRule:
+        rule = self._settings.rule_of(name)
+        assert rule is not None  # it is wanted
+        return rule
+
+    def _plan(self, name: TableName, columns: Sequence[ColumnMeta]) -> MirrorTable:
+        try:
+            return wanted_tables.mirror_table(name, columns, self._settings)
+        except ConfigError as error:
+            raise TableStoppedError("; ".join(error.problems)) from error
+
+    def _check_since(self, name: TableName, place: RangePosition) -> None:
+        """Raise SourceError for a table that changed behind a place of a while ago.
+
+        A copy from there on would meet that, and be in vain.
+        """
+        catching = self._catching(name)
+        try:
+            for item in catching.statements(name, place, catching.latest()):
+                raise SourceError(
+                    f"without GTIDs a copy begins {OLD_S} s ago, and since then the "
+                    f"table was changed by {item.sql[:200]}"
+                )
+        finally:
+            catching.close()
+
+    def _catching(self, name: TableName, *, goes_on: bool = False) -> CatchUp:
+        return CatchUp(
+            table_options(self._settings, name),
+            self._settings.canal.destination,
+            self._settings.name,
+            lambda end: note_of(end, self._settings.canal.destination),
+            self._stop,
+            name=name,
+            goes_on=goes_on,
+        )
+
+    def _latest(self, name: TableName) -> RangePosition:
+        channel = self._channel(name)
+        try:
+            return latest(self._settings, channel)
+        finally:
+            channel.close()
+
+    def _channel(self, name: TableName) -> Channel:
+        return Channel(
+            table_options(self._settings, name),
+            self._settings.canal.destination,
+            stop=self._stop,
+        )
+
+    def _columns_now(self, name: TableName) -> tuple[ColumnMeta, ...]:
+        channel = self._channel(name)
+        try:
+            return columns_at(channel, name, None)
+        finally:
+            channel.close()
+
+    def _note(self, state: TableState, phase: Phase, message: str) -> None:
+        level = logging.ERROR if phase is Phase.STOPPED else logging.WARNING
+        log.log(level, "%s: %s: %s", state.source, phase.value, message)
+        state = self._store.read(state.source) or state
+        self._store.write(state.moved(phase, message))
+
+
+def columns_at(
+    channel: Channel, name: TableName, place: RangePosition | None
+) -> tuple[ColumnMeta, ...]:
+    """Return the columns of a table at a place, or of now; none: it is not there.
+
+    Raises ConfigError where the destination does not tell all of its changes.
+    """
+    at = () if place is None else (place,)
+    found = channel.call(
+        lambda c: c.schema(channel.destination, name.schema, name.table, *at)
+    )
+    if found.left_out:
+        raise ConfigError([left_out_of(found, channel.destination)])
+    return tuple(
+        replace(
+            meta_of(each.name, each.mysql_type, each.charset, each.key),
+            nullable=each.nullable,
+        )
+        for each in found.columns
+    )
+
+
+def unknown_to(destination: str) -> str:
+    """Return what is wrong with a table that the server does not see."""
+    return (
+        "canal-server does not know it: the account of destination "
+        f"{destination} needs SELECT on it"
+    )
+
+
+def left_out_of(table: RangeTable, destination: str) -> str:
+    """Return what is wrong with a table of which the server does not tell all."""
+    return (
+        f"canal-server leaves out {table.left_out}: set that otherwise for destination "
+        f"{destination}, or exclude the table"
+    )

@@ -1,0 +1,1 @@
+"""The Spark session of a mirror, and its jobs."""

@@ -1,0 +1,1 @@
+"""The settings of a mirror, read and checked, and the tables that they want."""

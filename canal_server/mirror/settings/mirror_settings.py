@@ -1,0 +1,162 @@
+"""The settings of a mirror, as values; all of them travel, and show no secret.
+
+Leaves out the file that they come from (`settings_file`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from canal_server.filters.table_filters import compile_expression
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.mirror.settings.table_values import Mask, TableName
+    from canal_server.mysql.source_settings import Access
+
+SERVERS: Final = "127.0.0.1:11111"
+SHOW: Final = "show"  # in the place of a mask: the column needs none
+
+
+@lru_cache(maxsize=1000)
+def _matcher(expression: str, default: bool) -> Callable[[str], bool]:
+    return compile_expression(expression, default=default)
+
+
+def _matches(expression: str, text: str, default: bool) -> bool:
+    return _matcher(expression, default)(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanalSettings:
+    """Where changes come from: servers, the destination, an account."""
+
+    destination: str
+    servers: str = SERVERS
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    """The database. Rows are copied from `replica` where there is one."""
+
+    access: Access
+    replica: Access | None = None
+
+    @property
+    def read_from(self) -> Access:
+        """The server from which rows are copied."""
+        return self.replica or self.access
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeSettings:
+    """Where the copies are, and how they are kept."""
+
+    path: str  # of a folder, or s3://bucket/folder
+    storage_options: dict[str, str] = field(default_factory=dict, repr=False)
+    change_feed: bool = True
+    compact_every_s: float = 600.0  # 0: never
+    vacuum_after_s: float = 7 * 86400.0  # 0: never
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this is a folder of the file system."""
+        return "://" not in self.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRule:
+    """What is done with the tables of a pattern."""
+
+    match: str
+    exclude: str = ""
+    to: str = "{schema}/{table}"
+    columns: tuple[str, ...] = ()  # only these; empty: all
+    without: tuple[str, ...] = ()
+    rename: dict[str, str] = field(default_factory=dict)
+    masks: dict[str, Mask] = field(default_factory=dict)  # by the column's name
+    shown: tuple[str, ...] = ()  # columns of which somebody says that they need none
+    deletes: str = "hard"  # or soft
+    form: str = "delta"  # or parquet, json
+    drift: str = "copy"  # or stop: what DDL leads to that cannot be followed
+    dropped_columns: str = "drop"  # or keep
+    foreign_keys: str = "warn"  # or reread: rows that they change without an event
+    place: str = ""  # in the file, for problems that show later
+
+    def applies_to(self, name: TableName) -> bool:
+        """Tell whether the table matches, and is not excluded."""
+        text = f"{name.schema}.{name.table}"
+        return _matches(self.match, text, True) and not _matches(
+            self.exclude, text, False
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopySettings:
+    """How tables are copied; the limits are those of the load on the database."""
+
+    connections: int = 4
+    rows_per_second: int = 0  # of all connections together; 0: no limit
+    chunk_rows: int = 100_000
+    tables_at_once: int = 2
+    keyless_lock: bool = False
+
+    @property
+    def connections_each(self) -> int:
+        """How many connections each of the tables has that are read at once."""
+        return max(1, self.connections // self.tables_at_once)
+
+    @property
+    def rows_per_connection(self) -> int:
+        """How many rows one connection may read in a second; 0: no limit."""
+        if not self.rows_per_second:
+            return 0
+        each = self.rows_per_second // self.tables_at_once // self.connections_each
+        return max(1, each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """How changes are followed; those of the source of Spark have its meaning."""
+
+    trigger_s: float = 0.0
+    max_rows: int = 200_000
+    max_bytes: int = 128 << 20
+    max_partitions: int = 8
+    min_partition_rows: int = 25_000
+    retry_timeout_s: float = 60.0
+    tables_at_once: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorSettings:
+    """All settings of a mirror."""
+
+    name: str
+    canal: CanalSettings
+    source: SourceSettings
+    lake: LakeSettings
+    tables: tuple[TableRule, ...]
+    copy: CopySettings = CopySettings()
+    stream: StreamSettings = StreamSettings()
+    checkpoint: str = ""  # where Spark keeps how far the stream came
+    spark: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def wire_filter(self) -> str:
+        """The expression by which the server chooses what it sends."""
+        return ",".join(dict.fromkeys(rule.match for rule in self.tables))
+
+    @property
+    def folder(self) -> str:
+        """The mirror's own folder, below the root of the lake."""
+        return f"_mirror/{self.name}"
+
+    def rule_of(self, name: TableName) -> TableRule | None:
+        """Return the first rule that applies to a table; None: it is not mirrored."""
+        return next((rule for rule in self.tables if rule.applies_to(name)), None)

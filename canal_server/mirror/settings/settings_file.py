@@ -1,0 +1,390 @@
+"""The file of a mirror's settings: its keys, and what they may say.
+
+Everything that is wrong is told at once, each by its place in the file. What only the
+database can tell (that a table is there, that a column is) is checked in `tables`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from string import Formatter
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import ConfigError
+from canal_server.filters.table_filters import (
+    compile_expression,
+    doubtful_pieces,
+    split_expression,
+)
+from canal_server.mirror.settings.document import Document
+from canal_server.mirror.settings.mirror_settings import (
+    SERVERS,
+    SHOW,
+    CanalSettings,
+    CopySettings,
+    LakeSettings,
+    MirrorSettings,
+    SourceSettings,
+    StreamSettings,
+    TableRule,
+)
+from canal_server.mirror.settings.table_values import Mask
+from canal_server.mysql.source_settings import (
+    Access,
+    Address,
+    Credentials,
+    KeyRetrieval,
+    ServerKey,
+    TlsMode,
+    TlsOptions,
+)
+from canal_server.spark.options.source_options import SUBSCRIPTION, read_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from canal_server.mirror.settings.document import Section
+
+PORT_MAX: Final = 65535
+SALT_BYTES_MIN: Final = 8
+DELETES: Final = ("hard", "soft")
+FORMS: Final = ("delta", "parquet", "json")
+_TLS_MODES: Final = tuple(mode.value.lower() for mode in TlsMode)
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}(/.*)?", re.DOTALL)
+_ENCODED: Final = re.compile("%[0-9A-Fa-f]{2}")
+
+
+def load(
+    path: str | os.PathLike[str],
+    environ: Mapping[str, str],
+    *,
+    has_secrets: bool = True,
+) -> MirrorSettings:
+    """Read a file. Raises ConfigError with a sentence for each problem.
+
+    Without secrets, the database and canal-server cannot be asked for anything.
+    """
+    try:
+        text = Path(path).read_bytes().decode()
+    except OSError as error:
+        raise ConfigError([f"{path} cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError:
+        raise ConfigError([f"{path}: this is no UTF-8"]) from None
+    return read(text, os.fspath(path), environ, has_secrets=has_secrets)
+
+
+def read(
+    text: str, name: str, environ: Mapping[str, str], *, has_secrets: bool = True
+) -> MirrorSettings:
+    """Read the text of a file of this name; else as `load`."""
+    document = Document(name, text, environ, has_secrets=has_secrets)
+    root = document.root
+    folder = Path(name).absolute().parent
+    mirror = root.read("name", _name, "", required="give this mirror a name of its own")
+    canal = _canal(root.section("canal"))
+    source = _source(root.section("source"))
+    lake_section = root.section("lake")
+    lake, deletes, form = _lake(lake_section, folder)
+    salt = root.secret("mask_salt")
+    if salt and len(salt.encode()) < SALT_BYTES_MIN:
+        remedy = f"write at least {SALT_BYTES_MIN} bytes, which nobody can guess"
+        root.problem("mask_salt", remedy, hidden=True)
+    rules = tuple(
+        _rule(section, f"{name}: {section.path}", deletes, form, salt)
+        for section in root.sections("tables", "- match: shop\\..*")
+    )
+    settings = MirrorSettings(
+        name=mirror,
+        canal=canal,
+        source=source,
+        lake=lake,
+        tables=rules,
+        copy=_copy(root.section("copy")),
+        stream=_stream(root.section("stream")),
+        checkpoint=root.read("checkpoint", lambda path: _folder(path, folder), "")
+        or f"{lake.path}/_mirror/{mirror}/checkpoint",
+        spark=_spark(root),
+    )
+    root.finish()
+    problems = document.problems()
+    if problems:
+        raise ConfigError(problems)
+    return settings
+
+
+# --------------------------------------------------------------------------------
+# Sections
+# --------------------------------------------------------------------------------
+
+
+def _canal(section: Section) -> CanalSettings:
+    servers = ",".join(section.texts("servers")) or SERVERS
+    try:
+        read_options({"servers": servers, "destination": "x"})
+    except ConfigError as error:
+        section.problem("servers", error.problems[0].partition(": ")[2])
+    found = CanalSettings(
+        servers=servers,
+        destination=section.read(
+            "destination", _destination, "", required="what the server calls it"
+        ),
+        user=section.text("user"),
+        password=section.secret("password"),
+    )
+    section.finish()
+    return found
+
+
+def _source(section: Section) -> SourceSettings:
+    replica = section.section("replica")
+    access = _access(section, None)
+    found = SourceSettings(
+        access=access,
+        replica=_access(replica, access) if section.has("replica") else None,
+    )
+    section.finish()
+    if section.has("replica"):
+        replica.finish()
+    return found
+
+
+def _access(section: Section, main: Access | None) -> Access:
+    """Read how a server is reached; a replica as its source, where it is silent."""
+    user, password, tls = "", "", TlsOptions()
+    connect_s, io_s = 10.0, 60.0
+    if main is not None:
+        user, password = main.credentials.user, main.credentials.password
+        tls, connect_s, io_s = main.tls, main.connect_timeout_s, main.io_timeout_s
+    required = "" if user else "an account that may read the tables"
+    port = section.whole("port", 3306, 1, PORT_MAX)
+    host = section.text("host", required="name the database's host")
+    user = section.text("user", user, required=required)
+    if section.has("password") or main is None:
+        password = section.secret("password")
+    section.ask("password")
+    usual_key = main.server_key if main is not None else ServerKey()
+    allowed = section.truth(
+        "allow_public_key_retrieval",
+        default=usual_key.retrieval is KeyRetrieval.ALLOWED,
+    )
+    mode = section.one_of("ssl_mode", _TLS_MODES, tls.mode.value.lower())
+    key_password = section.secret("ssl_key_password") or tls.key_password
+    return Access(
+        named_by=f"{section.path}.host",
+        address=Address(host, port),
+        credentials=Credentials(user, password),
+        tls=TlsOptions(
+            TlsMode(mode.upper()),
+            section.text("ssl_ca", tls.ca),
+            section.text("ssl_cert", tls.cert),
+            section.text("ssl_key", tls.key),
+            key_password,
+        ),
+        server_key=ServerKey(
+            section.text("server_public_key", usual_key.pinned),
+            KeyRetrieval.ALLOWED if allowed else KeyRetrieval.LOOPBACK,
+        ),
+        connect_timeout_s=section.seconds("connect_timeout", connect_s),
+        io_timeout_s=section.seconds("io_timeout", io_s),
+    )
+
+
+def _lake(section: Section, folder: Path) -> tuple[LakeSettings, str, str]:
+    path = section.read(
+        "path",
+        lambda text: _lake_folder(text, folder),
+        "",
+        required="a folder, or s3://bucket/folder",
+    )
+    deletes = section.one_of("deletes", DELETES, "hard")
+    form = section.one_of("format", FORMS, "delta")
+    found = LakeSettings(
+        path=path,
+        storage_options=section.pairs("storage_options", hidden=True),
+        change_feed=section.truth("change_feed", default=True),
+        compact_every_s=section.seconds("compact_every", 600.0),
+        vacuum_after_s=section.seconds("vacuum_after", 7 * 86400.0),
+    )
+    section.finish()
+    return found, deletes, form
+
+
+def _copy(section: Section) -> CopySettings:
+    usual = CopySettings()
+    connections = section.whole("connections", usual.connections, 1, 256)
+    at_once = section.whole("tables_at_once", usual.tables_at_once, 1, 64)
+    found = CopySettings(
+        connections=connections,
+        rows_per_second=section.whole("rows_per_second", usual.rows_per_second),
+        chunk_rows=section.whole("chunk_rows", usual.chunk_rows, 100, 10_000_000),
+        tables_at_once=min(at_once, connections),  # each has one connection at least
+        keyless_lock=section.truth("keyless_lock", default=usual.keyless_lock),
+    )
+    section.finish()
+    return found
+
+
+def _stream(section: Section) -> StreamSettings:
+    usual = StreamSettings()
+    found = StreamSettings(
+        trigger_s=section.seconds("trigger", usual.trigger_s),
+        max_rows=section.whole("max_rows", usual.max_rows, 1),
+        max_bytes=section.whole("max_bytes", usual.max_bytes),
+        max_partitions=section.whole("max_partitions", usual.max_partitions, 1, 1024),
+        min_partition_rows=section.whole(
+            "min_partition_rows", usual.min_partition_rows, 1
+        ),
+        retry_timeout_s=section.seconds("retry_timeout", usual.retry_timeout_s),
+        tables_at_once=section.whole("tables_at_once", usual.tables_at_once, 1, 64),
+    )
+    section.finish()
+    return found
+
+
+def _spark(root: Section) -> dict[str, str]:
+    found = root.pairs("spark", hidden=True)
+    section = root.section("spark")
+    for name in found:
+        if not name.startswith("spark."):
+            remedy = "settings of Spark begin with spark."
+            section.problem(name, remedy, hidden=True)
+    return found
+
+
+# --------------------------------------------------------------------------------
+# Rules of tables
+# --------------------------------------------------------------------------------
+
+
+def _rule(
+    section: Section, place: str, deletes: str, form: str, salt: str
+) -> TableRule:
+    match = _expression(section, "match")
+    if not match and not section.has("match"):
+        section.text("match", required="an expression for schema.table: shop\\..*")
+    columns, without = section.texts("columns"), section.texts("without")
+    if columns and without:
+        section.problem("without", "columns says already which there are; leave it out")
+    masks = _masks(section.section("masks"), salt)
+    rule = TableRule(
+        match=match,
+        exclude=_expression(section, "exclude"),
+        to=section.read("to", _template, "{schema}/{table}"),
+        columns=columns,
+        without=without,
+        rename=section.pairs("rename"),
+        masks={name: each for name, each in masks.items() if each.kind != SHOW},
+        shown=tuple(name for name, each in masks.items() if each.kind == SHOW),
+        deletes=section.one_of("deletes", DELETES, deletes),
+        form=section.one_of("format", FORMS, form),
+        drift=section.one_of("drift", ("copy", "stop"), "copy"),
+        foreign_keys=section.one_of("foreign_keys", ("warn", "reread"), "warn"),
+        dropped_columns=section.one_of("dropped_columns", ("drop", "keep"), "drop"),
+        place=place,
+    )
+    section.finish()
+    return rule
+
+
+def _expression(section: Section, key: str) -> str:
+    expression = ",".join(section.texts(key))
+    try:
+        compile_expression(expression)
+    except ValueError as error:
+        section.problem(key, str(error))
+        return ""
+    for doubt in doubtful_pieces(expression):
+        section.problem(key, doubt)
+    if expression and not split_expression(expression):
+        section.problem(key, "nothing but commas")
+    return expression
+
+
+def _masks(section: Section, salt: str) -> dict[str, Mask]:
+    found = {}
+    for column in section.names():
+        mask = _mask(section, column, salt)
+        if mask is not None:
+            found[column] = mask
+    return found
+
+
+def _mask(section: Section, column: str, salt: str) -> Mask | None:
+    if section.is_null(column):
+        section.ask(column)
+        return Mask("null")
+    if not section.is_single(column):
+        inner = section.section(column)
+        length = inner.whole("truncate", 0, 1, 65_535)
+        if not inner.has("truncate"):
+            section.problem(column, "write hash, null, drop, {truncate: 4} or show")
+        inner.finish()
+        return Mask("truncate", length) if length else None
+    kind = section.one_of(column, ("hash", "null", "drop", SHOW), "null")
+    return Mask(kind, salt=salt if kind == "hash" else "")
+
+
+# --------------------------------------------------------------------------------
+# Values
+# --------------------------------------------------------------------------------
+
+
+def _name(text: str) -> str:
+    if not SUBSCRIPTION.fullmatch(text) or text.startswith((".", "_")):
+        raise ValueError("1 to 100 of A-Z a-z 0-9 _ . -, with no . or _ in front")
+    return text
+
+
+def _destination(text: str) -> str:
+    if "," in text or not text.strip():
+        raise ValueError("name one destination; each has a mirror of its own")
+    return text
+
+
+def _folder(text: str, base: Path) -> str:
+    """Return a folder without a slash at its end; below `base` when relative."""
+    found = _SCHEME.fullmatch(text)
+    scheme = found[1].lower() if found else "file"
+    if found is None or scheme == "file":
+        path = os.path.normpath(base / (found[2] if found else text))
+        if path == "/":
+            raise ValueError("the root of the file system is no place for a lake")
+        return path
+    if scheme not in ("s3", "s3a"):
+        raise ValueError("write a folder, or s3://bucket/folder")
+    rest = found[2].strip("/")
+    if not _BUCKET.fullmatch(rest):
+        raise ValueError("write s3://bucket/folder")
+    return f"s3://{rest}"
+
+
+def _lake_folder(text: str, base: Path) -> str:
+    found = _folder(text, base)
+    if encoded := _ENCODED.search(found):
+        raise ValueError(
+            f"readers of Delta tables take {encoded[0]} for another character: write "
+            "a folder without it"
+        )
+    return found
+
+
+def _template(text: str) -> str:
+    """Check what a table is called in the lake."""
+    try:
+        fields = {name for _, name, *_ in Formatter().parse(text) if name is not None}
+    except ValueError:
+        raise ValueError("write {schema}/{table} or the like") from None
+    if not fields <= {"schema", "table"}:
+        raise ValueError("only {schema} and {table} can be put in")
+    if "%" in text:
+        raise ValueError("write it without %, which readers of Delta tables decode")
+    for part in text.split("/"):
+        if part in ("", ".", "..") or part.startswith(("_", ".")):
+            raise ValueError(
+                "write the path of a folder below the lake's, no part of which begins "
+                "with . or _"
+            )
+    return text

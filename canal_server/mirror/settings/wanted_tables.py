@@ -1,0 +1,402 @@
+"""Which tables are mirrored, and how each of them looks in the lake.
+
+What the settings say of patterns meets what the database has. Leaves out rows (`masks`)
+and what DDL changes later (`evolve`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote
+
+from canal_server.errors import ConfigError, DecodeError
+from canal_server.mirror.settings.table_values import (
+    Mask,
+    MirrorColumn,
+    MirrorTable,
+    TableName,
+)
+from canal_server.model.quoted import quoted
+from canal_server.mysql.server_columns import TableColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
+    from canal_server.model.columns_known import ColumnMeta, TableMeta
+    from canal_server.mysql.control_connection import ControlConnection
+
+SYSTEM_SCHEMAS: Final = ("information_schema", "mysql", "performance_schema", "sys")
+# Columns of the stream beside those of a table, which has none of such a name there.
+STREAM_COLUMNS: Final = (
+    "_change_type",
+    "_commit_version",
+    "_commit_timestamp",
+    "_seq",
+    "_row",
+    "_position",
+)
+# Columns of the stream and of the lake beside those of a table.
+OWN_COLUMNS: Final = (*STREAM_COLUMNS, "_committed_at", "_deleted", "_row_hash")
+HIDDEN_PREFIX: Final = "DB_ROW_HASH_"  # of columns that MariaDB shows to nobody
+_VERSIONED: Final = "SYSTEM VERSIONED"
+
+_TABLES: Final = """SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_ROWS
+  FROM information_schema.TABLES
+  WHERE TABLE_SCHEMA NOT IN (%s, %s, %s, %s)
+    AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')
+  ORDER BY TABLE_SCHEMA, TABLE_NAME"""
+_ROWS: Final = """SELECT TABLE_ROWS FROM information_schema.TABLES
+  WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """A table to mirror, with all columns that it has in the source."""
+
+    table: MirrorTable
+    columns: tuple[ColumnMeta, ...]
+    rows: int  # about so many, as the database estimates
+
+
+class Problem(NamedTuple):
+    """What is wrong with a rule; `table`: with that one only."""
+
+    rule: TableRule
+    table: TableName | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the settings mean in this database, and what keeps it from working."""
+
+    tables: tuple[FoundTable, ...]
+    found: tuple[Problem, ...]
+
+    @property
+    def problems(self) -> list[str]:
+        """Return what is wrong, for a person."""
+        return [problem.text for problem in self.found]
+
+
+def survey(connection: ControlConnection, settings: MirrorSettings) -> Survey:
+    """Return the tables to mirror, and every problem with them. Raises SourceError."""
+    problems: list[Problem] = []
+    rows: dict[TableName, tuple[TableRule, int]] = {}
+    for name, rule, kind, about in _wanted(connection, settings):
+        if kind == _VERSIONED:
+            text = (
+                f"{rule.place}: table {name} is system-versioned, its old rows cannot "
+                "be told from its new ones: leave it out by exclude"
+            )
+            problems.append(Problem(rule, name, text))
+        else:
+            rows[name] = rule, about
+    metas = TableColumns(connection).fetch_many(rows)
+    found = []
+    for name, (rule, about) in rows.items():
+        meta = metas.get((name.schema, name.table))
+        if meta is None:
+            continue  # dropped since
+        try:
+            table = table_by_rule(name, meta.columns, rule)
+        except ConfigError as error:
+            problems += [Problem(rule, name, each) for each in error.problems]
+        else:
+            found.append(FoundTable(table, meta.columns, about))
+    problems += _unused(settings, {name: metas[name] for name in rows if name in metas})
+    problems += _same_targets([each.table for each in found], settings)
+    return Survey(tuple(found), tuple(problems))
+
+
+def present(connection: ControlConnection, settings: MirrorSettings) -> set[TableName]:
+    """Return the tables that are there and wanted, whatever is wrong with them.
+
+    Raises SourceError.
+    """
+    return {name for name, *_ in _wanted(connection, settings)}
+
+
+def estimate(connection: ControlConnection, name: TableName) -> int:
+    """Return about how many rows a table has, 0 when it is not there.
+
+    Raises SourceError.
+    """
+    found = connection.query(_ROWS, name)
+    return int(found[0][0] or 0) if found else 0
+
+
+def _wanted(
+    connection: ControlConnection, settings: MirrorSettings
+) -> Iterator[tuple[TableName, TableRule, str, int]]:
+    """Yield the tables that a rule applies to, with kind and an estimate of rows."""
+    for schema, table, kind, rows in connection.query(_TABLES, SYSTEM_SCHEMAS):
+        name = TableName(str(schema), str(table))
+        rule = settings.rule_of(name)
+        if rule is not None:
+            yield name, rule, str(kind), int(rows or 0)
+
+
+def mirror_table(
+    name: TableName,
+    columns: Sequence[ColumnMeta],
+    settings: MirrorSettings,
+) -> MirrorTable:
+    """Return how a table with these columns is mirrored, by the rule for its name.
+
+    Raises ConfigError when it cannot be, and when no rule wants it.
+    """
+    rule = settings.rule_of(name)
+    if rule is None:
+        raise ConfigError([f"table {name}: no pattern of the settings wants it"])
+    return table_by_rule(name, columns, rule)
+
+
+def table_by_rule(
+    name: TableName, columns: Sequence[ColumnMeta], rule: TableRule
+) -> MirrorTable:
+    """Return how a rule has a table mirrored. Raises ConfigError."""
+    builder = _Builder(name, rule)
+    table = MirrorTable(
+        name,
+        target_of(name, rule),
+        tuple(builder.columns(columns)),
+        tuple(each.name for each in columns if each.is_key),
+        rule.deletes,
+        rule.form,
+    )
+    builder.check(table)
+    if builder.problems:
+        raise ConfigError(builder.problems)
+    return table
+
+
+def target_of(name: TableName, rule: TableRule) -> str:
+    """Return the folder of a table.
+
+    What a path had better not have is told as `!20`, in hexadecimal. Not as `%20`: it
+    is decoded by delta-rs, which then looks for files in another folder.
+    """
+    return rule.to.format(schema=_as_folder(name.schema), table=_as_folder(name.table))
+
+
+def selects(rule: TableRule, column: str) -> bool:
+    """Tell whether a rule takes a column, by its name."""
+    names = {each.lower() for each in rule.columns}
+    left_out = {each.lower() for each in rule.without}
+    mask = mask_of(rule, column)
+    return (
+        (not names or column.lower() in names)
+        and column.lower() not in left_out
+        and (mask is None or mask.kind != "drop")
+    )
+
+
+def mask_of(rule: TableRule, column: str) -> Mask | None:
+    """Return the mask of a column; names of columns have no case."""
+    return _of(rule.masks, column)
+
+
+def _of(values: Mapping[str, Mask], column: str) -> Mask | None:
+    wanted = column.lower()
+    return next((each for name, each in values.items() if name.lower() == wanted), None)
+
+
+def _as_folder(name: str) -> str:
+    text = "".join(
+        char if char.isalnum() else quote(char, safe="_-.$").replace("%", "!")
+        for char in name
+    )
+    return f"!{ord(text[0]):02X}{text[1:]}" if text[:1] in "._" else text
+
+
+class _Builder:
+    """Makes one table's columns by a rule, and collects what is wrong."""
+
+    def __init__(self, name: TableName, rule: TableRule) -> None:
+        self._name = name
+        self._rule = rule
+        self._renames = {old.lower(): new for old, new in rule.rename.items()}
+        self.problems: list[str] = []
+
+    def columns(self, columns: Iterable[ColumnMeta]) -> Iterator[MirrorColumn]:
+        """Yield those columns that the rule takes."""
+        for each in columns:
+            if each.name.startswith(HIDDEN_PREFIX):
+                continue  # hidden from everybody but the binlog
+            if each.name.lower() in STREAM_COLUMNS:
+                self._add(
+                    f"column {each.name} has the name of a column that the stream of "
+                    "changes adds, where a rename comes too late: give it another name "
+                    "in the source, or leave the table out by exclude"
+                )
+                continue
+            if not selects(self._rule, each.name):
+                if each.is_key:
+                    self._add(
+                        f"column {each.name} is of the primary key, by which rows are "
+                        "found: it cannot be left out; a mask of hash hides it"
+                    )
+                continue
+            column = MirrorColumn(
+                each.name,
+                each.mysql_type,
+                each.charset or "",
+                each.is_key,
+                self._renames.get(each.name.lower(), each.name),
+                mask_of(self._rule, each.name),
+            )
+            if self._is_possible(column):
+                yield column
+
+    def _is_possible(self, column: MirrorColumn) -> bool:
+        try:
+            kind = column.wanted.kind
+        except DecodeError as error:
+            self._add(str(error))
+            return False
+        mask = column.mask
+        if mask is None:
+            return True
+        if column.is_key and mask.kind != "hash":
+            self._add(
+                f"column {column.name} is of the primary key: its mask can be hash, "
+                f"which keeps rows apart, not {mask.kind}"
+            )
+        elif mask.kind == "truncate" and kind not in ("text", "binary"):
+            self._add(
+                f"column {column.name} is {column.mysql_type}: truncate is for texts "
+                "and bytes; use hash, null or drop"
+            )
+        return True
+
+    def check(self, table: MirrorTable) -> None:
+        """Note what is wrong with the table as a whole."""
+        if not table.columns and not self.problems:
+            self._add("no column is left; name some, or leave the table out")
+        if table.form == "delta" and table.is_keyless:
+            masked = [each.name for each in table.columns if each.mask]
+            if masked:
+                self._add(
+                    f"it has no primary key, its rows are found by all of their "
+                    f"values: column {masked[0]} can be left out, but not masked"
+                )
+        taken: dict[str, str] = {}
+        for column in table.columns:
+            folded = column.target.lower()
+            if folded in OWN_COLUMNS:
+                self._add(
+                    f"column {column.target} has the name of a column that the mirror "
+                    f"adds: rename: {{{column.name}: …}}, or leave it out"
+                )
+            if folded in taken:
+                self._add(
+                    f"columns {taken[folded]} and {column.name} have one name in the "
+                    "lake, where case is no difference: use rename"
+                )
+            taken[folded] = column.name
+
+    def _add(self, problem: str) -> None:
+        self.problems.append(f"{self._rule.place}: table {self._name}: {problem}")
+
+
+def _unused(
+    settings: MirrorSettings, metas: Mapping[TableName, TableMeta]
+) -> Iterator[Problem]:
+    """Yield rules that no table has, and columns of rules that no table of it has."""
+    columns: dict[int, set[str]] = {}
+    for name, meta in metas.items():
+        rule = settings.rule_of(name)
+        names = {each.name.lower() for each in meta.columns}
+        columns.setdefault(id(rule), set()).update(names)
+    for rule in settings.tables:
+        if id(rule) not in columns:
+            text = (
+                f"{rule.place}: match = {quoted(rule.match)}: no table matches, or the "
+                "account may not see it; what matches is schema.table as a whole, as "
+                r"in shop\..*"
+            )
+            yield Problem(rule, None, text)
+            continue
+        for key, named in (
+            ("columns", rule.columns),
+            ("without", rule.without),
+            ("rename", tuple(rule.rename)),
+            ("masks", (*rule.masks, *rule.shown)),
+        ):
+            for column in named:
+                if column.lower() not in columns[id(rule)]:
+                    text = (
+                        f"{rule.place}: {key}: no table has a column {column}: take "
+                        "it out, or write what it is called now"
+                    )
+                    yield Problem(rule, None, text)
+
+
+def _same_targets(
+    tables: Sequence[MirrorTable], settings: MirrorSettings
+) -> Iterator[Problem]:
+    """Yield tables whose folder is that of another, or inside it."""
+    folders = Folders()
+    for table in sorted(tables, key=lambda each: each.target.split("/")):
+        problem = folders.problem(table.source, table.target)
+        rule = settings.rule_of(table.source)
+        if problem and rule is not None:
+            yield Problem(rule, None, problem)
+        folders.take(table.source, table.target)
+
+
+class Folders:
+    """Which tables folders of the lake belong to; none is inside another's."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, TableName] = {}
+        self._inside: dict[str, TableName] = {}  # by the folders around a table's
+
+    def take(self, name: TableName, target: str) -> None:
+        """Have a folder belong to a table."""
+        self._tables.setdefault(target, name)
+        for outer in _around(target):
+            self._inside.setdefault(outer, name)
+
+    def problem(self, name: TableName, target: str) -> str:
+        """Tell which other table is in a table's way; "" for none."""
+        for folder in (target, *_around(target)):
+            other = self._tables.get(folder)
+            if other not in (None, name):
+                return _both(other, name, folder)
+        other = self._inside.get(target)
+        return "" if other in (None, name) else _both(other, name, target)
+
+
+def _around(target: str) -> list[str]:
+    parts = target.split("/")
+    return ["/".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def _both(first: TableName | None, second: TableName, folder: str) -> str:
+    return (
+        f"tables {first} and {second} both go to {folder}: put {{schema}} and "
+        "{table} into to"
+    )
+
+
+def signature(name: TableName, settings: MirrorSettings) -> str:
+    """Return what the settings say of a table's copy; another text, another copy."""
+    rule = settings.rule_of(name)
+    if rule is None:
+        return ""
+    told = [
+        target_of(name, rule),
+        rule.form,
+        rule.deletes,
+        *map(repr, (rule.columns, rule.without, sorted(rule.rename.items()))),
+        *(
+            f"{column}: {mask.kind} {mask.length} {mask.salt}"
+            for column, mask in sorted(rule.masks.items())
+        ),
+    ]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]

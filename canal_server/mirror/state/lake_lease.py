@@ -1,0 +1,194 @@
+"""The right to write into a mirror's part of the lake, which one process has at a time.
+
+On a file system it is a lock, which ends with its process. An object store has none:
+there it is a file with a time, which its owner writes again and again; who finds an old
+one takes it over. Two who take it at the same moment find out by reading it back, and
+what slips through ends at the tables' own transactions.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.errors import LakeError, LeaseLost
+from canal_server.runtime.private_files import reason_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from canal_server.mirror.lake.lake_storage import Folder
+
+FILE: Final = "lock.json"
+LASTS_S: Final = 60.0  # without being renewed, in an object store
+SETTLES_S: Final = 2.0  # until what was written last is read
+TRIES: Final = 5  # at a lock that somebody may only look at
+TRY_S: Final = 0.1
+
+
+class Lease:
+    """The right of this process; a context manager that has it inside."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        now: Callable[[], float] = time.time,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """Take the mirror's own folder."""
+        self._folder = folder
+        self._now = now
+        self._wait = wait
+        self._token = uuid.uuid4().hex
+        self._file: Any = None
+
+    def take(self) -> None:
+        """Take the right. Raises LakeError, by its owner, when another has it."""
+        path = self._folder.local_path
+        if path is not None:
+            self._lock(path)
+            return
+        other = self._owner()
+        if other is not None and self._is_alive(other):
+            self._refuse(other)
+        self._write()
+        self._wait(SETTLES_S)
+        other = self._owner()
+        if other is None or other.get("token") != self._token:
+            self._refuse(other or {})
+
+    def renew(self) -> None:
+        """Say that this process is still there. Raises LeaseLost when it is not."""
+        if self._file is not None:
+            return
+        other = self._owner()
+        if other is not None and other.get("token") != self._token:
+            raise LeaseLost(
+                f"the mirror in {self._folder} was taken over by {_told(other)}"
+            )
+        self._write()
+
+    def release(self) -> None:
+        """Give the right back; idempotent."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            return
+        other = self._owner()
+        if other is not None and other.get("token") == self._token:
+            self._folder.delete(FILE)
+
+    def __enter__(self) -> Self:
+        self.take()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def _lock(self, path: str) -> None:
+        try:
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103
+            file = open(  # noqa: SIM115  # held on
+                f"{path}/{FILE}", "a+b", opener=_open_no_link
+            )
+        except OSError as error:
+            told = f"cannot write {path}/{FILE}: {reason_of(error)}"
+            raise LakeError(told) from error
+        if not self._locked(file):
+            file.close()
+            self._refuse(self._owner() or {})
+        file.truncate(0)
+        file.write(self._text())
+        file.flush()
+        self._file = file
+
+    def _locked(self, file: Any) -> bool:
+        for tries_left in reversed(range(TRIES)):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if tries_left:
+                    threading.Event().wait(TRY_S)
+            else:
+                return True
+        return False
+
+    def _write(self) -> None:
+        self._folder.write(FILE, self._text())
+
+    def _text(self) -> bytes:
+        told = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "token": self._token,
+            "at": self._now(),
+        }
+        return json.dumps(told).encode()
+
+    def _owner(self) -> dict[str, Any] | None:
+        return _owner_of(self._folder)
+
+    def _is_alive(self, other: dict[str, Any]) -> bool:
+        return _is_alive(other, self._now())
+
+    def _refuse(self, other: dict[str, Any]) -> None:
+        raise LakeError(
+            f"another process runs this mirror: {_told(other)}, by {self._folder}/"
+            f"{FILE}; end it first, or give this one another name"
+        )
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """Open what is emptied then: never what a symbolic link points to."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
+def holder(folder: Folder) -> str | None:
+    """Tell who has the right now; None: nobody has. Raises LakeError."""
+    other = _owner_of(folder)
+    if other is None:
+        return None
+    if folder.local_path is None:
+        return _told(other) if _is_alive(other, time.time()) else None
+    try:
+        with open(f"{folder.local_path}/{FILE}", "rb") as file:  # noqa: PTH123
+            # Given back at once; who wants it in this moment tries again.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _told(other)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LakeError(f"cannot read {folder}/{FILE}: {error}") from error
+    return None
+
+
+def _owner_of(folder: Folder) -> dict[str, Any] | None:
+    """Return who wrote the file last; None when nobody did."""
+    try:
+        found = json.loads(folder.read(FILE) or b"null")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else None
+
+
+def _is_alive(other: dict[str, Any], now_s: float) -> bool:
+    at = other.get("at")
+    return isinstance(at, int | float) and now_s - at < LASTS_S
+
+
+def _told(other: dict[str, Any]) -> str:
+    return f"process {other.get('pid', '?')} on {other.get('host', '?')}"

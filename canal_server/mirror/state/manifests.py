@@ -1,0 +1,124 @@
+"""What a copy is and what of it is done, in files that a restart reads.
+
+`plan.json` says what the copy was begun with; `chunk-….json` that a chunk is read, and
+which files hold it. Both are written once and never changed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.errors import LakeError
+from canal_server.mirror.rows.chunks import Chunk
+from canal_server.mirror.settings.table_values import CopiedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from canal_server.mirror.lake.lake_storage import Folder
+
+FORM: Final = 1  # of the JSON
+PLAN: Final = "plan.json"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """What a copy was begun with."""
+
+    seq: int  # number of the place from which changes are applied to it
+    columns: tuple[tuple[str, str, str], ...]  # name, type, name in the lake
+    chunks: tuple[Chunk, ...]
+
+    def write(self, folder: Folder) -> None:
+        """Write the plan of a new copy."""
+        told = {
+            "form": FORM,
+            "seq": self.seq,
+            "columns": self.columns,
+            "chunks": [asdict(chunk) for chunk in self.chunks],
+        }
+        folder.write(PLAN, json.dumps(told).encode())
+
+    @classmethod
+    def read(cls, folder: Folder) -> CopyPlan | None:
+        """Return the plan of a copy that was begun; None when there is none."""
+        told = _read(folder, PLAN)
+        if told is None:
+            return None
+        return cls(
+            seq=int(told["seq"]),
+            columns=tuple((str(n), str(t), str(u)) for n, t, u in told["columns"]),
+            chunks=tuple(Chunk.from_json(json.dumps(c)) for c in told["chunks"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkManifest:
+    """A chunk that was read, and its files."""
+
+    chunk: int
+    rows: int
+    files: tuple[CopiedFile, ...]
+    place: dict[str, Any] = field(default_factory=dict)  # of a table without a key
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    @staticmethod
+    def name(chunk: int) -> str:
+        """Return the name of a chunk's manifest."""
+        return f"chunk-{chunk:06}.json"
+
+    def write(self, folder: Folder) -> None:
+        """Say that the chunk is done."""
+        told = asdict(self) | {"form": FORM}
+        folder.write(self.name(self.chunk), json.dumps(told).encode())
+
+    @classmethod
+    def read(cls, folder: Folder, chunk: int) -> ChunkManifest | None:
+        """Return a chunk's manifest; None when it is not done."""
+        told = _read(folder, cls.name(chunk))
+        if told is None:
+            return None
+        return cls(
+            chunk=int(told["chunk"]),
+            rows=int(told["rows"]),
+            files=tuple(CopiedFile(**file) for file in told["files"]),
+            place=dict(told["place"]),
+        )
+
+
+def finished(
+    folder: Folder, chunks: Sequence[Chunk], known: dict[int, ChunkManifest]
+) -> Iterator[ChunkManifest]:
+    """Yield the manifests of chunks that are done, but those that are known."""
+    names = set(folder.names())
+    for chunk in chunks:
+        if chunk.number not in known and ChunkManifest.name(chunk.number) in names:
+            manifest = ChunkManifest.read(folder, chunk.number)
+            if manifest is not None:
+                yield manifest
+
+
+def _read(folder: Folder, name: str) -> dict[str, Any] | None:
+    data = folder.read(name)
+    if data is None:
+        return None
+    try:
+        told: dict[str, Any] = json.loads(data)
+        form = told.get("form")
+    except (ValueError, AttributeError) as error:
+        raise LakeError(
+            f"{folder}/{name} is no manifest ({error}): delete the folder, and the "
+            "table is copied anew"
+        ) from error
+    if form != FORM:
+        raise LakeError(
+            f"{folder}/{name} has the form {form!r}, this version knows {FORM}: go on "
+            "with the version that wrote it, or delete the folder to copy anew"
+        )
+    return told

@@ -1,0 +1,247 @@
+"""What a mirror knows of its tables, as files in the lake beside them.
+
+One JSON a table below `tables/`; requests of people below `requests/`. The place up to
+which changes are in a table is that table's own business (its commits); what stands
+here says what is to be done with it. Leaves out who may write (`lease`) and what is
+only shown (`history`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from canal_server.client.range_client import RangePosition
+from canal_server.errors import LakeError
+from canal_server.mirror.lake.lake_storage import NAME_MAX
+from canal_server.mirror.settings.table_values import TableName
+from canal_server.model.columns_known import ColumnMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from canal_server.mirror.lake.lake_storage import Folder
+
+FORM: Final = 1  # of the JSON
+GENERATION: Final = "generation"
+_HASH_DIGITS: Final = 32  # of the names of files that would be too long
+
+
+class Phase(StrEnum):
+    """What is done with a table."""
+
+    WAITING = "waiting"  # to be copied
+    COPYING = "copying"
+    CATCHING_UP = "catching-up"  # copied; changes since are read beside the stream
+    FOLLOWING = "following"  # part of the stream
+    STOPPED = "stopped"  # a person has to say what now
+    DROPPED = "dropped"  # gone from the source; its copy stays as it was
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table as the mirror knows it.
+
+    `columns` are all of the source's, as the copy or the last DDL left them; `kept`
+    are names in the lake of columns that the source has no more, `hidden` are those of
+    the source's columns that are masked or left out.
+    """
+
+    source: TableName
+    target: str
+    phase: Phase = Phase.WAITING
+    copy_id: str = ""
+    place: RangePosition | None = None  # before all that the copy saw
+    seen: int = 0  # position number before which all is that the copy saw
+    begun: int = 0  # that of `place` when the copy was made; `place` goes on
+    columns: tuple[ColumnMeta, ...] = ()
+    kept: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    message: str = ""  # why it is stopped, or copied again
+    rows: int = 0  # that are copied
+    rows_expected: int = 0  # about so many, as the database estimates
+    copies: int = 0  # that were begun
+    plan: str = ""  # what the settings said of the table when it was copied
+    leaves: int = 0  # in a row: of the stream, for a new copy
+    left_at_ms: int = 0  # for the last time
+    due_at_ms: int = 0  # when it is copied again
+    updated_at_ms: int = 0
+
+    def moved(self, phase: Phase, message: str = "") -> TableState:
+        """Return the same table in another phase; it waits for nothing."""
+        return replace(self, phase=phase, message=message, due_at_ms=0)
+
+    def to_json(self) -> str:
+        """Return the text of the file."""
+        place = self.place
+        return json.dumps(
+            {
+                "form": FORM,
+                "source": [*self.source],
+                "target": self.target,
+                "phase": self.phase,
+                "copy_id": self.copy_id,
+                "place": place
+                and {
+                    "epoch": place.epoch,
+                    "journal": place.journal,
+                    "position": place.position,
+                    "gtids": place.gtids,
+                },
+                "seen": self.seen,
+                "begun": self.begun,
+                "columns": [
+                    [
+                        each.name,
+                        each.mysql_type,
+                        each.charset,
+                        each.is_key,
+                        each.nullable,
+                    ]
+                    for each in self.columns
+                ],
+                "kept": [*self.kept],
+                "hidden": [*self.hidden],
+                "message": self.message,
+                "rows": self.rows,
+                "rows_expected": self.rows_expected,
+                "copies": self.copies,
+                "plan": self.plan,
+                "leaves": self.leaves,
+                "left_at_ms": self.left_at_ms,
+                "due_at_ms": self.due_at_ms,
+                "updated_at_ms": self.updated_at_ms,
+            },
+            ensure_ascii=False,
+            indent=1,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> TableState:
+        """Read what `to_json` gave. Raises ValueError, KeyError, TypeError else."""
+        found: Mapping[str, Any] = json.loads(text)
+        if found["form"] != FORM:
+            raise ValueError(
+                f"it is of form {found['form']}, this version knows {FORM}"
+            )
+        place = found["place"]
+        return cls(
+            source=TableName(*map(str, found["source"])),
+            target=str(found["target"]),
+            phase=Phase(found["phase"]),
+            copy_id=str(found["copy_id"]),
+            place=place
+            and RangePosition(
+                int(place["epoch"]),
+                str(place["journal"]),
+                int(place["position"]),
+                gtids=str(place["gtids"]),
+            ),
+            seen=int(found.get("seen", 0)),
+            begun=int(found.get("begun", 0)),
+            columns=tuple(ColumnMeta(*each) for each in found["columns"]),
+            kept=tuple(found["kept"]),
+            hidden=tuple(found.get("hidden", ())),
+            message=str(found["message"]),
+            rows=int(found["rows"]),
+            rows_expected=int(found["rows_expected"]),
+            copies=int(found["copies"]),
+            plan=str(found["plan"]),
+            leaves=int(found.get("leaves", 0)),
+            left_at_ms=int(found.get("left_at_ms", 0)),
+            due_at_ms=int(found.get("due_at_ms", 0)),
+            updated_at_ms=int(found["updated_at_ms"]),
+        )
+
+
+class States:
+    """The states of all tables of a mirror. Each method may raise LakeError."""
+
+    def __init__(self, folder: Folder) -> None:
+        """Take the mirror's own folder."""
+        self._folder = folder
+        self._tables = folder.below("tables")
+        self._requests = folder.below("requests")
+
+    def read_all(self) -> dict[TableName, TableState]:
+        """Return all that are known."""
+        found = (self._read(name) for name in self._tables.names())
+        return {state.source: state for state in found if state is not None}
+
+    def read(self, table: TableName) -> TableState | None:
+        """Return one, None when it is not known."""
+        return self._read(_file_of(table))
+
+    def _read(self, name: str) -> TableState | None:
+        data = self._tables.read(name)
+        if data is None:
+            return None
+        try:
+            return TableState.from_json(data.decode())
+        except (ValueError, KeyError, TypeError) as error:
+            raise LakeError(
+                f"{self._tables}/{name} is not what a mirror writes ({error!r}): "
+                "delete it, and the table is copied again"
+            ) from error
+
+    def write(self, state: TableState) -> TableState:
+        """Store a state, with the time; returns what was stored."""
+        stored = replace(state, updated_at_ms=round(time.time() * 1000))
+        self._tables.write(_file_of(state.source), stored.to_json().encode())
+        return stored
+
+    def forget(self, table: TableName) -> None:
+        """Forget a table that the settings have no more; its copy stays."""
+        self._tables.delete(_file_of(table))
+
+    # The stream, which begins anew when changes are lost and all tables are copied
+
+    def generation(self) -> int:
+        """Return how often the stream was begun anew."""
+        return int(self._folder.read(GENERATION) or b"0")
+
+    def next_generation(self) -> None:
+        """Have the stream begin anew when the mirror is started."""
+        self._folder.write(GENERATION, str(self.generation() + 1).encode())
+
+    # Requests of people, for a mirror that runs
+
+    def request_copy(self, tables: Iterable[TableName]) -> None:
+        """Ask that tables be copied again."""
+        for table in tables:
+            self._requests.write(_file_of(table), json.dumps([*table]).encode())
+
+    def requested(self) -> list[TableName]:
+        """Return the tables that are to be copied again."""
+        found = []
+        for name in self._requests.names():
+            data = self._requests.read(name)
+            try:
+                if data is not None:
+                    found.append(TableName(*map(str, json.loads(data))))
+            except (ValueError, TypeError):
+                # Nobody's request: whoever put it there did not use the command.
+                self._requests.delete(name)
+        return found
+
+    def take_request(self, table: TableName) -> None:
+        """Forget a request, when what it asks for is in the table's state."""
+        self._requests.delete(_file_of(table))
+
+
+def _file_of(table: TableName) -> str:
+    """Return the name of a table's file; what is in it has the table's own name.
+
+    One that is too long for a file system ends with a hash. No other name has a "=".
+    """
+    parts = (quote(part, safe="").replace(".", "%2E") for part in table)
+    name = f"{'.'.join(parts)}.json"
+    if len(name) <= NAME_MAX:
+        return name
+    ending = f"={hashlib.sha256(name.encode()).hexdigest()[:_HASH_DIGITS]}.json"
+    return name[: NAME_MAX - len(ending)] + ending

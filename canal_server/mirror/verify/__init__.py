@@ -1,0 +1,1 @@
+"""Comparing source and copy at one position."""

@@ -1,0 +1,337 @@
+"""Compares source and copy at one position: counts, checksums, and rows that differ.
+
+The source is read between two places of the binlog, L before and H behind. A row whose
+key did not change in there is the same at each place between them; for the others the
+changes tell. So the source is known at the copy's place P, if that is not before H. If
+it is, and stays so, keys that changed behind P are left out and counted. A table that
+has no key is read while it does not change; then its changes are added to one side.
+
+Leaves out the work that executors do (`verify_rows`, `verify_changes`) and the sums
+(`verify_compare`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
+from pyspark.storagelevel import StorageLevel
+
+from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
+from canal_server.mirror.follow.foreign_keys import hidden_keys
+from canal_server.mirror.lake import masks
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.session.spark_errors import reason
+from canal_server.mirror.session.spark_session import end_session, hush, open_session
+from canal_server.mirror.state.state import Phase, States
+from canal_server.mirror.verify.verify_changes import HashedChanges
+from canal_server.mirror.verify.verify_compare import at_place, compare, last_changes
+from canal_server.mirror.verify.verify_positions import GoneError, Places
+from canal_server.mirror.verify.verify_report import (
+    DIFFERENT,
+    EQUAL,
+    FAILED,
+    GONE,
+    LOG,
+    TableReport,
+    side_of,
+)
+from canal_server.mirror.verify.verify_rows import HASHED_TYPES, Hashed, RowForm
+from canal_server.mirror.verify.verify_show import Rows
+from canal_server.mirror.verify.verify_source import SourceRows
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.spark.options.offsets import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings
+    from canal_server.mirror.settings.table_values import MirrorTable, TableName
+    from canal_server.mirror.verify.verify_compare import Compared
+    from canal_server.mirror.verify.verify_positions import CopyPlace
+    from canal_server.mirror.verify.verify_rows import Reader
+
+log = logging.getLogger(__name__)
+
+TRIES: Final = 5  # of a table whose columns change, or that has no key and changes
+ROWS_SHOWN: Final = 10
+WAIT_S: Final = 60.0
+_SIDE: Final = ("k1", "k2", "h", "n", "share")
+
+
+class _Again(Exception):  # noqa: N818  # the table is to be read once more
+    """What was read cannot be compared; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """How to compare: rows to show, and how long to wait for a copy that lags."""
+
+    rows_shown: int = ROWS_SHOWN
+    wait_s: float = WAIT_S
+
+
+def verify(
+    spark: SparkSession,
+    settings: MirrorSettings,
+    names: Sequence[TableName],
+    wishes: Wishes | None = None,
+    tell: Callable[[str], None] = log.info,
+) -> list[TableReport]:
+    """Compare tables with their copies; one that cannot be is told in its report."""
+    wishes = wishes or Wishes()
+
+    def one(name: TableName) -> TableReport:
+        tell(f"{name}: comparing")
+        begun = time.monotonic()
+        report = _report(_TableVerify(spark, settings, name, wishes))
+        return replace(report, seconds=time.monotonic() - begun)
+
+    # One table alone has all connections.
+    at_once = min(settings.copy.tables_at_once, max(1, len(names)))
+    settings = replace(settings, copy=replace(settings.copy, tables_at_once=at_once))
+    with ThreadPoolExecutor(at_once, "verify") as pool:
+        return list(pool.map(one, names))
+
+
+def mirrored(settings: MirrorSettings) -> list[TableName]:
+    """Return the tables that the mirror knows, but for those that are dropped.
+
+    Raises LakeError.
+    """
+    states = States(open_folder(settings.lake, settings.folder)).read_all()
+    return sorted(
+        name for name, state in states.items() if state.phase is not Phase.DROPPED
+    )
+
+
+def run(
+    settings: MirrorSettings,
+    names: Sequence[TableName] = (),
+    wishes: Wishes | None = None,
+    tell: Callable[[str], None] = log.info,
+) -> list[TableReport]:
+    """Compare in a session of its own; without names all that the mirror knows.
+
+    Raises LakeError, ConfigError.
+    """
+    names = names or mirrored(settings)
+    if not names:
+        return []
+    spark = open_session(settings)
+    try:
+        hush(spark)
+        return warned(settings, verify(spark, settings, names, wishes, tell))
+    finally:
+        end_session(spark)
+
+
+def warned(
+    settings: MirrorSettings, reports: Sequence[TableReport]
+) -> list[TableReport]:
+    """Return reports with the foreign keys by which a copy may come to differ.
+
+    With the reason where they cannot be listed.
+    """
+    try:
+        with ControlConnection(settings.source.access) as connection:
+            keys = hidden_keys(connection, settings)
+    except SourceError as error:
+        why = f"the foreign keys of the source cannot be listed: {error}"
+        return [replace(report, warnings=(why,)) for report in reports]
+    told: dict[str, list[str]] = {}
+    for each in keys:
+        if each.warning:
+            told.setdefault(str(each.child), []).append(each.warning)
+    return [
+        replace(report, warnings=tuple(told.get(report.table, ())))
+        for report in reports
+    ]
+
+
+def _report(table: _TableVerify) -> TableReport:
+    why = ""
+    for _ in range(TRIES):
+        try:
+            return table.compared()
+        except _Again as again:
+            why = str(again)
+        except GoneError as gone:
+            return table.gone(gone)
+        except ConfigError as error:
+            return table.failed("; ".join(error.problems))
+        except (CanalError, PySparkException, OSError, ValueError) as error:
+            return table.failed(_in_one_line(error))
+    return table.failed(f"{why}, {TRIES} times; try again in a quiet time")
+
+
+def _in_one_line(error: Exception) -> str:
+    if isinstance(error, PySparkException):
+        return reason(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else repr(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Position numbers: before and behind the reading, and of the copy."""
+
+    before: int
+    behind: int
+    copy: int
+
+    @property
+    def first(self) -> int:
+        """Changes before it are in both sides."""
+        return min(self.before, self.copy)
+
+    @property
+    def last(self) -> int:
+        """Changes from there on are in none."""
+        return max(self.behind, self.copy)
+
+
+class _TableVerify:
+    """Compares one table; every try begins anew."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: MirrorSettings,
+        name: TableName,
+        wishes: Wishes,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._name = name
+        self._wishes = wishes
+        self._report = TableReport(table=str(name), target="", outcome=EQUAL)
+
+    def failed(self, problem: str) -> TableReport:
+        """Return that it was not compared, and why."""
+        return replace(self._report, outcome=FAILED, problem=problem)
+
+    def gone(self, why: GoneError) -> TableReport:
+        """Return that there is nothing to compare the copy with any more."""
+        return replace(self._report, outcome=GONE, target=why.target, problem=str(why))
+
+    def compared(self) -> TableReport:
+        """Read both sides and compare them.
+
+        Raises _Again when that is to be done once more, CanalError and what Spark
+        raises.
+        """
+        with Places(self._settings, self._name) as places:
+            table = places.table()
+            self._report = replace(self._report, target=table.target)
+            if table.form != "delta":
+                problem = "is a log of changes, which is no copy"
+                return replace(self._report, outcome=LOG, problem=problem)
+            form = _form(table)
+            before = places.before_reading()
+            reader = self._source_rows(places, table)
+            connections = self._settings.copy.connections_each
+            source = _kept(self._read(reader, len(reader.chunks), connections, form))
+            behind = places.head()
+            place = places.copy(table, behind, self._wishes.wait_s)
+            copy = places.rows(table, place, form.schema)
+            span = _Span(version_of(before), version_of(behind), place.upto)
+            start = min(before, place.known, key=version_of)
+            options = places.changes(start, places.head())
+        changes = self._spark.read.format("canal").options(**options).load()
+        task = HashedChanges(table, form)
+        seq = F.col("seq")
+        hashed = changes.mapInArrow(task, HASHED_TYPES)
+        hashed = _kept(hashed.where((seq >= span.first) & (seq < span.last)))
+        self._check(hashed, span, place)
+        tasks = self._spark.sparkContext.defaultParallelism
+        sides = source, self._read(copy, copy.files, tasks, form)
+        bring = self._keyed if table.key else self._keyless
+        found, left_out = bring(sides, hashed, span)
+        rows = Rows(self._spark, table, form, reader, copy, changes)
+        return replace(
+            self._report,
+            outcome=DIFFERENT if found.differing else EQUAL,
+            place=str(place),
+            source=side_of(found.source),
+            copy=side_of(found.copy),
+            left_out=left_out,
+            differing=found.differing,
+            is_all=found.is_all,
+            first=rows.differences(found.first),
+        )
+
+    def _check(self, changes: DataFrame, span: _Span, place: CopyPlace) -> None:
+        """Raise where a statement changed what rows do not tell."""
+        ddl = changes.where("n = 0").agg(F.min("seq"), F.max("seq")).first()
+        assert ddl is not None  # an aggregate of all has one row
+        if ddl[0] is None:
+            return
+        if span.before <= ddl[1]:
+            raise _Again("its columns changed, or it was emptied, while it was read")
+        raise LakeError(
+            f"the copy is at {place}, and behind it the table's columns changed, or it "
+            "was emptied: let the mirror run until it has that"
+        )
+
+    def _keyed(
+        self, sides: tuple[DataFrame, DataFrame], changes: DataFrame, span: _Span
+    ) -> tuple[Compared, int]:
+        """Compare as of the copy's place, without keys that changed behind it."""
+        if changes.isEmpty():
+            return compare(*sides, self._wishes.rows_shown), 0
+        last = _kept(last_changes(changes))
+        left_out = last.where(F.col("seq") >= span.copy).count()
+        sides = at_place(*sides, last, span.copy)
+        return compare(*sides, self._wishes.rows_shown), left_out
+
+    def _keyless(
+        self, sides: tuple[DataFrame, DataFrame], changes: DataFrame, span: _Span
+    ) -> tuple[Compared, int]:
+        """Add what changed between reading and the copy's place to the older side."""
+        seq = F.col("seq")
+        meanwhile = changes.where((seq >= span.before) & (seq < span.behind))
+        if not meanwhile.isEmpty():
+            raise _Again("it has no key, and changed while it was read")
+        older = int(span.copy < span.behind)  # the copy, else the source
+        source, copy = (
+            side.unionByName(changes.select(*_SIDE)) if number == older else side
+            for number, side in enumerate(sides)
+        )
+        return compare(source, copy, self._wishes.rows_shown), 0
+
+    def _source_rows(self, places: Places, table: MirrorTable) -> SourceRows:
+        rows_per_s = self._settings.copy.rows_per_connection
+        access = self._settings.source.read_from
+        return SourceRows(access, table, places.chunks(table), rows_per_s)
+
+    def _read(
+        self, reader: Reader, shares: int, tasks: int, form: RowForm
+    ) -> DataFrame:
+        """Return the hashes of the rows of shares, dealt out to so many tasks."""
+        numbers = self._spark.range(0, shares, 1, max(1, min(shares, tasks)))
+        hashed = numbers.mapInArrow(Hashed(reader, form), HASHED_TYPES)
+        return hashed.select(*_SIDE)
+
+
+def _form(table: MirrorTable) -> RowForm:
+    schema = masks.lake_schema(table)
+    targets = {column.name: column.target for column in table.columns}
+    key = tuple(targets[name] for name in table.key)
+    return RowForm(tuple(schema.names), key, schema)
+
+
+def _kept(rows: DataFrame) -> DataFrame:
+    """Return rows that are read now, and never again.
+
+    An executor that is lost takes them along, which is an error, as reading again
+    would give those of a later moment.
+    """
+    return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)

@@ -1,0 +1,123 @@
+"""The first rows that differ, with their values: read again where they were found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.mirror.verify.verify_changes import SHARE, ShownChanges
+from canal_server.mirror.verify.verify_report import Cell, RowDifference
+from canal_server.mirror.verify.verify_rows import SHOWN_TYPES, Shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from canal_server.mirror.settings.table_values import MirrorTable
+    from canal_server.mirror.verify.verify_compare import Difference, Place
+    from canal_server.mirror.verify.verify_rows import Reader, RowForm
+
+    Texts = dict[
+        tuple[int, int, int], list[str]
+    ]  # by both hashes of the key, the row's
+
+ONLY: Final = {
+    (True, False): "is in the source only",
+    (False, True): "is in the copy only",
+    (True, True): "is not the same",
+}
+
+
+@dataclass(frozen=True)
+class _Some:
+    """Reads some shares of a reader, by their index among them."""
+
+    read: Reader
+    shares: tuple[int, ...]
+
+    def __call__(self, index: int) -> Iterator[pa.RecordBatch]:
+        return self.read(self.shares[index])
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where rows can be read again: both sides, and the changes."""
+
+    spark: SparkSession
+    table: MirrorTable
+    form: RowForm
+    source: Reader
+    copy: Reader
+    changes: DataFrame
+
+    def differences(self, found: Sequence[Difference]) -> tuple[RowDifference, ...]:
+        """Return differences with their values."""
+        source = self._texts(self.source, [each.source for each in found], found)
+        copy = self._texts(self.copy, [each.copy for each in found], found)
+        changed = [
+            each
+            for each in found
+            if SHARE in {place.share for place in (each.source, each.copy) if place}
+        ]
+        if changed:
+            # Rows of one hash are the same, wherever they are found.
+            texts = self._changed(changed)
+            source, copy = texts | source, texts | copy
+        return tuple(_told(each, source, copy, self.form) for each in found)
+
+    def _texts(
+        self,
+        read: Reader,
+        places: Sequence[Place | None],
+        found: Sequence[Difference],
+    ) -> Texts:
+        """Read the rows of one side."""
+        shares = {place.share for place in places if place and place.share != SHARE}
+        if not shares:
+            return {}
+        wanted = frozenset(each.k1 for each in found)
+        task = Shown(_Some(read, tuple(sorted(shares))), self.form, wanted)
+        frame = self.spark.range(0, len(shares), 1, min(len(shares), 2))
+        return _collected(frame, task)
+
+    def _changed(self, found: Sequence[Difference]) -> Texts:
+        wanted = frozenset(each.k1 for each in found)
+        return _collected(self.changes, ShownChanges(self.table, self.form, wanted))
+
+
+def _collected(frame: DataFrame, task: Any) -> Texts:
+    rows = frame.mapInArrow(task, SHOWN_TYPES).dropDuplicates(["k1", "k2", "h"])
+    return {(row["k1"], row["k2"], row["h"]): row["texts"] for row in rows.collect()}
+
+
+def _told(
+    found: Difference, source: Texts, copy: Texts, form: RowForm
+) -> RowDifference:
+    texts = [
+        rows.get((found.k1, found.k2, place.hash)) if place else None
+        for rows, place in ((source, found.source), (copy, found.copy))
+    ]
+    known = next((each for each in texts if each), None)
+    what = ONLY[found.rows[0] > 0, found.rows[1] > 0]
+    if max(found.rows) > 1:
+        what = f"is {found.rows[0]} times in the source, {found.rows[1]} in the copy"
+    if known is None:
+        # A source that went on does not show what it was any more.
+        return RowDifference(f"key with hash {found.k1:016x}", f"{what}; it changed")
+    key = form.key or form.names
+    values = dict(zip(form.names, known, strict=True))
+    name = ", ".join(f"{column}={values[column]}" for column in key)
+    return RowDifference(name, what, tuple(_cells(form, *texts)))
+
+
+def _cells(
+    form: RowForm, source: list[str] | None, copy: list[str] | None
+) -> Iterator[Cell]:
+    """Yield the columns that differ, where both rows are known."""
+    if source is None or copy is None:
+        return
+    for column, left, right in zip(form.names, source, copy, strict=True):
+        if left != right:
+            yield Cell(column, left, right)

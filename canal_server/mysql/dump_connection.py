@@ -1,0 +1,227 @@
+"""The dump connection: the binlog as a stream of raw bytes.
+
+Leaves out packets and events: whoever reads the stream frames it. It begins with the
+first byte that the server sends after the dump command, a packet header.
+"""
+
+from __future__ import annotations
+
+import select
+import ssl
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from canal_server.errors import ConnectionLost
+from canal_server.mysql.login_session import Session
+from canal_server.mysql.replication import (
+    COM_REGISTER_SLAVE,
+    DumpStart,
+    ReplicaId,
+    dump_command,
+    register_payload,
+    session_settings,
+)
+from canal_server.mysql.server_answers import answer_about
+from canal_server.mysql.sockets import Breaker
+
+if TYPE_CHECKING:
+    import socket
+    from types import TracebackType
+    from typing import Self
+
+    from canal_server.mysql.source_settings import Access
+    from canal_server.runtime.lifecycle import Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpOptions:
+    """How a dump behaves, whatever its place and server."""
+
+    heartbeat_s: float = 15.0  # the server breaks its silence this often
+    allowance: float = 2.0  # heartbeats that may be missing before it counts as dead
+    # Longest silence until it was heard for longer than that; 0: as later.
+    silence_first_s: float = 0.0
+    follow: bool = True  # wait at the end of the binlog; else the stream ends there
+
+    @property
+    def silence_max_s(self) -> float:
+        """Longest silence of a living server."""
+        return self.heartbeat_s * self.allowance
+
+
+class DumpStream:
+    """One dump, from its connection to its last byte; not to be opened again.
+
+    For one thread, but for `close`, which any thread may call at any time: it ends
+    an `open` or a receive that waits.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        replica: ReplicaId,
+        start: DumpStart,
+        stop: Stop,
+        options: DumpOptions | None = None,
+    ) -> None:
+        """Remember what to ask for; `open` connects."""
+        self.access = access
+        self.replica = replica
+        self.start = start
+        self.options = options or DumpOptions()
+        assert self.options.heartbeat_s > 0
+        assert self.options.allowance >= 1
+        self.received_bytes = 0
+        self.server_version = ""
+        self.connection_id = 0  # at the server; what KILL takes
+        self.checksum = ""  # CRC32 or NONE: what the server was asked to send
+        self._stop = stop
+        self._breaker = Breaker()
+        self._sock: socket.socket | None = None
+        self._poll = select.poll()
+        self._opened_at = self._heard_at = 0.0  # when bytes came last
+        # Held while a thread is inside: `close` cuts the connection first, and closes
+        # the descriptor only when nobody polls it any more.
+        self._inside = threading.Lock()
+
+    def open(self) -> None:
+        """Connect, log in, register as a replica and ask for the binlog.
+
+        Blocks for at most the connect time-out and one I/O time-out per round trip.
+        Raises SourceError in its kinds. That the server no longer has the place is
+        told in the stream, by an error packet (see `failures.error_of_packet`).
+        """
+        with self._inside:
+            assert self._sock is None
+            session = Session(self.access, self._breaker, self._stop)
+            try:
+                self._begin(session)
+            except BaseException:
+                session.close()
+                raise
+
+    def _begin(self, session: Session) -> None:
+        command = dump_command(self.replica, self.start, follow=self.options.follow)
+        for sql, parameters in session_settings(
+            self.replica, self.options.heartbeat_s, self.start
+        ):
+            session.query(sql, parameters)
+        rows = session.query("SELECT @master_binlog_checksum")
+        with answer_about("its checksums", self.access.address):
+            self.checksum = str(rows[0][0] or "NONE").upper()
+        self.server_version = session.server_version
+        self.connection_id = session.connection_id
+        session.command(COM_REGISTER_SLAVE, register_payload(self.replica))
+
+        self._sock = session.command_and_part(*command)
+        self._poll.register(self._sock, select.POLLIN)
+        self._poll.register(self._stop, select.POLLIN)
+        self._opened_at = self._heard_at = time.monotonic()
+
+    def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int | None:
+        """Receive at least one byte and return how many; waits for them.
+
+        0 at the end of the stream (the server or `close` ended it). None when nothing
+        came within `timeout_s` (None: no limit) or a stop is asked for.
+
+        Raises ConnectionLost when the connection breaks, and when the server has been
+        silent for longer than its heartbeats allow.
+        """
+        with self._inside:
+            until = None if timeout_s is None else time.monotonic() + timeout_s
+            while True:
+                count = self._receive(buffer)
+                if count is not None:
+                    return count
+                if self._stop.requested():
+                    return None
+                now = time.monotonic()
+                if until is not None and now >= until:
+                    return None
+                self._wait(now, until)
+
+    def try_receive_into(self, buffer: memoryview) -> int | None:
+        """Receive what is at hand and return how many bytes; never waits.
+
+        None when nothing is at hand; else as `receive_into`.
+        """
+        with self._inside:
+            return self._receive(buffer)
+
+    def _receive(self, buffer: memoryview) -> int | None:
+        """Receive once; None when it would block."""
+        if self._sock is None:
+            return 0
+        try:
+            # TLS as well: what the layer holds already decrypted comes first, and a
+            # wait happens only when it has nothing.
+            count = self._sock.recv_into(buffer)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        except OSError as error:
+            if self._breaker.was_cut():
+                return 0
+            raise ConnectionLost(
+                f"the dump from {self.access.address} broke: {error}"
+            ) from error
+        if count:
+            self._heard_at = time.monotonic()
+            self.received_bytes += count
+        return count
+
+    def _wait(self, now: float, until: float | None) -> None:
+        """Wait until the socket or the stop is ready, or some limit has come."""
+        limit_s = self._silence_max_s()
+        left_s = self._heard_at + limit_s - now
+        if left_s <= 0:
+            raise ConnectionLost(
+                f"{self.access.address} has sent nothing for more than "
+                f"{limit_s:.1f} s, though a heartbeat is due every "
+                f"{self.options.heartbeat_s:g} s: it hangs, or the way to it is down",
+                heard_s=self._heard_at - self._opened_at,
+            )
+        if until is not None:
+            left_s = min(left_s, until - now)
+        # Rounded up: poll counts in ms, and 0 would make the loop spin.
+        self._poll.poll(int(left_s * 1000) + 1)
+
+    def _silence_max_s(self) -> float:
+        """Return how long it may be silent now."""
+        first_s, later_s = self.options.silence_first_s, self.options.silence_max_s
+        if self._heard_at - self._opened_at > first_s:
+            return later_s
+        return max(first_s, later_s)
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, -1 when not open.
+
+        Over TLS bytes may be at hand although it is not readable.
+        """
+        return -1 if self._sock is None else self._sock.fileno()
+
+    def silence_s(self) -> float:
+        """Return how long ago bytes came last."""
+        return time.monotonic() - self._heard_at
+
+    def close(self) -> None:
+        """End the stream at once and free its descriptor; idempotent, any thread."""
+        self._breaker.cut()
+        with self._inside:
+            if self._sock is not None:
+                self._poll.unregister(self._sock)
+                self._sock.close()
+                self._sock = None
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

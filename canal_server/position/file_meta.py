@@ -1,0 +1,314 @@
+"""Cursors and positions in files: a folder for each destination.
+
+`<data dir>/<destination>/meta.dat` has the content of `metafile`, `parse.dat` beside it
+that of one position. What they cannot say stands beside each (`unabridged`, `groups`).
+All are written by `durable`. Leaves out when they are written (`mixed`, `kept`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from canal_server.errors import MetaStoreError
+from canal_server.position import meta_file, sidecar, source_positions
+from canal_server.position.atomic_file import Disk, replace_content
+from canal_server.position.gtid_cache import unchanged
+from canal_server.position.write_behind import StoredClient
+from canal_server.runtime.private_files import unwritten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from canal_server.model.identity import ClientIdentity
+    from canal_server.model.positions import LogPosition
+    from canal_server.position.gtid_cache import Completed
+    from canal_server.runtime.lifecycle import Stop
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME: Final = "meta.dat"
+POSITION_NAME: Final = "parse.dat"
+
+_Content = TypeVar("_Content")
+
+
+class MetaFiles:
+    """Clients in `meta.dat`; a `mixed.MetaPlace`. Open batches are not stored."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        disk: Disk | None = None,
+        completed: Completed = unchanged,
+    ) -> None:
+        """Take the folder; `completed` gives cursors the GTID sets executed there."""
+        self._data_dir = data_dir
+        self._disk = disk or Disk()
+        self._completed = completed
+        self._restored: set[str] = set()  # their backup is better than their file
+        self._held = sidecar.Held(completed)  # by destination and client id
+        self._groups: set[str] = set()  # that have places beside their cursors
+        self._encoders: dict[str, meta_file.Encoder] = {}  # by destination
+        self._full_encoders: dict[str, sidecar.Encoder] = {}  # the same
+
+    def open(self, destinations: Sequence[str], stop: Stop) -> None:
+        """Do nothing: files are there or not."""
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    @property
+    def silence(self) -> str:
+        """Return how to say that the disk does not answer."""
+        return f"the disk of {self._data_dir} did not answer"
+
+    def must_write(self, destination: str) -> bool:
+        """Tell whether the backup was read."""
+        return destination in self._restored
+
+    def read(self, destination: str) -> list[StoredClient]:
+        """Read a destination's file, or its backup when the file is damaged."""
+        path = _path(self._data_dir, destination, FILE_NAME)
+        try:
+            clients, restored = _read(
+                self._disk,
+                path,
+                lambda data: meta_file.decode(destination, data),
+                "took the cursors of %s, which are older: clients receive again what"
+                " they acked since",
+            )
+        except FileNotFoundError:
+            return []
+        if restored:
+            self._restored.add(destination)
+        entries = _read_full(self._disk, path, sidecar.decode_clients) or {}
+        places = self._read_places(destination, path)
+        found = [
+            StoredClient(
+                identity,
+                cursor
+                and sidecar.completed(cursor, entries.get(identity.client_id, ())),
+                places=places.get(identity.client_id, {}),
+            )
+            for identity, cursor in clients
+        ]
+        for client in found:
+            if client.cursor is not None:
+                self._held.stored(_key(client.identity), client.cursor)
+        return found
+
+    def write(self, destination: str, clients: list[StoredClient]) -> None:
+        """Replace a destination's file, the old one becomes the backup."""
+        path = _path(self._data_dir, destination, FILE_NAME)
+        what = f"the cursors of {destination}"
+        entries = {
+            client.identity.client_id: found
+            for client in clients
+            if client.cursor is not None
+            and (found := self._held.entries(_key(client.identity), client.cursor))
+        }
+        if entries:
+            encoder = self._full_encoders.setdefault(destination, sidecar.Encoder())
+            content = encoder.encode(entries)
+            _write_full(self._disk, path, content, what=what)
+        for client in clients:
+            if client.cursor is not None:
+                self._held.tried(_key(client.identity), client.cursor)
+        self._write_places(destination, path, clients)
+        _write(
+            self._disk,
+            path,
+            self._encoders.setdefault(
+                destination, meta_file.Encoder(destination)
+            ).encode((client.identity, client.cursor) for client in clients),
+            what=what,
+            # A damaged file must not take the place of the backup it was restored from.
+            keep=destination not in self._restored,
+        )
+        self._restored.discard(destination)
+        for client in clients:
+            if client.cursor is not None:
+                self._held.stored(_key(client.identity), client.cursor)
+
+    def _read_places(
+        self, destination: str, path: Path
+    ) -> dict[int, source_positions.Places]:
+        """Read where clients of a group stand, by client id; none for others."""
+        try:
+            places, restored = _read(
+                self._disk,
+                path.with_name(path.name + source_positions.SUFFIX),
+                source_positions.decode_clients,
+                "took the places of %s, which are older: clients receive again what"
+                " they acked since",
+            )
+        except FileNotFoundError:
+            return {}
+        self._groups.add(destination)
+        if restored:
+            self._restored.add(destination)
+        return places
+
+    def _write_places(
+        self, destination: str, path: Path, clients: list[StoredClient]
+    ) -> None:
+        places = {
+            client.identity.client_id: {
+                number: self._completed(place)
+                for number, place in client.places.items()
+            }
+            for client in clients
+            if client.places
+        }
+        if not places and destination not in self._groups:
+            return
+        self._groups.add(destination)
+        _write(
+            self._disk,
+            path.with_name(path.name + source_positions.SUFFIX),
+            source_positions.encode_clients(places),
+            what=f"the places of {destination}",
+            keep=destination not in self._restored,
+        )
+
+
+class PositionFiles:
+    """Positions in `parse.dat`; a `kept.PositionPlace`."""
+
+    def __init__(self, data_dir: Path, *, disk: Disk | None = None) -> None:
+        self._data_dir = data_dir
+        self._disk = disk or Disk()
+        self._restored: set[str] = set()
+        self._known: set[str] = set()  # were read
+        self._held = sidecar.Held()  # by destination
+
+    def open(self, stop: Stop) -> None:
+        """Do nothing: files are there or not."""
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    @property
+    def silence(self) -> str:
+        """Return how to say that the disk does not answer."""
+        return f"the disk of {self._data_dir} did not answer"
+
+    def read(self, destination: str) -> LogPosition | None:
+        """Read a destination's file, or its backup when the file is damaged."""
+        path = _path(self._data_dir, destination, POSITION_NAME)
+        self._known.add(destination)
+        try:
+            position, restored = _read(
+                self._disk,
+                path,
+                meta_file.decode_position,
+                "took the position of %s, which is older",
+            )
+        except FileNotFoundError:
+            return None
+        if restored:
+            self._restored.add(destination)
+        entries = _read_full(self._disk, path, sidecar.decode) or []
+        position = sidecar.completed(position, entries)
+        self._held.stored(destination, position)
+        return position
+
+    def write(self, destination: str, position: LogPosition) -> None:
+        """Replace a destination's file, the old one becomes the backup."""
+        if destination not in self._known:
+            # What is there is replaced, damaged or not.
+            with contextlib.suppress(MetaStoreError):
+                self.read(destination)
+        path = _path(self._data_dir, destination, POSITION_NAME)
+        what = f"the position of {destination}"
+        if entries := self._held.entries(destination, position):
+            _write_full(self._disk, path, sidecar.encode(entries), what=what)
+        self._held.tried(destination, position)
+        _write(
+            self._disk,
+            path,
+            meta_file.encode_position(position),
+            what=what,
+            keep=destination not in self._restored,
+        )
+        self._restored.discard(destination)
+        self._held.stored(destination, position)
+
+
+def _read(
+    disk: Disk, path: Path, decode: Callable[[bytes], _Content], effect: str
+) -> tuple[_Content, bool]:
+    """Read a file; with True its backup, when the file is damaged.
+
+    Then `effect` is logged, with the name of the backup in it.
+    Raises FileNotFoundError when there is no file, whatever there is of a backup.
+    """
+    try:
+        return decode(disk.read(path)), False
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise MetaStoreError(f"cannot read {path}: {error}") from error
+    except ValueError as error:
+        damage = error
+    backup = path.with_name(f"{path.name}.bak")
+    try:
+        content = decode(disk.read(backup))
+    except (OSError, ValueError) as error:
+        raise MetaStoreError(
+            f"{path} is damaged ({damage}) and {backup.name} is of no use either"
+            f" ({error}), put one of them right; without both files clients"
+            " begin anew"
+        ) from damage
+    logger.error("%s is damaged (%s), %s", path, damage, effect % backup.name)
+    return content, True
+
+
+def _read_full(
+    disk: Disk, path: Path, decode: Callable[[bytes], _Content]
+) -> _Content | None:
+    """Read what stands beside a file; None when that is not there or damaged."""
+    beside = _beside(path)
+    try:
+        return decode(disk.read(beside))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise MetaStoreError(f"cannot read {beside}: {error}") from error
+    except ValueError as error:
+        sidecar.warn_of_damage(str(beside), error)
+        return None
+
+
+def _write_full(disk: Disk, path: Path, content: bytes, *, what: str) -> None:
+    _write(disk, _beside(path), content, what=what, keep=False)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + sidecar.SUFFIX)
+
+
+def _key(identity: ClientIdentity) -> tuple[str, int]:
+    return identity.destination, identity.client_id
+
+
+def _write(disk: Disk, path: Path, content: bytes, *, what: str, keep: bool) -> None:
+    backup = path.with_name(f"{path.name}.bak") if keep else None
+    try:
+        replace_content(disk, path, content, backup=backup)
+    except OSError as error:
+        raise MetaStoreError(
+            f"cannot write {what}: {unwritten(error, path.parent)}"
+        ) from error
+
+
+def _path(data_dir: Path, destination: str, name: str) -> Path:
+    if destination in ("", ".", "..") or "/" in destination or "\0" in destination:
+        raise MetaStoreError(
+            f"destination {destination!r} cannot be the name of a folder"
+        )
+    return data_dir / destination / name

@@ -1,0 +1,305 @@
+"""What a client asks of the server: requests read from its bytes, by their rules.
+
+A session belongs to one connection. It knows no socket, no clock and no instance:
+bytes in (`receive_data`), requests out (`next_request`); the answers are the frames
+of this module and of `framing`. Requests are answered strictly in order, and every
+one before the next is asked for.
+
+::
+
+    EXPECT_LOGIN ── Login, then logged_in() ──► OPEN
+         ▲  │
+         └──┘ refused: the client may try again, with the same seed
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+
+from canal_server.errors import ClientError, ProtocolError
+from canal_server.model.identity import ClientIdentity
+from canal_server.model.quoted import quoted
+from canal_server.protocol.framing import LENGTH_BYTES, FrameReader, frame
+from canal_server.protocol.packets import (
+    Ack,
+    ClientAck,
+    ClientAuth,
+    ClientRollback,
+    Get,
+    Handshake,
+    Packet,
+    PacketType,
+    Sub,
+    Unsub,
+    encode_packet,
+)
+from canal_server.protocol.protobuf import decode
+from canal_server.protocol.range_messages import RangeRequest, is_ranged, read_request
+
+if TYPE_CHECKING:
+    from canal_server.protocol.auth import Credentials
+
+T = TypeVar("T")
+
+# Error codes of Ack
+REFUSED = 400  # whatever else goes wrong
+NO_IDENTITY = 401  # destination or client id is missing
+NO_BATCH_ID = 402  # an ack of batch 0
+
+# Before a client has logged in: together with what one read brings 64 KiB at most.
+LOGIN_BYTES_MAX = 60 * 1024 - LENGTH_BYTES
+LOGIN_READ_BYTES = 4 * 1024
+
+FETCH_SIZE_DEFAULT = 1000  # for a client that asks for 0 or fewer
+IDLE_S_DEFAULT = 3600.0
+TIMEOUT_S_MAX = 10 * 365 * 86400.0  # clocks count further, but not every system call
+
+# Seconds in one unit of Get.timeout, by ordinal of Java's TimeUnit; others are ms.
+_UNITS = {0: 1e-9, 1: 1e-6, 2: 1e-3, 3: 1.0, 4: 60.0, 5: 3600.0, 6: 86400.0}
+_MILLISECONDS = 1e-3
+_AT_ONCE = -1  # as Get.timeout
+
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,5}", re.ASCII)
+_CLIENT_ID_MIN, _CLIENT_ID_MAX = -(2**15), 2**15 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The password was right; `subscribe` is set when the client subscribes at once.
+
+    The connection ends when nothing was received, or nothing was sent, for so long.
+    """
+
+    read_idle_s: float
+    write_idle_s: float
+    subscribe: ClientIdentity | None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Answered with an ack."""
+
+    identity: ClientIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Answered with an ack."""
+
+    identity: ClientIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Answered with a batch; timeout 0 does not wait, None waits without limit."""
+
+    identity: ClientIdentity
+    size: int
+    timeout_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Answered only when it is refused; batch -1 is the empty one."""
+
+    identity: ClientIdentity
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """Answered only when it is refused; batch 0 means all."""
+
+    identity: ClientIdentity
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request that breaks a rule of the protocol; answered with `error_frame`."""
+
+    code: int
+    message: str
+    is_login: bool = False  # user or password are wrong
+
+
+class LoginRefusedError(ClientError):
+    """User or password are wrong."""
+
+
+Request = (
+    Login
+    | Subscribe
+    | Unsubscribe
+    | Fetch
+    | Acknowledge
+    | Rollback
+    | Refused
+    | RangeRequest
+)
+
+
+class State(Enum):
+    """How far a session is."""
+
+    EXPECT_LOGIN = 1
+    OPEN = 2
+
+
+ACK_FRAME = frame(encode_packet(PacketType.ACK, Ack()))
+ERROR_TEXT_MAX = 4096  # characters of a message that is sent to a client
+
+
+def error_frame(code: int, message: str) -> bytes:
+    """Return the answer that refuses a request."""
+    text = message if len(message) <= ERROR_TEXT_MAX else message[:ERROR_TEXT_MAX]
+    return frame(
+        encode_packet(PacketType.ACK, Ack(error_code=code, error_message=text))
+    )
+
+
+class ServerSession:
+    """The server's side of one connection.
+
+    Args:
+        credentials: who may log in
+        seed: fresh random bytes, `auth.SEED_BYTES` of them
+        frame_bytes_max: limit of one request, in bytes
+
+    """
+
+    def __init__(
+        self, credentials: Credentials, seed: bytes, frame_bytes_max: int
+    ) -> None:
+        self.state = State.EXPECT_LOGIN
+        # To be sent before anything else.
+        self.greeting = frame(
+            encode_packet(PacketType.HANDSHAKE, Handshake(seeds=seed))
+        )
+        self._credentials = credentials
+        self._seed = seed
+        self._frame_bytes_max = frame_bytes_max
+        self._frames = FrameReader(min(frame_bytes_max, LOGIN_BYTES_MAX))
+        self._last_get: tuple[bytes, Fetch] | None = None
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes from the client."""
+        self._frames.receive_data(data)
+
+    def next_request(self) -> Request | None:
+        """Return the next request, None when more bytes are needed.
+
+        Raises ProtocolError for bytes that are no frame or no packet; the
+        connection cannot go on then.
+        """
+        body = self._frames.next_frame()
+        if body is None:
+            return None
+        # A client asks for the same again and again: its last get is kept, which
+        # is faster than reading it anew.
+        if self._last_get is not None and self._last_get[0] == body:
+            return self._last_get[1]
+
+        packet = decode(Packet, body)
+        try:
+            if self.state is State.EXPECT_LOGIN:
+                # The first packet is a log-in whatever its type says.
+                return self._login(_content(ClientAuth, packet))
+            request = _read_request(packet)
+        except ClientError as refusal:
+            is_login = isinstance(refusal, LoginRefusedError)
+            return Refused(refusal.code, str(refusal), is_login=is_login)
+        if isinstance(request, Fetch):
+            self._last_get = body, request
+        return request
+
+    def logged_in(self) -> None:
+        """Open the session; called when a `Login` could be answered with an ack."""
+        self.state = State.OPEN
+        self._frames.limit = self._frame_bytes_max
+
+    def _login(self, auth: ClientAuth) -> Login:
+        if not self._credentials.allow(auth.username, auth.password, self._seed):
+            raise LoginRefusedError(
+                f"auth failed for user {quoted(auth.username[:64])}", code=REFUSED
+            )
+        subscribe = None
+        if auth.destination and auth.client_id:
+            subscribe = _identity(auth)
+        return Login(
+            _idle_s(auth.net_read_timeout), _idle_s(auth.net_write_timeout), subscribe
+        )
+
+
+# --------------------------------------------------------------------------------
+# Packets to requests
+# --------------------------------------------------------------------------------
+
+
+def _read_request(packet: Packet) -> Request:
+    """Return what a packet asks for. Raises ClientError when it breaks a rule."""
+    match packet.type:
+        case PacketType.GET:
+            get = _content(Get, packet)
+            size = get.fetch_size if get.fetch_size > 0 else FETCH_SIZE_DEFAULT
+            return Fetch(_identity(get), size, _timeout_s(get))
+        case PacketType.CLIENTACK:
+            ack = _content(ClientAck, packet)
+            identity = _identity(ack)
+            if ack.batch_id == 0:
+                raise ClientError("batchId should assign value", code=NO_BATCH_ID)
+            return Acknowledge(identity, ack.batch_id)
+        case PacketType.CLIENTROLLBACK:
+            rollback = _content(ClientRollback, packet)
+            return Rollback(_identity(rollback), rollback.batch_id)
+        case PacketType.SUBSCRIPTION:
+            return Subscribe(_identity(_content(Sub, packet)))
+        case PacketType.UNSUBSCRIPTION:
+            return Unsubscribe(_identity(_content(Unsub, packet)))
+    if is_ranged(packet):
+        return read_request(packet)
+    name = packet.type.name if isinstance(packet.type, PacketType) else packet.type
+    raise ClientError(f"packet type: {name} is NOT supported!", code=REFUSED)
+
+
+def _content(kind: type[T], packet: Packet) -> T:
+    try:
+        return decode(kind, packet.body)
+    except ProtocolError as error:
+        raise ClientError(str(error), code=REFUSED) from error
+
+
+def _identity(
+    content: ClientAuth | Sub | Unsub | Get | ClientAck | ClientRollback,
+) -> ClientIdentity:
+    if not content.destination or not content.client_id:
+        raise ClientError("destination or clientId is null", code=NO_IDENTITY)
+    text = content.client_id
+    client_id = int(text) if _DECIMAL.fullmatch(text) else _CLIENT_ID_MAX + 1
+    if not _CLIENT_ID_MIN <= client_id <= _CLIENT_ID_MAX:
+        raise ClientError(
+            f"client id {quoted(text[:64])} is no number "
+            f"from {_CLIENT_ID_MIN} to {_CLIENT_ID_MAX}",
+            code=REFUSED,
+        )
+    expression = content.filter if isinstance(content, ClientAuth | Sub) else ""
+    return ClientIdentity(content.destination, client_id, expression)
+
+
+def _timeout_s(get: Get) -> float | None:
+    """Return how long a get may wait, in seconds; an absent timeout counts as 0."""
+    timeout = get.timeout or 0
+    if timeout == _AT_ONCE:
+        return 0.0
+    if timeout <= 0:
+        return None
+    return min(timeout * _UNITS.get(get.unit or 0, _MILLISECONDS), TIMEOUT_S_MAX)
+
+
+def _idle_s(milliseconds: int | None) -> float:
+    if milliseconds is None or milliseconds <= 0:
+        return IDLE_S_DEFAULT
+    return milliseconds / 1000

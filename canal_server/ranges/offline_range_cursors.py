@@ -1,0 +1,94 @@
+"""Subscriptions where they are stored, of a destination that no instance runs here.
+
+They are read and removed for an operator, like cursors of clients (`stored`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from canal_server.config.schema import Wiring
+from canal_server.errors import ClientError
+from canal_server.position.offline import connected, kept_from_servers, owner_in
+from canal_server.ranges.range_cursors import (
+    FILE_NAME,
+    SubscriptionFile,
+    SubscriptionNodes,
+)
+from canal_server.runtime.lifecycle import Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.model.ranges import Subscription
+    from canal_server.ranges.range_cursors import SubscriptionPlace
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSubscriptions:
+    """What is stored, the last epoch, and who says that it runs them ("": nobody)."""
+
+    found: Sequence[Subscription]
+    epoch: int | None
+    owner: str = ""
+
+
+def read_subscriptions(config: InstanceConfig) -> StoredSubscriptions:
+    """Return what is stored of a destination. Raises MetaStoreError."""
+    destination, owner = config.destination, ""
+    if config.position.wiring is Wiring.ZOOKEEPER:
+        with connected(config.position.zookeeper_servers) as zookeeper:
+            epochs, found = SubscriptionNodes(zookeeper, destination).look()
+            owner = owner_in(zookeeper, destination)
+    else:
+        file = _file(config, read_only=True)
+        file.open(Stop())
+        try:
+            epochs, found = file.read()
+        finally:
+            file.close()
+    return StoredSubscriptions(
+        found, max((e.number for e in epochs), default=None), owner
+    )
+
+
+def remove_subscription(config: InstanceConfig, name: str) -> None:
+    """Forget a subscription of a destination that does not run.
+
+    Raises ClientError when there is none of this name, MetaStoreError when a server
+    runs the destination.
+    """
+    if config.position.wiring is Wiring.ZOOKEEPER:
+        with (
+            connected(config.position.zookeeper_servers) as zookeeper,
+            kept_from_servers(zookeeper, config.destination),
+        ):
+            _remove(SubscriptionNodes(zookeeper, config.destination), config, name)
+    else:
+        _remove(_file(config), config, name)
+
+
+def check_known(destination: str, name: str, known: Sequence[str]) -> None:
+    """Raise ClientError when a subscription is none of those that are known."""
+    if name not in known:
+        told = ", ".join(sorted(known))[:500] or "none"
+        raise ClientError(
+            f"destination {destination} has no subscription {name}; known are {told}"
+        )
+
+
+def _remove(place: SubscriptionPlace, config: InstanceConfig, name: str) -> None:
+    place.open(Stop())
+    try:
+        names = [each.name for each in place.read()[1]]
+        check_known(config.destination, name, names)
+        place.remove(name)
+    finally:
+        place.close()
+
+
+def _file(config: InstanceConfig, *, read_only: bool = False) -> SubscriptionFile:
+    folder = config.position.data_dir / config.destination
+    return SubscriptionFile(folder / FILE_NAME, read_only=read_only)

@@ -1,0 +1,54 @@
+"""What was changed before the first binlog file that a source has, if anything.
+
+For a cursor that is to begin at a time in front of all that is left.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import ClientError
+from canal_server.model.positions import binlog_file_number
+from canal_server.mysql.binlogs import purged_gtids
+from canal_server.protocol.range_messages import PURGED
+
+if TYPE_CHECKING:
+    from canal_server.mysql.control_connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.source.read.binlog_scan import Scanner
+
+FIRST_NUMBER: Final = 1  # of a binlog's files
+_YEAR_9999_MS: Final = 253_402_300_799_000
+
+
+def check_nothing_before(
+    file: str,
+    wanted_ms: int,
+    control: ControlConnection,
+    info: ServerInfo,
+    scanner: Scanner,
+) -> None:
+    """Raise ClientError unless nothing was changed before a binlog's first file.
+
+    So it is where the file is the first one that the server ever wrote, and no GTID set
+    stands in front of it, as that of a server that was made of a backup does.
+    """
+    if binlog_file_number(file) == FIRST_NUMBER:
+        before = str(scanner.head_of(file, mariadb=info.is_mariadb))
+        if not before and not purged_gtids(control, info):
+            return
+    begun_ms = scanner.first_event_ms(file)
+    next_ms = begun_ms + 1000  # times in binlogs are whole seconds
+    raise ClientError(
+        f"the source's binlog begins with {file}, at {_told(begun_ms)}: what was"
+        f" changed since {_told(wanted_ms)} and before is not in it; begin at"
+        f" `earliest`, or at time:{next_ms} or later, and load what is missing from"
+        " the tables",
+        code=PURGED,
+    )
+
+
+def _told(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(min(time_ms, _YEAR_9999_MS) / 1000, UTC)
+    return moment.isoformat(timespec="seconds")

@@ -1,0 +1,345 @@
+"""Table images for who reads a range again, beside the pump and its live image.
+
+With a table history they are those of the range's place, and follow its statements as
+reading passes them; nothing is written. Without one they are the server's own of today,
+as the pump has them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from canal_server.errors import ClientError, TableMetaError, TableMetaStoreError
+from canal_server.model.positions import EntryPosition
+from canal_server.mysql.cached_columns import CachedColumns
+from canal_server.mysql.collations import collation_names
+from canal_server.protocol.range_messages import NOT_HERE, PURGED
+from canal_server.source.read.start_position import Place
+from canal_server.source.read.unknown_columns import FROM_NOW_ON, LEAVE_OUT
+from canal_server.source.schema.schema_transfer import NotCarried, TakeOver
+from canal_server.source.schema.source_traits import records_of, source_of, with_names
+from canal_server.tablemeta.history.tsdb import TableMetaTsdb, made_record, place_behind
+from canal_server.tablemeta.storage.open_storage import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.model.columns_known import TableMeta
+    from canal_server.mysql.control_connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.ports import TableImages
+    from canal_server.ranges.range_unread import UnreadStatements
+    from canal_server.source.read.ddl_scan import DdlScanner
+    from canal_server.source.read.gtid_sets import Gtids
+    from canal_server.tablemeta.history.replay import Replay
+    from canal_server.tablemeta.history.replay_cache import KeptReplays
+    from canal_server.tablemeta.storage.history_storage import DdlRecord, Stretch
+    from canal_server.tablemeta.tables.schemas import Image
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTables:
+    """What one destination knows of its tables; for many threads."""
+
+    kept: KeptReplays
+    unread: UnreadStatements
+    # Behind which boundary the pump has not read; None: not known.
+    reached: Callable[[], EntryPosition | None]
+
+
+class RangeImages:
+    """The port `TableImages` on an image of a place; for one reader.
+
+    `records` are the statements, and what the server answered, from there on as far
+    as they are known. The server is asked only where the binlog contradicts the image.
+    """
+
+    def __init__(
+        self,
+        replayed: Replay,
+        records: Iterable[DdlRecord],
+        control: ControlConnection,
+        known_to: EntryPosition,
+        doubt: str = "",
+    ) -> None:
+        """Take an image; in front of `known_to` the statements are all there.
+
+        `doubt`: why tables may have had other columns there, and what to do.
+        """
+        self.known_to = known_to
+        self.doubt = doubt
+        self._image = replayed
+        self._records = deque(records)
+        self._today = CachedColumns(control)
+        self._control = control
+        self._collations: dict[int, str] | None = None
+
+    def find(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
+        """Return the columns as of where the range is read."""
+        while self._records and self._records[0].is_answer:
+            if self._records[0].position.order() > position.order():
+                break
+            self._image.apply(self._records.popleft())
+        found = self._image.find(schema, table)
+        return None if found is None else found.meta
+
+    def kept_at(self, place: EntryPosition) -> KeptImage:
+        """Return the image of the place where these begin, to be asked later on."""
+        return KeptImage(place, self.known_to, self._image, self._records)
+
+    def refresh(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
+        """Return what the server has now: it is taken as long as it fits."""
+        return self._today.refresh(schema, table, position)
+
+    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+        """Follow a statement, as it was kept when the pump passed it, if it did."""
+        behind = place_behind(position).order()
+        is_known = False
+        while self._records and self._records[0].position.order() < behind:
+            record = self._records.popleft()
+            is_known |= record.position.order() == position.order()
+            self._image.apply(record)
+        if is_known:
+            return
+        if self._collations is None:
+            self._collations = collation_names(self._control)
+        context = with_names(extra, self._collations)
+        self._image.apply(made_record(position, schema, ddl, context))
+
+    def passed(self, position: EntryPosition) -> None:
+        """Keep no history."""
+
+
+class KeptImage:
+    """All tables as of one place, without a server; for one thread at a time."""
+
+    def __init__(
+        self,
+        place: EntryPosition,
+        known_to: EntryPosition,
+        replayed: Replay,
+        records: Iterable[DdlRecord],
+    ) -> None:
+        """Take the image of a place, and the statements from there on.
+
+        In front of `known_to` they are all there.
+        """
+        self.place = place
+        self._known_to = known_to
+        self._image = replayed.copy()
+        self._records = deque(records)
+        # What the server answered there is what rows from there on are.
+        while self._records and self._records[0].is_answer:
+            if self._records[0].position.order() > place.order():
+                break
+            self._image.apply(self._records.popleft())
+
+    def covers(self, place: EntryPosition) -> bool:
+        """Tell whether `at` leads to a place."""
+        return self.place.order() <= place.order() <= self._known_to.order()
+
+    def at(self, place: EntryPosition) -> KeptImage:
+        """Return the image of a place that this one covers."""
+        image, records = self._image.copy(), deque(self._records)
+        while records and records[0].position.order() < place.order():
+            image.apply(records.popleft())
+        return KeptImage(place, self._known_to, image, records)
+
+    def find(self, schema: str, table: str) -> TableMeta | None:
+        """Return a table; None when there is none."""
+        found = self._image.find(schema, table)
+        return None if found is None else found.meta
+
+
+def images_at(
+    config: InstanceConfig,
+    control: ControlConnection,
+    info: ServerInfo,
+    place: EntryPosition,
+    scanner: DdlScanner,
+    *,
+    tables: RangeTables,
+    executed: Callable[[EntryPosition], Gtids | None],
+) -> TableImages:
+    """Return the images for reading from a boundary on; `tables`: what is known.
+
+    `executed` tells the GTID set of a boundary, if there is one. Raises ClientError
+    when the history cannot tell what the tables were there, or knows nothing of the
+    server yet, and SourceError or TableMetaStoreError when it cannot be asked now.
+    """
+    if not config.table_meta.enable:
+        return CachedColumns(control)
+    history = TableMetaTsdb(open_storage(config, read_only=True))
+    try:
+        history.init(config.destination)
+        reached = tables.reached()  # first: what is read then is in the history
+        stretches = history.stretches()
+        stretch = _stretch_for(stretches, info, place)
+        known_to = stretch.last
+        known: Image | NotCarried | None = None
+        if stretch is stretches[-1] and reached is not None:
+            known_to = max(reached, known_to, key=EntryPosition.order)
+        if place.order() >= stretch.first.order():
+            found = _replay_at(history, stretch, place, tables, (control, scanner))
+        else:
+            _log.info(
+                "destination %s: a range begins at %s, before the table history:"
+                " looking for statements from there to %s",
+                config.destination,
+                place,
+                stretch.first,
+            )
+            names = collation_names(control)
+            others = stretches[: stretches.index(stretch)]
+            gap = records_of(
+                scanner.between(place, stretch.first), names, contained=True
+            )
+            known = _known_of_others(
+                TakeOver(history, info, scanner, names),
+                [each for each in others if _is_of_other(each, info)],
+                lambda: executed(place),
+            )
+            if isinstance(known, NotCarried):
+                _log.warning(
+                    "destination %s: what tables were at %s is not known from another"
+                    " server either: %s",
+                    config.destination,
+                    place,
+                    known,
+                )
+            found = history.replay_before(
+                stretch, gap, None if isinstance(known, NotCarried) else known
+            )
+    except TableMetaStoreError:
+        raise  # what it would tell is not lost: it is there when the history is
+    except TableMetaError as error:
+        raise ClientError(
+            f"what columns tables had at {place} is not known: {error}", code=PURGED
+        ) from error
+    finally:
+        history.close()
+    doubt = ""
+    if known is None or isinstance(known, NotCarried):
+        doubt = _doubt(place, stretch, found[1], known)
+    return RangeImages(*found, control, known_to, doubt)
+
+
+def _replay_at(
+    history: TableMetaTsdb,
+    stretch: Stretch,
+    place: EntryPosition,
+    tables: RangeTables,
+    server: tuple[ControlConnection, DdlScanner],
+) -> tuple[Replay, list[DdlRecord]]:
+    """Return the image of a place that the history covers, or the pump has not read."""
+    reached = tables.reached()  # first: what is read then is in the history
+    replayed, records = history.replay_at(place, stretch, tables.kept)
+    order = place.order()
+    rest = [each for each in records if each.position.order() >= order]
+    if reached is None or reached.order() < stretch.last.order():
+        reached = stretch.last
+    if order <= reached.order():
+        return replayed, rest
+    if reached is stretch.last:
+        reached = history.end_event(stretch)
+    told = {each.position.order() for each in records}
+    events = tables.unread.between(stretch.id, reached, place, server[1].between)
+    new = [each for each in events if each.position.order() not in told]
+    if new:
+        for record in records_of(new, collation_names(server[0])):
+            replayed.apply(record)
+    return replayed, rest
+
+
+def _is_of_other(stretch: Stretch, info: ServerInfo) -> bool:
+    names = (source_of(info), str(info.server_id))
+    return stretch.source not in names and stretch.traits.mariadb == info.is_mariadb
+
+
+def _known_of_others(
+    known: TakeOver,
+    stretches: list[Stretch],
+    executed_there: Callable[[], Gtids | None],
+) -> Image | NotCarried | None:
+    """Return the tables behind a GTID set as they were on the servers of before.
+
+    Or why the newest of these does not tell; None where there were none.
+    """
+    if not stretches:
+        return None
+    executed = executed_there()
+    if executed is None:
+        return NotCarried("no GTID set is known of the place")
+    place = Place("", 0, executed, by_gtid=True)
+    refused: NotCarried | None = None
+    for stretch in reversed(stretches):
+        image = known.image(stretch, place, list)
+        if not isinstance(image, NotCarried):
+            return image
+        refused = refused or NotCarried(
+            f"that of server {stretch.source} cannot be carried over: {image}"
+        )
+    return refused
+
+
+def _doubt(
+    place: EntryPosition,
+    stretch: Stretch,
+    records: Iterable[DdlRecord],
+    why: NotCarried | None,
+) -> str:
+    """Return what to tell where rows contradict those of later on, "" if none are."""
+    contained = [each.position for each in records if each.contained]
+    if not contained or contained[-1].order() < place.order():
+        return ""
+    told = f" ({why})" if why else ""
+    return (
+        f"What tables were at {place} is not known: the table history of server"
+        f" {stretch.source} begins after the statement at {contained[-1]}{told}."
+        f" Begin a subscription anew there, with file:{contained[-1]}, and load what"
+        f" was changed before from the tables; or {LEAVE_OUT}; {FROM_NOW_ON}"
+    )
+
+
+def _stretch_for(
+    stretches: list[Stretch], info: ServerInfo, place: EntryPosition
+) -> Stretch:
+    """Return the stretch of this server that covers a place, or the first behind it.
+
+    The newest one knows what came since it was written last. Raises ClientError.
+    """
+    known = (source_of(info), str(info.server_id))
+    found = [each for each in stretches if each.source in known]
+    if not found:
+        raise ClientError(
+            f"the table history knows nothing of server {known[0]} yet; try again",
+            code=NOT_HERE,
+        )
+    newest = found[-1]
+    # Those of a binlog that was begun anew since have places that mean nothing now.
+    found = [
+        each
+        for each in found
+        if each.traits.file != newest.traits.file
+        or each.traits.file_began_ms == newest.traits.file_began_ms
+    ]
+    for stretch in reversed(found):
+        last = None if stretch is newest else stretch.last.order()
+        if stretch.first.order() <= place.order() and (
+            last is None or place.order() <= last
+        ):
+            return stretch
+    return min(
+        (each for each in found if each.first.order() > place.order()),
+        key=lambda each: each.first.order(),
+    )

@@ -1,0 +1,546 @@
+"""Ranges read again from the source's binlog, each over a dump of its own.
+
+A `RangeDump` is one look at the server that a destination reads: which epoch it has,
+which files, and walks over ranges of them. Leaves out memory, cursors and waiting
+(`ranged`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.core.blocks import BlockPool
+from canal_server.core.table_ids import Subjects
+from canal_server.errors import (
+    BinlogPurged,
+    ClientError,
+    InsideTransaction,
+    PositionError,
+    SourceRefused,
+)
+from canal_server.filters.column_filters import ColumnFilter
+from canal_server.model.positions import (
+    EntryPosition,
+    Executed,
+    binlog_file_number,
+)
+from canal_server.model.ranges import RangePlace
+from canal_server.mysql.binlogs import binary_logs, current_end
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.flavour import read_server_info
+from canal_server.mysql.replication import FIRST_EVENT
+from canal_server.mysql.server_errors import account_text, error_of_packet
+from canal_server.protocol.range_messages import PURGED
+from canal_server.protocol.server_session import REFUSED
+from canal_server.ranges.epochs import epoch_of
+from canal_server.ranges.range_beginning import check_nothing_before
+from canal_server.ranges.range_mapping import Mapped, RangeMapper, other_epoch
+from canal_server.ranges.range_schemas import RangeImages, images_at
+from canal_server.ranges.recent_records import gtids_in
+from canal_server.ranges.selection import RangeWalk
+from canal_server.source.begin.search import BinlogSearch
+from canal_server.source.read.available_positions import SourceFiles
+from canal_server.source.read.binlog_reader import Reader
+from canal_server.source.read.binlog_scan import Scanner
+from canal_server.source.read.ddl_scan import DdlScanner
+from canal_server.source.read.gtid_sets import contains, parse
+from canal_server.source.read.start_position import Place
+from canal_server.source.read.temporary_dump import SideDump
+from canal_server.source.read.unknown_columns import UnknownColumnsError
+from canal_server.source.read.unreadable_events import unreadable_of
+from canal_server.source.schema.source_traits import source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.filters.table_filters import TableFilter
+    from canal_server.model.ranges import Epoch, RangeLimits
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.mysql.replication import DumpStart
+    from canal_server.mysql.source_settings import Access
+    from canal_server.ports import Span, TableImages
+    from canal_server.ranges.range_cursors import Subscriptions
+    from canal_server.ranges.range_schemas import RangeTables
+    from canal_server.runtime.lifecycle import Stop
+    from canal_server.source.begin.boundary_index import BoundaryIndex
+    from canal_server.source.read.gtid_sets import Gtids
+
+_log = logging.getLogger(__name__)
+
+FIRST_REPLICA: Final = 16  # of the readers of a destination, behind the others' numbers
+CUT_ROWS: Final = 5_000  # between two places at which a range could be cut
+_DIGITS_MAX: Final = 18  # of a time or an offset; they fit in 64 bits
+
+
+def order_of(file: str, offset: int) -> tuple[int, int]:
+    """Return a key that sorts places of one binlog."""
+    return binlog_file_number(file), offset
+
+
+class RangeDump:
+    """One server's binlog as it is now; for one thread. Used as a context manager.
+
+    `slot` tells readers of one destination apart that are there at a time.
+    """
+
+    def __init__(  # noqa: PLR0917  # what a look needs, from one place
+        self,
+        config: InstanceConfig,
+        access: Access,
+        subscriptions: Subscriptions,
+        index: BoundaryIndex | None,
+        stop: Stop,
+        slot: int,
+        tables: RangeTables,
+    ) -> None:
+        self._tables = tables
+        self._config = config
+        self._access = access
+        self._subscriptions = subscriptions
+        self._index = index
+        self._stop = stop
+        self._replica = FIRST_REPLICA + 2 * slot
+        self._control = ControlConnection(access, stop)
+        self._scanner = Scanner(config, access, stop, replica=self._replica + 1)
+        self._files = SourceFiles(())
+        self.epoch: Epoch
+        # In GTID mode a boundary that was read from, and the set executed there.
+        self.executed: tuple[tuple[int, int], str] | None = None
+        self._seen: list[Span] = []  # the last ones of the last walk
+        self._doubt = ""  # what to tell where it meets rows of other columns
+        # Up to where the last walk has seen all, if that was the binlog's end.
+        self.ended: RangePlace | None = None
+
+    def __enter__(self) -> Self:
+        """Connect and look. Raises SourceError, MetaStoreError."""
+        self._control.open()
+        try:
+            self._info = read_server_info(self._control)
+            with contextlib.suppress(SourceRefused):  # the account may not list them
+                self._files = SourceFiles(tuple(binary_logs(self._control)))
+        except BaseException:
+            self._control.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._control.close()
+
+    def look(self) -> Epoch:
+        """Find out the epoch; one thread of a destination at a time."""
+        self.epoch = epoch_of(
+            self._subscriptions, self._control, self._info, self._files, self._scanner
+        )
+        return self.epoch
+
+    @property
+    def info(self) -> ServerInfo:
+        """Return what the server is."""
+        return self._info
+
+    # --- where a cursor begins --------------------------------------------------------
+
+    def place_of(self, start: str) -> RangePlace:
+        """Return the boundary that a new cursor's start means. Raises ClientError."""
+        kind, _, rest = start.partition(":")
+        find = {
+            "acked": self._latest,
+            "latest": self._latest,
+            "earliest": self._earliest,
+            "time": self._at_time,
+            "file": self._at_place,
+            "gtid": self._at_set,
+        }.get(kind)
+        if find is None or bool(rest) is (kind in ("acked", "latest", "earliest")):
+            raise ClientError(
+                f"start {start[:200]!r} is none of latest, earliest, time:<ms>,"
+                " file:<name>:<offset>, gtid:<set>"
+            )
+        file, offset = find(rest)
+        return RangePlace(self.epoch.number, file, offset)
+
+    def _latest(self, _: str) -> tuple[str, int]:
+        end = current_end(self._control, self._info)
+        return end.file, end.position
+
+    def _earliest(self, _: str) -> tuple[str, int]:
+        if not self._files.files:
+            raise ClientError(
+                "the account may not list the source's binlog files: name one with"
+                " file:<name>:4, or let an administrator run: GRANT REPLICATION CLIENT"
+                f" ON *.* TO {account_text(self._access.credentials.user)}"
+            )
+        return self._files.files[0].name, FIRST_EVENT
+
+    def _at_time(self, text: str) -> tuple[str, int]:
+        if not (text.isascii() and text.isdecimal()):
+            raise ClientError(f"time {text[:50]!r} is no number of milliseconds")
+        if len(text) > _DIGITS_MAX:
+            raise ClientError(
+                f"time {text[:50]!r} is too large: milliseconds since 1970 have at most"
+                f" {_DIGITS_MAX} digits"
+            )
+        names = [each.name for each in self._files.files]
+        found = self._search().boundary_before(names, int(text))
+        if found is not None:
+            return found.file, found.offset
+        first, offset = self._earliest("")
+        check_nothing_before(first, int(text), self._control, self._info, self._scanner)
+        return first, offset
+
+    def _at_place(self, text: str) -> tuple[str, int]:
+        file, _, offset = text.rpartition(":")
+        if not file or not (offset.isascii() and offset.isdecimal()):
+            raise ClientError(f"place {text[:200]!r} is not <name>:<offset>")
+        if len(offset) > _DIGITS_MAX:
+            raise ClientError(
+                f"place {text[:200]!r} is beyond any binlog file: an offset has at most"
+                f" {_DIGITS_MAX} digits"
+            )
+        if self._files.files:
+            try:
+                self._files.check(file, int(offset), "`earliest`")
+            except PositionError as error:
+                is_purged = self._files.purged_from(file) is not None
+                code = PURGED if is_purged else REFUSED
+                raise ClientError(str(error), code=code) from error
+        found = self._search().transaction_start(file, max(int(offset), FIRST_EVENT))
+        return found.file, found.offset
+
+    def _at_set(self, text: str) -> tuple[str, int]:
+        try:
+            wanted = parse(text, self._info)
+        except ValueError as error:
+            raise ClientError(f"gtid set {text[:200]!r}: {error}") from error
+        return self._mapper().place_of_set(wanted)
+
+    def _ddl_scanner(self) -> DdlScanner:
+        return DdlScanner(
+            self._config, self._access, self._stop, replica=self._replica + 1
+        )
+
+    def _search(self) -> BinlogSearch:
+        return BinlogSearch(
+            self._scanner,
+            mariadb=self._info.is_mariadb,
+            source=source_of(self._info),
+            index=self._index,
+        )
+
+    # --- sets, and places of older epochs ---------------------------------------------
+
+    def with_set(
+        self, place: RangePlace, since: RangePlace | None = None
+    ) -> RangePlace:
+        """Return a place of this binlog with the set executed there, if it has one.
+
+        `since`: a place before it, of which the set may be known.
+        """
+        if place.gtids or not tells_sets(self._config, self._info):
+            return place
+        known = None
+        if since is not None and since.gtids and _is_in_front(since, place):
+            at = since.position
+            known = Executed(since.journal, at, at, since.gtids)
+        gtids = self._search().executed_at(place.journal, place.position, known)[1]
+        return replace(place, gtids=str(gtids))
+
+    def seen_set(self, place: RangePlace) -> RangePlace:
+        """Return a place with its set, if what was walked over last tells it."""
+        if self._config.source.gtid_on:
+            where = order_of(place.journal, place.position)
+            for span in reversed(self._seen):
+                gtids = gtids_in(span, where)
+                if gtids:
+                    return replace(place, gtids=gtids)
+        return place
+
+    def mapped(self, place: RangePlace) -> Mapped:
+        """Return a place as one of this binlog, where it may be read from.
+
+        Raises ClientError, also for one that was purged, and SourceError.
+        """
+        if place.epoch != self.epoch.number:
+            found = self._mapper().start(place)
+        else:
+            place = self._continued(place)
+            found = Mapped(place, place)
+        at = found.place
+        self._check_there(at.journal, at.begin or at.position)
+        return found
+
+    def range_of(
+        self, start: RangePlace, end: RangePlace
+    ) -> tuple[RangePlace, RangePlace]:
+        """Return a range as one that ends in this binlog, with the same transactions.
+
+        Its start may still be of an older epoch. Raises as `mapped`.
+        """
+        if end.epoch != self.epoch.number:
+            return self._mapper().range(start, end)
+        return start, end
+
+    def _mapper(self) -> RangeMapper:
+        return RangeMapper(
+            self._control,
+            self._info,
+            self._subscriptions.epochs(),
+            self._files,
+            self._search(),
+            self._scanner,
+            self._ddl_scanner(),
+        )
+
+    # --- checks -----------------------------------------------------------------------
+
+    def check(self, *places: RangePlace) -> None:
+        """Raise ClientError unless places are of this binlog and not purged."""
+        for place in places:
+            check_epoch(place, self.epoch)
+            at = self._continued(place)
+            self._check_there(at.journal, at.begin or at.position)
+
+    def _continued(self, place: RangePlace) -> RangePlace:
+        """Return a place; of a file that was purged, where the binlog continues it.
+
+        That is the beginning of the oldest file that is left, where the place's GTID
+        set has all that was executed before: nothing lay between. Without a set that
+        cannot be known, as nobody keeps where a purged file ended. Raises SourceError.
+        """
+        has_set = bool(place.gtids) and not place.begin and self._info.has_gtids
+        if not has_set or self._files.purged_from(place.journal) is None:
+            return place
+        oldest = self._files.files[0].name
+        try:
+            executed = parse(place.gtids, self._info)
+            before = self._search().head_of(oldest)
+        except (ValueError, BinlogPurged):  # the latter just now
+            return place
+        if not contains(executed, before):
+            return place
+        return replace(place, journal=oldest, position=FIRST_EVENT)
+
+    def _check_there(self, file: str, offset: int) -> None:
+        names = [each.name for each in self._files.files]
+        if not self._files.had(file, offset):
+            raise ClientError(
+                f"{file}:{offset} is no place of the source's binlog, which has"
+                f" {self._files}"
+            )
+        if names and file not in names:
+            oldest = names[0]
+            raise ClientError(
+                f"the source has purged {file} and all before {oldest}: begin a"
+                " subscription anew at `earliest` or later, and load what is missing"
+                " from the tables",
+                code=PURGED,
+            )
+
+    # --- walks ------------------------------------------------------------------------
+
+    def walk(  # all but the first two have defaults
+        self,
+        wanted: TableFilter,
+        start: RangePlace,
+        end: RangePlace | None = None,
+        *,
+        limits: RangeLimits | None = None,
+        take: Callable[[RangeWalk], bool] | None = None,
+        picks: bool = False,
+        relays: bool = False,
+        skips: Gtids | None = None,
+    ) -> RangeWalk:
+        """Walk from `start` to `end`, a limit, the binlog's end, or until `take`.
+
+        `take` is told of each chunk. `relays`: rows are not rendered; unless it
+        `picks` what is wanted, they are counted only. What is in `skips` is left out.
+        Raises ClientError for a place that is purged or of no use, else SourceError,
+        DecodeError, TableMetaError.
+        """
+        begin = start.begin or start.position
+        self.ended = None
+        for last in (False, True):
+            subjects = Subjects()
+            walk = RangeWalk(
+                wanted.accepts,
+                subjects,
+                order_of(start.journal, start.position),
+                None if end is None else order_of(end.journal, end.position),
+                begin=order_of(start.journal, begin),
+                max_rows=limits.rows if limits else 0,
+                max_bytes=limits.bytes if limits else 0,
+                cut_rows=CUT_ROWS,
+                picks=picks,
+            )
+            place = Place(start.journal, begin, skips, by_gtid=skips is not None)
+            reader = self._reader(
+                wanted,
+                subjects,
+                place,
+                start if relays else None,
+                counts=not picks,
+            )
+            try:
+                is_cut = self._run(reader, place.dump_start(), walk, take)
+            except InsideTransaction:
+                # Told before anything of it was read: its beginning was not sent back.
+                found = self._search().transaction_start(start.journal, begin)
+                if last or found.offset == begin:
+                    raise
+                begin = found.offset
+                continue
+            break
+        is_whole = not (walk.is_over or walk.pending or is_cut)
+        if is_whole and reader.decoder.is_settled:
+            at = reader.decoder.file, reader.decoder.position
+            self.ended = RangePlace(self.epoch.number, *at)
+        # What is left out last is not told of.
+        if end is not None and not walk.is_over and skips is None:
+            self._check_reached(reader, end)
+        return walk
+
+    def _run(
+        self,
+        reader: Reader,
+        place: DumpStart,
+        walk: RangeWalk,
+        take: Callable[[RangeWalk], bool] | None,
+    ) -> bool:
+        """Walk over what is read; tells whether `take` has ended it."""
+        is_cut = False
+        dump = SideDump(self._config, self._access, self._stop, replica=self._replica)
+
+        def taken(spans: list[Span]) -> bool:
+            nonlocal is_cut
+            self._seen = spans
+            goes_on = walk.walk(spans)
+            is_cut = take is not None and not take(walk)
+            return goes_on and not is_cut
+
+        try:
+            dump.run(reader, place, taken)
+        except BinlogPurged as error:
+            raise ClientError(str(error), code=PURGED) from error
+        except UnknownColumnsError as error:
+            if not self._doubt:
+                raise
+            raise UnknownColumnsError(error.problem, self._doubt) from error
+        return is_cut
+
+    def _reader(
+        self,
+        wanted: TableFilter,
+        subjects: Subjects,
+        place: Place,
+        relay_from: RangePlace | None,
+        *,
+        counts: bool,
+    ) -> Reader:
+        config = self._config
+        file, offset = place.file, place.position
+        asked, address = str(place), str(self._access.address)
+        images = self._images_at(EntryPosition(file, offset))
+        self._doubt = images.doubt if isinstance(images, RangeImages) else ""
+        reader = Reader(
+            BlockPool(),
+            subjects,
+            images,
+            wants=wanted.accepts,
+            columns=ColumnFilter(config.filter.field, config.filter.black_field),
+            filters=config.filter,
+            events=config.source.events,
+            unreadable=unreadable_of(config, self._access),
+            gtids=self._executed_at(file, offset, place.gtids),
+            error_of_packet=lambda body: error_of_packet(
+                body, address=address, place=asked
+            ),
+            relay_from=(
+                order_of(relay_from.journal, relay_from.position)
+                if relay_from
+                else None
+            ),
+            counts=counts,
+        )
+        reader.decoder.refuses_inside = not place.by_gtid
+        return reader
+
+    def _executed_at(self, file: str, offset: int, skips: Gtids | None) -> Gtids | None:
+        """Return the set executed before a boundary, None outside of GTID mode.
+
+        With what is left out behind it.
+        """
+        if not self._config.source.gtid_on:
+            return None
+        gtids = self._search().executed_at(file, offset)[1]
+        if skips is not None:
+            return gtids.union(skips)  # type: ignore[arg-type]  # both of one kind
+        self.executed = order_of(file, offset), str(gtids)
+        return gtids
+
+    def _check_reached(self, reader: Reader, end: RangePlace) -> None:
+        decoder = reader.decoder
+        reached = order_of(decoder.file, decoder.position)
+        if reached < order_of(end.journal, end.position):
+            raise ClientError(
+                f"the source's binlog ends at {decoder.file}:{decoder.position},"
+                f" before {end}"
+            )
+
+    # --- tables -----------------------------------------------------------------------
+
+    def _set_at(self, place: EntryPosition) -> Gtids | None:
+        """Return the set executed before a boundary, None where there are none."""
+        if not tells_sets(self._config, self._info):
+            return None
+        file, offset = place.journal_name or "", place.position or FIRST_EVENT
+        return self._search().executed_at(file, offset)[1]
+
+    def images(self, at: RangePlace | None) -> tuple[TableImages, EntryPosition]:
+        """Return what the tables are at a place, None: now; and which place that is."""
+        if at is None:
+            # Behind the ends of the files as they were when this look began.
+            place = EntryPosition(*self._latest(""))
+        else:
+            at = self.mapped(at).place
+            place = EntryPosition(at.journal, at.begin or at.position)
+        return self._images_at(place), place
+
+    def _images_at(self, place: EntryPosition) -> TableImages:
+        return images_at(
+            self._config,
+            self._control,
+            self._info,
+            place,
+            self._ddl_scanner(),
+            tables=self._tables,
+            executed=self._set_at,
+        )
+
+
+def check_epoch(place: RangePlace, epoch: Epoch) -> None:
+    """Raise ClientError unless a place is of an epoch."""
+    if place.epoch != epoch.number:
+        raise other_epoch(place, epoch, "only a plan tells what a range of it is now")
+
+
+def _is_in_front(since: RangePlace, place: RangePlace) -> bool:
+    """Tell whether a place is a boundary of the same file in front of another one."""
+    same = (since.epoch, since.journal) == (place.epoch, place.journal)
+    return same and not since.begin and since.position <= place.position
+
+
+def tells_sets(config: InstanceConfig, info: ServerInfo) -> bool:
+    """Tell whether places are given the sets executed there."""
+    source = config.source
+    return info.has_gtids and (source.gtid_on or source.gtid_sets)

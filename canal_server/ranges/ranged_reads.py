@@ -1,0 +1,422 @@
+"""Ranged reads of one destination: cursors, ends of batches, parts and entries.
+
+::
+
+    tail (memory) ── where it holds the whole range, and all that the filter wants
+    RangeDump     ── else: the source's binlog, read again
+
+Both give the same entries. Implements `ports.RangeSource`; its methods are called by
+the threads of connections. Leaves out the wire (`canal_server.server.range_service`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import ClientError, StoreError
+from canal_server.filters.client_filters import SIZE_MAX
+from canal_server.filters.filter_union import FilterUnion
+from canal_server.filters.left_out import left_out
+from canal_server.model.quoted import quoted
+from canal_server.model.ranges import Subscription
+from canal_server.protocol.range_messages import ACKED, IN_USE, UNKNOWN_SUBSCRIPTION
+from canal_server.ranges.range_access import RangeAccess
+from canal_server.ranges.range_columns import TablesAt
+from canal_server.ranges.range_heads import RangeHeads
+from canal_server.ranges.range_parts import parts_of
+from canal_server.ranges.range_source import check_epoch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.core.table_ids import Subjects
+    from canal_server.filters.filter_union import Verdicts
+    from canal_server.filters.table_filters import TableFilter
+    from canal_server.model.columns_known import TableMeta
+    from canal_server.model.ranges import (
+        RangeEnds,
+        RangeLimits,
+        RangePart,
+        RangePlace,
+    )
+    from canal_server.ports import Accepts, Span
+    from canal_server.ranges.range_access import Live
+    from canal_server.ranges.range_cursors import Subscriptions
+    from canal_server.ranges.selection import RangeWalk
+
+    Take = Callable[[Sequence[bytes | memoryview], int], None]
+
+_log = logging.getLogger(__name__)
+
+PIECE_BYTES: Final = 1 << 20  # of an answer, about
+
+
+class RangedReads:
+    """One destination's ranged reads; `change` is told what they want, if anything."""
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        subscriptions: Subscriptions,
+        change: Callable[[Accepts | None], None],
+    ) -> None:
+        self._config = config
+        self._subscriptions = subscriptions
+        self._change = change
+        self._union = FilterUnion(())
+        self._lock = threading.Lock()  # one change of subscriptions at a time
+        self._access = RangeAccess(config, subscriptions)
+        self._heads = RangeHeads(self._access)
+        self._tables = TablesAt(self._access)
+
+    # --- the instance's side ----------------------------------------------------------
+
+    def start(self) -> None:
+        """Load what is stored. Raises MetaStoreError."""
+        self._subscriptions.start(self._access.stop)
+        self._tell()
+        for each in self._subscriptions.all():
+            try:
+                self._access.filter_of(each.filter)
+            except ClientError as error:
+                _log.error(
+                    "destination %s: subscription %s cannot be read: %s",
+                    self._config.destination,
+                    each.name,
+                    error,
+                )
+
+    def attach(self, live: Live) -> None:
+        """Read from these stages from now on; they have not begun."""
+        self._access.attach(live)
+        self._tell()
+
+    def request_stop(self) -> None:
+        """End what is read and waited for; returns at once."""
+        self._access.request_stop()
+
+    def stop(self) -> None:
+        """Let go of what is stored."""
+        self._subscriptions.stop()
+
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks, as plain values."""
+        subscriptions = self._subscriptions.all()
+        return {
+            "subscriptions": {
+                each.name: {"position": str(each.cursor), "acked_ms": each.acked_ms}
+                for each in subscriptions
+            },
+            "from_memory": self._access.answered["memory"],
+            "from_binlog": self._access.answered["binlog"],
+        }
+
+    def _check_room(self, added: TableFilter) -> None:
+        """Raise ClientError when all filters together would be too large."""
+        others = sum(each.size for each in self._union.filters - {added})
+        if others + added.size > SIZE_MAX:
+            raise ClientError(
+                f"filter {quoted(added.white)}: the filters of all subscriptions of"
+                f" {self._config.destination} together are too large (limit"
+                f" {SIZE_MAX}, {others} are in use, this one has {added.size}),"
+                " simplify it or end subscriptions that nobody reads any more"
+            )
+
+    def _tell(self, judged: Verdicts | None = None) -> None:
+        """Tell the pump what is wanted, and keep what it brings while anything is."""
+        wanted = []
+        for each in self._subscriptions.all():
+            with contextlib.suppress(ClientError):  # told at the start
+                wanted.append(self._access.filter_of(each.filter))
+        self._access.stages().tail.turn_on(on=bool(wanted))
+        if wanted:
+            self._union = FilterUnion(wanted, self._union, judged)
+        self._change(self._union if wanted else None)
+        if not wanted:
+            self._access.replays.forget()
+            self._tables.forget()
+
+    # --- cursors ----------------------------------------------------------------------
+
+    def subscribe(
+        self, name: str, expression: str, start: str, *, temporary: bool = False
+    ) -> tuple[Subscription, bool]:
+        """Return the subscription with this filter, and whether it is new."""
+        wanted = self._access.filter_of(expression, probe=True)
+        # By this thread, before anybody waits for it.
+        judged = {wanted: self._union.judged_by(wanted)}
+        found = self._subscriptions.find(name)
+        if found is not None and found.temporary is not temporary:
+            kind = "temporary" if found.temporary else "kept"
+            raise ClientError(
+                f"there is a subscription {name} already, a {kind} one: take another"
+                " name",
+                code=IN_USE,
+            )
+        if found is not None and found.filter == expression:
+            return found, False
+        with self._access.dump() as dump:
+            if found is None:
+                cursor = dump.with_set(dump.place_of(start))
+                subscription = Subscription(
+                    name, expression, cursor, temporary=temporary
+                )
+            else:
+                subscription = replace(found, filter=expression)
+            with self._lock:
+                self._check_room(wanted)
+                self._access.suspend(name)
+                self._subscriptions.put(subscription)
+                self._heads.forget(name)
+                self._tell(judged)
+                # What the source wrote up to now may have been read without it.
+                self._access.admit(name, expression, dump.place_of("latest"))
+        _log.info(
+            "destination %s: subscription %s stands at %s, filter %s",
+            self._config.destination,
+            name,
+            subscription.cursor,
+            quoted(expression),
+        )
+        return subscription, found is None
+
+    def unsubscribe(self, name: str) -> None:
+        """Forget a subscription."""
+        with self._lock:
+            if not self._subscriptions.remove(name):
+                raise _unknown(name)
+            self._heads.forget(name)
+            self._access.forget(name)
+            self._tell()
+
+    def end_temporary(self, name: str) -> None:
+        """Forget a subscription if there is one of this name, and it is temporary."""
+        found = self._subscriptions.find(name)
+        if found is not None and found.temporary:
+            with contextlib.suppress(ClientError):  # an operator removed it just now
+                self.unsubscribe(name)
+
+    def subscriptions(self) -> tuple[list[Subscription], int | None]:
+        """Return all subscriptions, and the last epoch if there is one."""
+        epoch = self._subscriptions.epoch()
+        return self._subscriptions.all(), None if epoch is None else epoch.number
+
+    def ack(self, name: str, place: RangePlace) -> None:
+        """Move a cursor forward, never back."""
+        epoch = self._subscriptions.epoch()
+        if epoch is not None and place.epoch > epoch.number:
+            check_epoch(place, epoch)
+        if not self._subscriptions.ack(name, place):
+            raise _unknown(name)
+
+    def locate(self, name: str, text: str) -> RangePlace:
+        """Return the boundary that a start means, `acked` the cursor."""
+        if text == ACKED:
+            return self._find(name).cursor
+        with self._access.dump() as dump:
+            found = dump.place_of(text)
+            # Of a stream's place, which it may come to on another server.
+            return dump.with_set(found) if name else found
+
+    # --- ends, parts and entries ------------------------------------------------------
+
+    def head(
+        self,
+        name: str,
+        start: RangePlace,
+        limits: RangeLimits,
+        wait_s: float,
+        peer_fd: int | None = None,
+    ) -> RangeEnds:
+        """Return how far a range behind `start` may go; waits for its first change."""
+        start = _with_known_set(start, self._find(name))
+        return self._heads.head(
+            lambda: self._find(name), start, limits, wait_s, peer_fd
+        )
+
+    def plan(
+        self,
+        name: str,
+        expression: str,
+        start: RangePlace,
+        end: RangePlace,
+        parts: int,
+    ) -> list[RangePart]:
+        """Cut a range at events, into so many parts at most."""
+        _check_order(start, end)
+        subscription = self._find(name) if name else None
+        if start == end:
+            return []
+        walk: RangeWalk | None = None
+        if subscription is not None:
+            expression = subscription.filter
+            start = _with_known_set(start, subscription)
+            if start.epoch == end.epoch:
+                known = self._heads.known(subscription, start, end)
+                if known is not None and self._access.is_now(end):
+                    found = parts_of(start, end, *known, parts)
+                    return self._access.with_sets(found)
+                walk = self._cuts_in_memory(subscription, start, end)
+        if walk is None:
+            return self._parts_in_binlog(expression, start, end, parts)
+        totals = walk.rows, walk.bytes
+        found = parts_of(start, end, totals, walk.found_cuts(), parts)
+        return self._access.with_sets(found)
+
+    def _cuts_in_memory(
+        self, subscription: Subscription, start: RangePlace, end: RangePlace
+    ) -> RangeWalk | None:
+        held = self._access.held(subscription, start, end)
+        if held is None:
+            return None
+        walk = self._access.walk_of(subscription.filter, start, end, held[1])
+        try:
+            walk.walk(held[0])
+        except StoreError:
+            return None
+        return walk
+
+    def _parts_in_binlog(
+        self, expression: str, start: RangePlace, end: RangePlace, parts: int
+    ) -> list[RangePart]:
+        """Return the parts of a range of any epoch; they end in that of now."""
+        with self._access.dump() as dump:
+            start, end = dump.range_of(start, end)
+            first = self._access.mapped(dump, start)
+            dump.check(end)
+            if first.place.order() > end.order():
+                return []
+            wanted = self._access.filter_of(expression)
+            walk = dump.walk(wanted, first.place, end, skips=first.skips)
+        totals = walk.rows, walk.bytes
+        if first.skips is not None:
+            return parts_of(start, end, totals, (), 1)
+        begin = replace(first.place, gtids=start.gtids)
+        return parts_of(begin, end, totals, walk.found_cuts(), parts)
+
+    def read(
+        self,
+        name: str,
+        expression: str,
+        start: RangePlace,
+        end: RangePlace,
+        take: Take,
+        *,
+        relays: bool = False,
+        cut: Callable[[], None] | None = None,
+    ) -> None:
+        """Give the entries of a range to `take`, piece by piece.
+
+        `relays`: rows need not be rendered. `cut` ends a `take` of another thread.
+        """
+        _check_order(start, end)
+        held = None
+        if name:
+            subscription = self._find(name)
+            expression = subscription.filter
+            start = _with_known_set(start, subscription)
+        if name and start.epoch == end.epoch:
+            held = self._access.held(subscription, start, end)
+
+        def send(walk: RangeWalk) -> None:
+            slices, size = walk.take()
+            if size:
+                with self._access.sending(cut):
+                    take(slices, size)
+
+        if held is not None and self._read_memory(held, expression, start, end, send):
+            return
+        with self._access.dump() as dump:
+            first = self._access.mapped(dump, start)
+            dump.check(end)
+            if first.place.order() > end.order():
+                return
+
+            def taken(walk: RangeWalk) -> bool:
+                send(walk)
+                return True
+
+            wanted = self._access.filter_of(expression)
+            dump.walk(
+                wanted,
+                first.place,
+                end,
+                take=taken,
+                picks=True,
+                relays=relays,
+                skips=first.skips,
+            )
+
+    def _read_memory(
+        self,
+        held: tuple[list[Span], Subjects],
+        expression: str,
+        start: RangePlace,
+        end: RangePlace,
+        send: Callable[[RangeWalk], None],
+    ) -> bool:
+        """Give out what the tail holds; false before anything was given."""
+        spans, subjects = held
+        walk = self._access.walk_of(expression, start, end, subjects, picks=True)
+        spans.reverse()
+        has_given = False
+        # As many as dumps: each may hold a whole tail's memory.
+        with self._access.slot():
+            while spans and not walk.is_over:
+                try:
+                    walk.walk((spans.pop(),))
+                except StoreError:
+                    if has_given:
+                        raise
+                    return False
+                if walk.size >= PIECE_BYTES:
+                    has_given = True
+                    send(walk)
+            send(walk)
+        return True
+
+    def columns(
+        self, schema: str, table: str, at: RangePlace | None
+    ) -> TableMeta | None:
+        """Return what a table is at a place, None: now; None when there is none."""
+        if at is not None:
+            return self._tables.find(schema, table, at)
+        with self._access.dump() as dump:
+            images, place = dump.images(None)
+            return images.find(schema, table, place)
+
+    def left_out(self, table: TableMeta) -> str:
+        """Return what filters keep from all readers of a table; empty: nothing."""
+        names = [column.name for column in table.columns]
+        return left_out(self._config.filter, table.schema, table.table, names)
+
+    # --- inside -----------------------------------------------------------------------
+
+    def _find(self, name: str) -> Subscription:
+        found = self._subscriptions.find(name)
+        if found is None:
+            raise _unknown(name)
+        return found
+
+
+def _with_known_set(place: RangePlace, subscription: Subscription) -> RangePlace:
+    """Return a place with the set that its subscription's cursor has there, if any."""
+    if place.gtids or place != subscription.cursor:
+        return place
+    return replace(place, gtids=subscription.cursor.gtids)
+
+
+def _check_order(start: RangePlace, end: RangePlace) -> None:
+    if end.order() < start.order():
+        raise ClientError(f"a range from {start} to {end} is none")
+
+
+def _unknown(name: str) -> ClientError:
+    return ClientError(
+        f"there is no subscription {name}; subscribe first", code=UNKNOWN_SUBSCRIPTION
+    )

@@ -1,0 +1,230 @@
+"""One client's connection: the loop of its thread, and its time limits."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from canal_server.errors import ProtocolError
+from canal_server.protocol.auth import SEED_BYTES, Credentials
+from canal_server.protocol.range_messages import RangeRequest
+from canal_server.protocol.server_session import (
+    IDLE_S_DEFAULT,
+    LOGIN_READ_BYTES,
+    Fetch,
+    Login,
+    Refused,
+    Request,
+    ServerSession,
+    State,
+)
+from canal_server.runtime.lifecycle import Deadline
+from canal_server.server.service import ACCEPTED
+
+if TYPE_CHECKING:
+    from canal_server.server.service import Reply, Service, Visits
+    from canal_server.server.transport import Transport
+
+log = logging.getLogger(__name__)
+
+
+class Settings(Protocol):
+    """What the server needs of the configuration."""
+
+    @property
+    def ip(self) -> str:
+        """Address to listen on; empty: all."""
+
+    @property
+    def port(self) -> int:
+        """Port to listen on; 0: any free one."""
+
+    @property
+    def user(self) -> str:
+        """Who may log in; empty: everybody."""
+
+    @property
+    def passwd(self) -> str:
+        """Stored form of the password; empty: none."""
+
+    @property
+    def connections_max(self) -> int:
+        """How many clients may be connected at a time."""
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """Limit of one request, in bytes."""
+
+    @property
+    def handshake_timeout_s(self) -> float:
+        """How long a client may take to log in."""
+
+    @property
+    def per_address_max(self) -> int:
+        """How many clients may be connected from one address."""
+
+    @property
+    def pending_max(self) -> int:
+        """How many may be connected without having logged in."""
+
+    @property
+    def send_timeout_s(self) -> float:
+        """How long a client may take nothing of an answer."""
+
+
+class Owner(Protocol):
+    """What a connection reports; called by its thread."""
+
+    def on_login(self, connection: Connection) -> None:
+        """Note that the client has logged in."""
+
+    def refused_login_s(self, connection: Connection) -> float:
+        """Note a wrong password; returns how long its refusal is to wait."""
+
+    def on_refusal(self, connection: Connection, message: str, level: int) -> None:
+        """Log that something was refused."""
+
+    def on_end(self, connection: Connection) -> None:
+        """Let go of the connection; called last."""
+
+
+class Connection:
+    """Serves one client until it leaves, falls silent, or the server stops.
+
+    `run` is the body of the connection's thread. `shut_down` is called by another
+    one; it ends whatever `run` waits for: bytes, room to send, or entries (the store
+    watches the socket).
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        peer: str,
+        service: Service,
+        settings: Settings,
+        owner: Owner,
+    ) -> None:
+        self.peer = peer
+        self._transport = transport
+        self._service = service
+        self._owner = owner
+        self._send_timeout_s = settings.send_timeout_s
+        self._session = ServerSession(
+            Credentials(settings.user, settings.passwd),
+            os.urandom(SEED_BYTES),
+            settings.frame_bytes_max,
+        )
+        self._log_in_by = Deadline(settings.handshake_timeout_s)
+        self._visits: Visits = {}
+        self._read_idle_s = IDLE_S_DEFAULT
+        self._write_idle_s = IDLE_S_DEFAULT
+        self._last_received_at = self._last_sent_at = time.monotonic()
+        transport.set_send_timeout(settings.handshake_timeout_s)
+
+    def run(self) -> None:
+        """Serve the client; never raises."""
+        try:
+            log.debug("client at %s connected", self.peer)
+            self._serve()
+            log.debug("client at %s left", self.peer)
+        except ProtocolError as error:
+            self._refused(f"closed the connection of {self.peer}: {error}")
+        except TimeoutError as error:
+            message = f"closed the connection of {self.peer}: {error}"
+            self._refused(message, logging.INFO)
+        except OSError as error:
+            log.debug("the connection of %s broke: %s", self.peer, error)
+        except Exception:
+            log.exception("closed the connection of %s: unexpected error", self.peer)
+        finally:
+            self._service.ranged.left(self)
+            self._service.left(self._visits)
+            self._owner.on_end(self)
+
+    def shut_down(self) -> None:
+        """Make `run` return soon; only until `on_end` was called."""
+        self._transport.shut_down()
+
+    def close(self) -> None:
+        """Let go of the socket; called by the owner, after `on_end`."""
+        self._transport.close()
+
+    def _serve(self) -> None:
+        self._transport.send((self._session.greeting,))
+        while data := self._receive():
+            self._session.receive_data(data)
+            while (request := self._session.next_request()) is not None:
+                self._answer(request)
+
+    def _receive(self) -> bytes:
+        """Wait for bytes as long as the client may be silent; TimeoutError after."""
+        if self._session.state is State.OPEN:
+            self._check_write_idle()
+            # Nothing is sent while we wait for bytes: the shorter of both limits
+            # ends the wait. It is not recalculated from the last byte sent, thus a
+            # client may overstay `write_idle` by the time since then; this is faster.
+            data = self._transport.receive(min(self._read_idle_s, self._write_idle_s))
+        else:
+            remaining_s = self._log_in_by.remaining_s()
+            assert remaining_s is not None
+            if remaining_s == 0:
+                raise TimeoutError("no log-in in time")
+            data = self._transport.receive(remaining_s, LOGIN_READ_BYTES)
+        self._last_received_at = time.monotonic()
+        return data
+
+    def _answer(self, request: Request) -> None:
+        if isinstance(request, RangeRequest):
+            fd = self._transport.fileno()
+            cut = self._transport.shut_down
+            self._service.ranged.answer(request, self, fd, self._send, cut)
+            return
+        wait_s = self._idle_left_s() if isinstance(request, Fetch) else 0.0
+        fd = self._transport.fileno()
+        reply = self._service.answer(request, fd, wait_s, self._visits)
+        if reply is None:
+            raise TimeoutError(f"a get waited for {wait_s:g} s")
+        if isinstance(request, Refused):
+            self._refused(f"refused a request of {self.peer}: {request.message}")
+            if request.is_login:
+                self._wait_with_refusal()
+        elif isinstance(request, Login):
+            self._log_in(request, accepted=reply is ACCEPTED)
+        if reply:
+            self._send(reply)
+
+    def _send(self, reply: Reply) -> None:
+        self._transport.send(reply)
+        self._last_sent_at = time.monotonic()
+
+    def _log_in(self, login: Login, *, accepted: bool) -> None:
+        if not accepted:
+            return  # the subscription failed; the client may log in again
+        self._session.logged_in()
+        self._read_idle_s = login.read_idle_s
+        self._write_idle_s = login.write_idle_s
+        self._transport.set_send_timeout(min(login.write_idle_s, self._send_timeout_s))
+        self._owner.on_login(self)
+
+    def _refused(self, message: str, level: int = logging.WARNING) -> None:
+        self._owner.on_refusal(self, message, level)
+
+    def _wait_with_refusal(self) -> None:
+        """Let whoever tries passwords wait, in this thread and until it leaves."""
+        left_s = self._log_in_by.remaining_s()
+        assert left_s is not None
+        self._transport.wait_for_close(min(left_s, self._owner.refused_login_s(self)))
+
+    def _check_write_idle(self) -> None:
+        if time.monotonic() - self._last_sent_at > self._write_idle_s:
+            raise TimeoutError(f"nothing sent for {self._write_idle_s:g} s")
+
+    def _idle_left_s(self) -> float:
+        """Return how long a get may wait until a limit of idleness is reached."""
+        ends_at = min(
+            self._last_received_at + self._read_idle_s,
+            self._last_sent_at + self._write_idle_s,
+        )
+        return max(0.0, ends_at - time.monotonic())

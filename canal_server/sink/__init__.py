@@ -1,1 +1,0 @@
-"""What is let through to the store: tables, columns, transactions with content."""

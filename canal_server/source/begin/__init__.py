@@ -1,0 +1,1 @@
+"""Where in a binlog reading begins: positions, times, GTID sets, purged files."""

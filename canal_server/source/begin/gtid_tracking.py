@@ -1,0 +1,213 @@
+"""Follows the executed GTID set outside of GTID mode, for a switch to another server.
+
+Entries and cursors have no set then. Compiled code adds each transaction to one, and
+its text is made now and then: after so many bytes of binlog, and whenever the source
+has nothing more at hand. Leaves out who is given it (`position.executed`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import SourceError
+from canal_server.model.positions import Executed, LogPosition
+from canal_server.mysql.server_errors import is_refusal
+from canal_server.mysql.standby import (
+    gtids_of,
+    missing_gtids,
+    replica_channels,
+    without_lost,
+)
+from canal_server.position.gtid_cache import is_at_or_before
+
+if TYPE_CHECKING:
+    from canal_server.decoder.events.engine import Decoder
+    from canal_server.model.positions import EntryPosition, LogIdentity
+    from canal_server.mysql.control_connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.ports import Span
+    from canal_server.position.gtid_cache import ExecutedSets
+    from canal_server.source.begin.start_finder import Search
+    from canal_server.source.read.binlog_reader import Reader
+    from canal_server.source.read.start_position import Place
+
+APART_BYTES: Final = 256 * 1024  # of binlog between two sets, while there is more
+FIRST_EVENT: Final = 4
+TOLD_MAX: Final = 64  # sets at the ends of chunks
+# Read of a file to learn its set, once; further behind it is known with the next file.
+READ_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class SetFollower:
+    """Notes the sets that one destination executes; for the pump's thread.
+
+    But for `completed`, which any may ask. Without `sets` nothing is followed.
+    """
+
+    def __init__(self, sets: ExecutedSets | None) -> None:
+        self._sets = sets
+        self._identity: LogIdentity | None = None  # of this session's positions
+        self._decoder: Decoder | None = None  # of this session, None: not followed
+        self._file = ""  # of the set noted last, and where
+        self._stop = 0
+        # Boundary at the end of all: the file, who was given this event is there, end.
+        self._last: tuple[str, int, int] | None = None
+        self.tells = False  # the sets at the ends of chunks, for who reads ranges
+        # Those of this session: file, offset, set. Any may read it.
+        self.told: deque[tuple[str, int, str]] = deque(maxlen=TOLD_MAX)
+
+    def completed(self, position: LogPosition) -> LogPosition:
+        """Return a position with the set executed there, as far as it is known."""
+        if self._sets is None:
+            return replace(position, executed=None)
+        return self._sets.completed(position)
+
+    def marked(self, place: EntryPosition) -> EntryPosition:
+        """Return a place of this session with the set executed there, if known."""
+        if self._decoder is None or self._identity is None:
+            return place
+        executed = self.completed(LogPosition(self._identity, place)).executed
+        return place if executed is None else replace(place, gtid=executed.gtids)
+
+    def begin(
+        self, reader: Reader, identity: LogIdentity, place: Place, info: ServerInfo
+    ) -> None:
+        """Begin a session at a place; all its positions carry the identity's object."""
+        self._decoder, self._last, self._file = None, None, ""
+        self.told = deque(maxlen=TOLD_MAX)
+        if self._sets is None or not info.has_gtids:
+            return
+        self._identity, self._decoder = identity, reader.decoder
+        self._sets.begin(identity)
+        reader.track(place.gtids if place.by_gtid else place.tracked)
+        if place.tracked is not None and place.file:
+            at = place.tracked_at or place.position
+            self._note(Executed(place.file, at, at, str(place.tracked)))
+
+    def note(self, spans: list[Span]) -> None:
+        """Take note of a chunk's records."""
+        decoder = self._decoder
+        if decoder is None:
+            return
+        block, _, stop = spans[-1]
+        self._last = None
+        if block.last_boundary(stop - 1, stop) >= 0:
+            record = block.record(stop - 1)
+            event = record["offset"]
+            end = event + record["event_length"]
+            # A cursor at a compressed transaction may have been given a part of it.
+            self._last = (block.file, end if record["ordinal"] else event, end)
+        # Its transaction is not in the set yet.
+        at = decoder.gtid_offset
+        if at and (decoder.file != self._file or at >= self._stop + APART_BYTES):
+            text = decoder.followed.executed(whole=False)
+            self._note(Executed(decoder.file, at, at, text))
+        if self.tells and at:
+            self._tell(decoder, at)
+
+    def _tell(self, decoder: Decoder, at: int) -> None:
+        """Keep the set of the last boundary of a chunk, which is its end or `at`."""
+        is_whole = False
+        if self._last is not None:
+            file, _, end = self._last
+            is_whole = file == decoder.file and end == decoder.position > at
+        place = decoder.position if is_whole else at
+        text = decoder.followed.executed(whole=is_whole)
+        if text:
+            self.told.append((decoder.file, place, text))
+
+    def idle(self) -> None:
+        """Take note that the source has nothing more at hand."""
+        decoder = self._decoder
+        if decoder is None or self._last is None:
+            return
+        file, event, end = self._last
+        if (
+            file == decoder.file
+            and end == decoder.position > decoder.gtid_offset > 0
+            and (file, end) != (self._file, self._stop)
+        ):
+            self._note(
+                Executed(file, event, end, decoder.followed.executed(whole=True))
+            )
+
+    def settled(self, place: EntryPosition) -> None:
+        """Take note of the place with its set that all was read up to."""
+        file, offset = place.journal_name or "", place.position or 0
+        if self._decoder is not None and (file, offset) != (self._file, self._stop):
+            self._note(Executed(file, offset, offset, place.gtid or ""))
+
+    def _note(self, executed: Executed) -> None:
+        assert self._sets is not None, "sets are followed"
+        if executed.gtids:
+            self._file, self._stop = executed.file, executed.stop
+            self._sets.note(executed)
+
+
+def reachable_set(
+    control: ControlConnection, info: ServerInfo, stored: LogPosition
+) -> LogPosition:
+    """Return a stored position with a set from which a MariaDB can go on.
+
+    It refuses one with transactions that it lacks. Those that its source has not sent
+    yet may never come, so it is read by time then; those that died with another server
+    are left out.
+    """
+    executed = stored.executed
+    if executed is None or not info.is_mariadb or gtids_of(info, executed) is None:
+        return stored
+    if not missing_gtids(control, info, executed.gtids):
+        return stored
+    if replica_channels(control, info):
+        return replace(stored, executed=None)
+    left = without_lost(control, executed.gtids)
+    return replace(stored, executed=replace(executed, gtids=left))
+
+
+def tracked(
+    place: Place, info: ServerInfo, stored: LogPosition | None, search: Search
+) -> Place:
+    """Return a place of a file with the set executed there, if that is known.
+
+    One that was stored with it need not be learned; from one before, reading goes on.
+    Nothing may be left out of it: what a set lacks comes again, and without what came
+    after it.
+    """
+    executed = stored.executed if stored is not None else None
+    if place.tracked is not None or place.by_gtid or not info.has_gtids:
+        return place
+    if place.position == FIRST_EVENT:
+        return place  # the file begins with it
+    known = gtids_of(info, executed)
+    since: Executed | None = None
+    if (
+        stored is not None
+        and executed is not None
+        and known is not None
+        and executed.file == place.file == stored.position.journal_name
+        and place.position == stored.position.position
+        and is_at_or_before(executed, stored.position)
+    ):
+        if place.position in (executed.event, executed.stop):
+            return replace(place, tracked=known)
+        since = executed
+    elif place.position > READ_BYTES_MAX:
+        return place
+    try:
+        return _learned(place, since, search)
+    except SourceError as error:
+        if not is_refusal(error):
+            raise
+        return place
+
+
+def _learned(place: Place, since: Executed | None, search: Search) -> Place:
+    """Return a place with the set that reading tells. Raises SourceError."""
+    found, gtids = search.executed_at(place.file, place.position, since)
+    if found.offset != place.position:
+        return place  # amid a transaction, of which the end is not in the set
+    # A compressed one that stands there is in it, and yet to come to some.
+    seen = search.event_at(place.file, place.position)
+    return replace(place, tracked=gtids, tracked_at=seen.packed_to if seen else 0)

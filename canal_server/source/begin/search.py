@@ -1,0 +1,219 @@
+"""Looks for places in one server's binlog, by the index of boundaries and by reading.
+
+What the index knows is not read again; where it ends, reading goes on from its last
+mark, and what was read is told to it. Leaves out which place is looked for, and why
+(`start`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import SourceError
+from canal_server.model.positions import binlog_file_number
+from canal_server.mysql.server_errors import is_refusal
+from canal_server.source.begin.boundary_index import FileKey
+from canal_server.source.begin.index_writer import IndexWriter
+from canal_server.source.begin.start_finder import Found
+from canal_server.source.read.gtid_sets import contains
+from canal_server.source.read.start_position import FIRST_EVENT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canal_server.model.positions import EntryPosition, Executed
+    from canal_server.source.begin.boundary_index import BoundaryIndex, Mark
+    from canal_server.source.read.available_positions import SourceFiles
+    from canal_server.source.read.binlog_scan import Gtids, Scanner, SeenEvent
+
+_log = logging.getLogger(__name__)
+
+FROM_MARK: Final = "reading {} from a mark of the index at {} on"
+FROM_FIRST: Final = "reading {} from its beginning"
+
+
+class BinlogSearch:
+    """Answers what `start.Search` asks; for one session and one thread.
+
+    `source` is what tells the server from others, for the index.
+    """
+
+    def __init__(
+        self,
+        scanner: Scanner,
+        *,
+        mariadb: bool,
+        source: str = "",
+        index: BoundaryIndex | None = None,
+    ) -> None:
+        self._scanner = scanner
+        self._mariadb = mariadb
+        self._source = source
+        self._index = index
+        self._keys: dict[str, FileKey] = {}  # of files whose first event was read
+
+    def event_at(self, file: str, offset: int) -> SeenEvent | None:
+        """Return what stands at a place, None at the file's end."""
+        return self._scanner.event_at(file, offset)
+
+    def boundary_before(self, files: Sequence[str], timestamp_ms: int) -> Found | None:
+        """Return the end of the last transaction older than a time, in these files.
+
+        A file's first event tells when it was begun; all that is in the files before
+        it is older. So few of them need to be looked at.
+        """
+        low, high = 0, len(files)
+        while low < high:
+            middle = (low + high) // 2
+            if self._key(files[middle]).began_s * 1000 < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0:
+            return None
+        file = files[low - 1]
+        mark = None
+        if self._index is not None:
+            mark = self._there(file, self._index.at_time(self._key(file), timestamp_ms))
+        start = FIRST_EVENT if mark is None else mark.event
+        writer = self._writer(file, whole=mark is None)
+        offset = self._scanner.boundary_before(
+            file, timestamp_ms, start, None if writer is None else writer.note
+        )
+        if writer is not None:
+            writer.flush()
+        return Found(file, offset or FIRST_EVENT, _means(file, mark))
+
+    def transaction_start(self, file: str, offset: int) -> Found:
+        """Return the end of the last transaction that ends at or before a place."""
+        mark = self._mark_before(file, offset)
+        start = FIRST_EVENT if mark is None else mark.event
+        found = self._scanner.boundary_at(file, offset, start)
+        return Found(file, found, _means(file, mark))
+
+    def executed_at(
+        self, file: str, offset: int, since: Executed | None = None
+    ) -> tuple[Found, Gtids]:
+        """Return the last boundary at or before a place, and the set executed there.
+
+        `since`: a set of the same file from which to go on.
+        """
+        if since is not None:
+            offset_found, gtids = self._scanner.executed_at(
+                file,
+                offset,
+                mariadb=self._mariadb,
+                start=since.event,
+                known=since.gtids,
+            )
+            return Found(file, offset_found, "a stored set"), gtids
+        mark = self._mark_before(file, offset, with_gtids=True)
+        found, gtids = self._scanner.executed_at(
+            file,
+            offset,
+            mariadb=self._mariadb,
+            start=0 if mark is None else mark.event,
+            known="" if mark is None else mark.gtids,
+        )
+        return Found(file, found, _means(file, mark)), gtids
+
+    def head_of(self, file: str) -> Gtids:
+        """Return the set that was executed before a file."""
+        return self._scanner.head_of(file, mariadb=self._mariadb)
+
+    def covers(self, gtids: Gtids, file: str, offset: int) -> bool:
+        """Tell whether a set has all that this server executed up to a place.
+
+        With the transaction that ends in the event there. False where that cannot be
+        told: no event begins there, or it is purged.
+        """
+        try:
+            found, executed = self.executed_at(file, offset)
+        except SourceError as error:
+            if not is_refusal(error):
+                raise
+            return False
+        return found.offset == offset and contains(gtids, executed)
+
+    def transactions_between(
+        self, start: EntryPosition, stop: EntryPosition, files: SourceFiles
+    ) -> int:
+        """Return how many transactions end behind a place and at or before another.
+
+        An event begins at `start`. Reads what the index lacks.
+        """
+        first, last = start.order(), stop.order()
+        found = 0
+        for log in files.files:
+            number = binlog_file_number(log.name)
+            if not first[0] <= number <= last[0]:
+                continue
+            begin = first[1] if number == first[0] else FIRST_EVENT
+            end = last[1] if number == last[0] else log.size
+            found += self._transactions_in(log.name, begin, end)
+        return found
+
+    def _transactions_in(self, file: str, start: int, stop: int) -> int:
+        if start >= stop:
+            return 0
+        if self._index is None:
+            return self._scanner.count(file, start, stop)
+        counted = self._index.count_between(self._key(file), start, stop)
+        return counted.transactions + sum(
+            self._scanner.count(file, *stretch) for stretch in counted.missing
+        )
+
+    def _writer(self, file: str, *, whole: bool) -> IndexWriter | None:
+        """Return what tells the index of what is read; rows are not looked at."""
+        if self._index is None:
+            return None
+        key = self._key(file)
+        return IndexWriter(
+            self._index,
+            self._source,
+            lambda name: key.began_s if name == file else None,
+            counts_rows=False,
+            boundary=(file, FIRST_EVENT) if whole else None,
+        )
+
+    def _mark_before(
+        self, file: str, offset: int, *, with_gtids: bool = False
+    ) -> Mark | None:
+        if self._index is None:
+            return None
+        # One that reading can begin at: the place itself may be the mark's end.
+        found = self._index.before(self._key(file), offset, with_gtids=with_gtids)
+        return self._there(file, found)
+
+    def _there(self, file: str, mark: Mark | None) -> Mark | None:
+        """Return a mark if what it tells of stands there, None otherwise.
+
+        A file that was begun anew within one second has the same key.
+        """
+        if mark is None or self._index is None:
+            return None
+        try:
+            seen = self._scanner.event_at(file, mark.event)
+        except SourceError as error:
+            if not is_refusal(error):
+                raise
+            seen = None
+        if seen is not None and mark.time_s in seen.times:
+            return mark
+        _log.info("forgets what the index knew of %s: it is another file", file)
+        self._index.forget(self._key(file))
+        return None
+
+    def _key(self, file: str) -> FileKey:
+        """Return what tells a file from others, by reading its first event."""
+        if file not in self._keys:
+            began_s = self._scanner.first_event_ms(file) // 1000
+            self._keys[file] = FileKey(self._source, file, began_s)
+        return self._keys[file]
+
+
+def _means(file: str, mark: Mark | None) -> str:
+    if mark is None:
+        return FROM_FIRST.format(file)
+    return FROM_MARK.format(file, mark.stop)

@@ -1,0 +1,233 @@
+"""Where `position seek` is to go: what a person writes becomes a place to begin at.
+
+The place lies between two transactions of a source that is looked at. Leaves out who is
+moved there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from canal_server.config.schema import HostConfig
+from canal_server.errors import PositionError
+from canal_server.model.moments import is_relative, moment_ms
+from canal_server.model.positions import EntryPosition
+from canal_server.model.quoted import quoted
+from canal_server.mysql.replication import FIRST_EVENT
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.begin.search import BinlogSearch
+from canal_server.source.begin.start_finder import StartFinder
+from canal_server.source.read.ddl_scan import DdlScanner
+from canal_server.source.read.gtid_sets import parse, subtract
+from canal_server.source.read.start_position import Place
+
+if TYPE_CHECKING:
+    from canal_server.source.begin.source_lag import SourceView
+    from canal_server.source.read.gtid_sets import Gtids
+
+_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_GTIDS: Final = re.compile(rf"\s*(?:{_UUID}\s*:|\d+-\d+-\d+\s*(?:,|$)).*", re.DOTALL)
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ].*")
+_PLACE: Final = re.compile(r"(?P<file>[^\s:]+):(?P<offset>\d+)")
+_SHOWN: Final = 200  # characters of a GTID set in an error
+
+
+class Kind(Enum):
+    """How a target is told."""
+
+    PLACE = "place"
+    GTIDS = "GTID set"
+    TIME = "time"
+    OLDEST = "oldest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A target as it was written."""
+
+    kind: Kind
+    text: str
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place between two transactions; `inside` is the one asked for, if it is not."""
+
+    place: EntryPosition
+    inside: EntryPosition | None = None
+
+
+def parse_target(text: str) -> Wanted:
+    """Read a target. Raises ValueError, which says what may be written."""
+    text = text.strip()
+    for kind in (Kind.OLDEST, Kind.LATEST):
+        if text.lower() == kind.value:
+            return Wanted(kind, text)
+    if (text.isascii() and text.isdecimal()) or is_relative(text):
+        return Wanted(Kind.TIME, text, moment_ms(text))
+    if _TIME.fullmatch(text):
+        return Wanted(Kind.TIME, text, moment_ms(text, needs_zone=True))
+    if _GTIDS.fullmatch(text):
+        return Wanted(Kind.GTIDS, text)
+    if _PLACE.fullmatch(text):
+        return Wanted(Kind.PLACE, text)
+    raise ValueError(
+        f"{quoted(text[:_SHOWN])} is not a position; write FILE:POSITION as"
+        " binlog.000003:4711, a GTID set, a time as 2026-11-21T10:00:00+00:00, in"
+        " milliseconds since 1970 or relative to now as -1h, oldest or latest"
+    )
+
+
+def inside_text(asked: str, found: str) -> str:
+    """Return that a place lies inside of a transaction, empty when it does not."""
+    if asked == found:
+        return ""
+    return f"{asked} is no end of a transaction: beginning at {found}, the last before"
+
+
+class TargetFinder:
+    """Finds targets in one source's binlog."""
+
+    def __init__(self, view: SourceView, option: str = "--to") -> None:
+        """Look in this view; `option` is what remedies name."""
+        self._view = view
+        self._option = option
+        self._gtid_on = view.config.source.gtid_on
+
+    def find(self, wanted: Wanted) -> Target:
+        """Return the place that is meant. Raises PositionError, SourceError."""
+        if not self._view.files.files:
+            raise PositionError(f"{self._view.access.address} lists no binlog files")
+        match wanted.kind:
+            case Kind.PLACE:
+                return self._at_place(wanted.text)
+            case Kind.GTIDS:
+                return Target(self._behind_set(wanted.text))
+            case Kind.TIME:
+                return Target(self._at_time(wanted))
+            case Kind.OLDEST:
+                return Target(self._oldest())
+            case Kind.LATEST:
+                return Target(self._view.end_place)
+
+    # --- each kind --------------------------------------------------------------------
+
+    def _at_place(self, text: str) -> Target:
+        found = _PLACE.fullmatch(text)
+        assert found is not None, "parse_target has read it"
+        file, offset = found["file"], max(FIRST_EVENT, int(found["offset"]))
+        self._view.files.check(file, offset, f"`{self._option} oldest`")
+        asked = EntryPosition(file, offset)
+        place = self._view.surveyor.boundary_before(asked)
+        if place.timestamp is None:
+            place = self._at_beginning(file)
+        inside = asked if place.position != offset else None
+        return Target(self._with_gtids(place), inside)
+
+    def _oldest(self) -> EntryPosition:
+        return self._with_gtids(self._at_beginning(self._view.files.files[0].name))
+
+    def _at_beginning(self, file: str) -> EntryPosition:
+        return EntryPosition(
+            file,
+            FIRST_EVENT,
+            self._view.scanner.first_event_ms(file),
+            self._view.info.server_id,
+            included=True,
+        )
+
+    def _at_time(self, wanted: Wanted) -> EntryPosition:
+        view = self._view
+        if wanted.time_ms > view.now_ms:
+            raise PositionError(
+                f"{wanted.text} is in the future by the clock of"
+                f" {view.access.address}; `{self._option} latest` skips all that is"
+                " there"
+            )
+        oldest = view.files.files[0].name
+        if view.scanner.first_event_ms(oldest) > wanted.time_ms:
+            raise PositionError(
+                f"{wanted.text} is before the oldest binlog file, {oldest};"
+                f" `{self._option} oldest` begins with what is left"
+            )
+        place = self._start(HostConfig(timestamp_ms=wanted.time_ms))
+        return EntryPosition(
+            place.file,
+            place.position,
+            wanted.time_ms,
+            view.info.server_id,
+            None if place.gtids is None else str(place.gtids),
+            included=True,
+        )
+
+    def _start(self, configured: HostConfig) -> Place:
+        view = self._view
+        return (
+            StartFinder(
+                connection=view.connection,
+                info=view.info,
+                identity=view.identity,
+                configured=configured,
+                gtid_on=self._gtid_on,
+                fallback_interval_s=0,
+                files=view.files,
+                search=BinlogSearch(view.scanner, mariadb=view.info.is_mariadb),
+            )
+            .find(None)
+            .place
+        )
+
+    def _behind_set(self, text: str) -> EntryPosition:
+        view = self._view
+        if not view.has_gtids:
+            raise PositionError(f"{view.access.address} has no GTIDs: gtid_mode is off")
+        gtids = self._executed_set(text)
+        start = Place("", FIRST_EVENT, gtids, by_gtid=True).dump_start()
+        first = DdlScanner(view.config, view.access, Stop()).first_position(start)
+        if first is None:
+            place = view.end_place
+        else:
+            place = view.surveyor.boundary_before(first)
+            if place.timestamp is None:
+                place = self._at_beginning(first.journal_name or "")
+        return replace(place, gtid=str(gtids) if self._gtid_on else None)
+
+    def _executed_set(self, text: str) -> Gtids:
+        """Read a set that the source has executed, and has not purged a part behind."""
+        view = self._view
+        shown = text[:_SHOWN]
+        try:
+            gtids = parse(text, view.info)
+        except ValueError as error:
+            raise PositionError(f"GTID set {shown}: {error}") from error
+        lacking = subtract(gtids, parse(view.end.gtids, view.info))
+        if lacking:
+            raise PositionError(
+                f"GTID set {shown} was not all executed by {view.access.address}, it"
+                f" lacks {str(lacking)[:_SHOWN]}"
+            )
+        lost = str(subtract(parse(view.purged, view.info), gtids))[:_SHOWN]
+        if lost:
+            raise PositionError(
+                f"behind GTID set {shown} transactions were purged: {lost};"
+                f" `{self._option} oldest` begins with what is left"
+            )
+        return gtids
+
+    # --- GTID mode --------------------------------------------------------------------
+
+    def _with_gtids(self, place: EntryPosition) -> EntryPosition:
+        if not self._gtid_on:
+            return place
+        gtids = self._gtids_at(place.journal_name or "", place.position or FIRST_EVENT)
+        return replace(place, gtid=str(gtids))
+
+    def _gtids_at(self, file: str, offset: int) -> Gtids:
+        return self._view.scanner.gtids_at(
+            file, offset, mariadb=self._view.info.is_mariadb
+        )

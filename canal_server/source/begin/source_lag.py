@@ -1,0 +1,321 @@
+"""How far a place is behind the end of a source's binlog, or from another place.
+
+Bytes are counted by the sizes of the files, transactions by looking at them, by GTID
+sets or by the index of boundaries, seconds by the source's own clock. What cannot be
+told is None. Leaves out where the places come from, and how they are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.errors import BinlogPurged
+from canal_server.model.positions import (
+    EntryPosition,
+    LogIdentity,
+    LogPosition,
+    binlog_file_number,
+)
+from canal_server.mysql.binlogs import (
+    BinlogEnd,
+    binary_logs,
+    current_end,
+    purged_gtids,
+)
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.flavour import ServerInfo, read_server_info
+from canal_server.mysql.replication import FIRST_EVENT
+from canal_server.mysql.server_answers import answer_about
+from canal_server.position.log_positions import same_server
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.begin.boundary_index import FILE_NAME, BoundaryIndex
+from canal_server.source.begin.survey import Surveyor
+from canal_server.source.read.available_positions import SourceFiles
+from canal_server.source.read.binlog_scan import Scanner
+from canal_server.source.schema.source_traits import source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Self
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.mysql.source_settings import Access
+
+LOOKED_AT_BYTES_MAX: Final = 64 * 1024 * 1024  # of binlog, to count one distance
+
+_INTERVAL: Final = re.compile(r":(\d+)(?:-(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """What lies between two places; `first_ms` is when its first transaction ended."""
+
+    bytes: int | None = None
+    transactions: int | None = None
+    first_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """What a place needs and the source no longer has.
+
+    Files `first` to `last`, their number; written from `since_ms`, the time of the
+    place, to `until_ms`, when the oldest file that is left was begun.
+    """
+
+    first: str
+    last: str
+    files: int
+    since_ms: int | None
+    until_ms: int | None
+    transactions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """How far a place is behind the end; `problem` tells why it cannot be known."""
+
+    bytes: int | None = None
+    seconds: float | None = None
+    transactions: int | None = None
+    gone: Gone | None = None
+    problem: str = ""
+
+
+class SourceView:
+    """A source's binlog as it is now; for one thread.
+
+    A context: the connection is open in it.
+    """
+
+    def __init__(self, config: InstanceConfig, access: Access) -> None:
+        """Remember what to look at."""
+        self.config = config
+        self.access = access
+        self.identity = LogIdentity(access.address.host, access.address.port)
+        self.connection = ControlConnection(access)
+        self.surveyor = Surveyor(config, access, Stop())
+        self.scanner = Scanner(config, access, Stop())
+        self._index = _index_of(config)
+        self.info: ServerInfo
+        self.files: SourceFiles  # oldest first; the last one as long as the end says
+        self.end: BinlogEnd
+        self.purged = ""  # GTID set
+        self.now_ms = 0  # of the source's clock
+
+    def __enter__(self) -> Self:
+        """Connect and look. Raises SourceError."""
+        self.connection.open()
+        try:
+            self._look()
+            if self._index is not None:
+                self._index.open()
+        except BaseException:
+            self.connection.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.connection.close()
+        if self._index is not None:
+            self._index.close()
+
+    def _look(self) -> None:
+        connection = self.connection
+        self.info = read_server_info(connection)
+        # The files first: what is written meanwhile is behind the end.
+        logs = binary_logs(connection)
+        self.end = current_end(connection, self.info)
+        if logs and logs[-1].name != self.end.file:
+            logs = binary_logs(connection)  # a file was begun in between
+        self.files = SourceFiles(
+            tuple(
+                replace(each, size=self.end.position)
+                if each.name == self.end.file
+                else each
+                for each in logs
+            )
+        )
+        if self.has_gtids:
+            self.purged = purged_gtids(connection, self.info)
+        # In ms, whatever the zone of the session.
+        rows = connection.query("SELECT UNIX_TIMESTAMP(NOW(3))")
+        with answer_about("its clock", connection.access.address):
+            self.now_ms = round(float(str(rows[0][0])) * 1000)
+
+    @property
+    def has_gtids(self) -> bool:
+        """Tell whether transactions have GTIDs here."""
+        return self.info.gtid_mode == "ON"
+
+    @property
+    def end_place(self) -> EntryPosition:
+        """Return the end of the binlog as a place to begin at."""
+        return EntryPosition(
+            self.end.file,
+            self.end.position,
+            self.now_ms,
+            self.info.server_id,
+            self.end.gtids if self.config.source.gtid_on else None,
+            included=True,
+        )
+
+    # --- distances --------------------------------------------------------------------
+
+    def behind(self, position: LogPosition) -> Behind:
+        """Return how far a place is behind the end. Raises SourceError."""
+        place = position.position
+        if not same_server(position.identity, self.identity) or not place.journal_name:
+            other = f"{position.identity.address}:{position.identity.port}"
+            return self._behind_by_set(place, f"a place of {other}")
+        if not self.files.had(place.journal_name, place.position):
+            return Behind(
+                problem=f"{place} is not in the binlog of {self.access.address}, which"
+                f" has {self.files}: it was begun anew, or this is another server"
+            )
+        gone = self.gone(place)
+        if gone is not None:
+            return Behind(seconds=self._seconds(place.timestamp), gone=gone)
+        try:
+            distance = self.between(place, self.end_place)
+        except BinlogPurged as error:  # just now
+            return Behind(problem=str(error))
+        if distance.transactions == 0:
+            # What lies between are ends and beginnings of files, and the like.
+            return Behind(0, 0.0, 0)
+        since_ms = distance.first_ms or place.timestamp
+        return Behind(distance.bytes, self._seconds(since_ms), distance.transactions)
+
+    def _behind_by_set(self, place: EntryPosition, problem: str) -> Behind:
+        number = self._executed_since(place)
+        seconds = 0.0 if number == 0 else self._seconds(place.timestamp)
+        if number is None:
+            return Behind(
+                None, seconds, None, problem=f"{problem}, only its time tells"
+            )
+        return Behind(None, seconds, number)
+
+    def between(self, start: EntryPosition, stop: EntryPosition) -> Distance:
+        """Return what lies between two places of this binlog, the first one earlier.
+
+        Raises SourceError.
+        """
+        size = self.bytes_between(start, stop)
+        if size is not None and size <= LOOKED_AT_BYTES_MAX:
+            survey = self.surveyor.between(start, stop)
+            return Distance(size, survey.transactions, survey.first_ms)
+        number = self._in_sets(start, stop)
+        if number is None:
+            number = self._in_index(start, stop)
+        return Distance(size, number, start.timestamp)
+
+    def bytes_between(self, start: EntryPosition, stop: EntryPosition) -> int | None:
+        """Return the bytes of binlog from one place to a later one."""
+        names = {each.name: each.size for each in self.files.files}
+        if start.journal_name not in names or stop.journal_name not in names:
+            return None
+        first, last = start.order(), stop.order()
+        before = sum(
+            size
+            for name, size in names.items()
+            if first[0] <= binlog_file_number(name) < last[0]
+        )
+        return max(0, before + last[1] - first[1])
+
+    def _executed_since(self, place: EntryPosition) -> int | None:
+        """Return how many transactions the source has executed, and a place has not."""
+        return self._in_sets(place, self.end_place)
+
+    def _in_sets(self, start: EntryPosition, stop: EntryPosition) -> int | None:
+        """Return by how many transactions the sets of two places differ.
+
+        MariaDB's sets tell no numbers.
+        """
+        if not self.config.source.gtid_on or self.info.is_mariadb:
+            return None
+        if not start.gtid or not stop.gtid:
+            return None
+        before, after = GtidSet.parse(start.gtid), GtidSet.parse(stop.gtid)
+        return transactions_in(str(after.subtract(before)))
+
+    def _in_index(self, start: EntryPosition, stop: EntryPosition) -> int | None:
+        """Return how many transactions the index knows between two places.
+
+        What it lacks is read, unless that is too much.
+        """
+        if self._index is None:
+            return None
+        source, found, left = source_of(self.info), 0, LOOKED_AT_BYTES_MAX
+        for file, first, last in self._stretches(start, stop):
+            key = self._index.key_of(source, file)
+            # Another file of this name began at another time.
+            if key is None or key.began_s * 1000 != self.scanner.first_event_ms(file):
+                return None
+            counted = self._index.count_between(key, first, last)
+            left -= sum(end - begin for begin, end in counted.missing)
+            if left < 0:
+                return None
+            found += counted.transactions + sum(
+                self.scanner.count(file, *missing) for missing in counted.missing
+            )
+        return found
+
+    def _stretches(
+        self, start: EntryPosition, stop: EntryPosition
+    ) -> Iterator[tuple[str, int, int]]:
+        """Return the files between two places, with the offsets where each counts."""
+        first, last = start.order(), stop.order()
+        for log in self.files.files:
+            number = binlog_file_number(log.name)
+            begin = first[1] if number == first[0] else FIRST_EVENT
+            end = last[1] if number == last[0] else log.size
+            if first[0] <= number <= last[0] and begin < end:
+                yield log.name, begin, end
+
+    def _seconds(self, since_ms: int | None) -> float | None:
+        """Return how long ago something was, by the source's clock."""
+        return max(0.0, (self.now_ms - since_ms) / 1000) if since_ms else None
+
+    # --- what is no longer there ------------------------------------------------------
+
+    def gone(self, place: EntryPosition) -> Gone | None:
+        """Return what was purged behind a place, None if all is there."""
+        purged = self.files.purged_from(place.journal_name)
+        if purged is None:
+            return None
+        return Gone(
+            first=purged.first,
+            last=purged.last,
+            files=purged.number,
+            since_ms=place.timestamp,
+            until_ms=self.scanner.first_event_ms(self.files.files[0].name),
+            transactions=self._purged_behind(place),
+        )
+
+    def _purged_behind(self, place: EntryPosition) -> int | None:
+        if not self.purged or not place.gtid or not self.config.source.gtid_on:
+            return None
+        lost = GtidSet.parse(self.purged).subtract(GtidSet.parse(place.gtid))
+        return transactions_in(str(lost))
+
+
+def _index_of(config: InstanceConfig) -> BoundaryIndex | None:
+    """Return the index that a server here has written, None without one."""
+    path = config.position.data_dir / config.destination / FILE_NAME
+    return BoundaryIndex(path, read_only=True) if path.exists() else None
+
+
+def transactions_in(gtids: str) -> int:
+    """Return how many transactions a GTID set of MySQL holds, given as its text."""
+    return sum(
+        int(last or first) - int(first) + 1 for first, last in _INTERVAL.findall(gtids)
+    )

@@ -1,0 +1,379 @@
+"""Where in the binlog to begin.
+
+One function decides, with a numbered branch per case; the first that applies wins.
+Leaves out what is asked of the binlog itself (`search`), and what an earlier session
+came to (`beginning`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Protocol
+
+from canal_server.core.gtid.mariadb_sets import MariaGtidSet
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.errors import BinlogPurged, PositionError, SourceError
+from canal_server.mysql.binlogs import (
+    binary_logs,
+    current_end,
+    executed_gtids,
+    server_time_s,
+)
+from canal_server.mysql.server_errors import is_refusal
+from canal_server.mysql.standby import gtids_of
+from canal_server.position.log_positions import same_server
+from canal_server.source.read.start_position import FIRST_EVENT, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canal_server.config.schema import HostConfig
+    from canal_server.model.positions import (
+        EntryPosition,
+        Executed,
+        LogIdentity,
+        LogPosition,
+    )
+    from canal_server.mysql.control_connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.source.read.available_positions import SourceFiles
+    from canal_server.source.read.binlog_scan import SeenEvent
+    from canal_server.source.read.gtid_sets import Gtids
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS: Final = 253_402_300_799_000  # of the year 9999
+OLDEST: Final = "oldest"  # as the name of a file: the first one that the source has
+
+
+class Search(Protocol):
+    """What is asked of one server's binlog."""
+
+    def event_at(self, file: str, offset: int) -> SeenEvent | None:
+        """Return what stands at a place, None at the file's end.
+
+        Raises SourceError where no event begins.
+        """
+
+    def boundary_before(self, files: Sequence[str], timestamp_ms: int) -> Found | None:
+        """Return the end of the last transaction older than a time, in these files.
+
+        The oldest first. None when all of them begin later.
+        """
+
+    def transaction_start(self, file: str, offset: int) -> Found:
+        """Return the end of the last transaction that ends at or before a place."""
+
+    def executed_at(
+        self, file: str, offset: int, since: Executed | None = None
+    ) -> tuple[Found, Gtids]:
+        """Return the last boundary at or before a place, and the set executed there.
+
+        `since`: a set of the same file from which to go on.
+        """
+
+    def head_of(self, file: str) -> Gtids:
+        """Return the set that was executed before a file."""
+
+    def covers(self, gtids: Gtids, file: str, offset: int) -> bool:
+        """Tell whether a set has all that this server executed up to a place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A place in a binlog, and by which means it was found."""
+
+    file: str
+    offset: int
+    means: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A place with the reason for it, and what it says of stored positions."""
+
+    place: Place
+    why: str
+    # Files and offsets that are stored are none of this server's binlog.
+    voids_stored: bool = False
+
+
+@dataclass(slots=True)
+class StartFinder:
+    """Finds the place for one connection to one server.
+
+    What is known of the servers that were read before: whether the last one was
+    another than this, whether this one was among them, and whether others were.
+    `follows_sets`: outside GTID mode, by the sets that stand beside positions.
+    """
+
+    connection: ControlConnection
+    info: ServerInfo
+    identity: LogIdentity
+    configured: HostConfig
+    gtid_on: bool
+    fallback_interval_s: int
+    files: SourceFiles
+    search: Search
+    last_source_is_other: bool = False
+    was_read: bool = False
+    others_were_read: bool = False
+    follows_sets: bool = False
+
+    def find(self, stored: LogPosition | None) -> Start:
+        """Return where to begin. Raises PositionError, SourceError."""
+        # 1. A stored GTID set is good on every server of the topology.
+        if stored is not None and self.gtid_on and stored.position.gtid:
+            told = stored.position.gtid[:200]
+            return Start(
+                self.by_gtid(stored.position.gtid),
+                f"stored GTID set {told!r}, as of {stored}",
+                voids_stored=self.last_source_is_other
+                or not same_server(stored.identity, self.identity),
+            )
+        # 2. A stored place, or its time.
+        if stored is not None:
+            return self._from_stored(stored)
+        wanted = self.configured
+        # 3. A configured GTID set.
+        if self.gtid_on and wanted.gtid:
+            place = self.by_gtid(wanted.gtid, what="canal.instance.master.gtid")
+            return Start(place, f"configured GTID set {wanted.gtid[:200]!r}")
+        # 4. A configured file, with an offset, a time, or from its first event.
+        if wanted.journal_name:
+            return self._from_configured_file(wanted.journal_name)
+        # 5. A configured time alone.
+        if wanted.timestamp_ms:
+            place, means = self.by_time(wanted.timestamp_ms)
+            told = f"configured time {wanted.timestamp_ms}"
+            if wanted.timestamp_ms > self.now_ms():
+                told += f" ({_time_text(wanted.timestamp_ms)}, which is yet to come)"
+            return Start(place, f"{told}, {means}")
+        # 6. Nothing: from now on.
+        return Start(self.end(), "nothing stored, nothing configured: the current end")
+
+    # --- stored -----------------------------------------------------------------------
+
+    def _from_stored(self, stored: LogPosition) -> Start:
+        position = stored.position
+        if not same_server(stored.identity, self.identity):
+            # Offsets mean nothing on another server; times do, with some overlap.
+            return self._by_stored_time(stored, "of another server")
+        if not position.journal_name or not position.position:
+            return self._by_stored_time(stored, "without a file", voids=False)
+        # One that was read before it may have been: what stands there tells.
+        can_tell = self.was_read and position.timestamp and not position.included
+        if self.last_source_is_other and not can_tell:
+            return self._by_stored_time(
+                stored, f"of another server than {self.info} behind this address"
+            )
+        try:
+            self._check_place(position)
+        except SourceError as error:
+            has_time = self._time_before(position) > 0
+            if not has_time or not self._is_of_another(position, error):
+                raise
+            # Who wrote an event first may be the server that is there now.
+            was = f"of server id {position.server_id}, now it is {self.info}"
+            if position.server_id in (None, 0, self.info.server_id):
+                was = f"of another server than {self.info}"
+            return self._by_stored_time(stored, f"{was} behind this address")
+        place, means = self.at(position.journal_name, position.position)
+        return Start(place, f"stored position {stored}{means}")
+
+    def _check_place(self, position: EntryPosition) -> None:
+        """Raise SourceError when a stored place is none of this server's binlog."""
+        file, offset = position.journal_name or "", position.position or 0
+        if not self.files.had(file, offset):
+            raise BinlogPurged(
+                self._refusal(position, f"is not in the binlog, which has {self.files}")
+            )
+        if not position.timestamp or position.included:
+            return  # it names the next event, which need not be there yet
+        seen = self.search.event_at(file, offset)
+        if seen is None or position.timestamp // 1000 not in seen.times:
+            there = "no event" if seen is None else f"one of {max(seen.times)}"
+            raise BinlogPurged(
+                self._refusal(
+                    position,
+                    f"is of an event of {position.timestamp // 1000} s, and {there} is"
+                    " there",
+                )
+            )
+
+    def _refusal(self, position: EntryPosition, why: str) -> str:
+        return (
+            f"{self.identity.address}:{self.identity.port}: stored position"
+            f" {position} {why}: the binlog was begun anew, or this is another server"
+        )
+
+    def _is_of_another(self, position: EntryPosition, error: SourceError) -> bool:
+        """Tell whether a place is refused since it is another server's.
+
+        An event tells which server wrote it first; that may be another one though
+        the place is this server's, so it counts only when the place is not there.
+        """
+        if not (isinstance(error, BinlogPurged) or is_refusal(error)):
+            return False
+        if self.others_were_read:
+            return True
+        return bool(position.server_id) and position.server_id != self.info.server_id
+
+    def _by_stored_time(
+        self, stored: LogPosition, why: str, *, voids: bool = True
+    ) -> Start:
+        gtids = gtids_of(self.info, stored.executed) if self.follows_sets else None
+        if gtids is not None:
+            gtids, told = self._with_past(gtids, stored.position)
+            return Start(
+                Place("", 0, gtids, by_gtid=True),
+                f"stored position {stored}, {why}: the GTID set beside it{told}",
+                voids_stored=voids,
+            )
+        when = self._time_before(stored.position)
+        if when <= 0:
+            raise PositionError(
+                f"stored position {stored} is {why}, and has no time to search by;"
+                " remove the destination's stored cursors to begin as configured"
+            )
+        try:
+            place, means = self.by_time(when)
+        except PositionError as error:
+            # As good as purged, for whoever wants the end then.
+            raise BinlogPurged(f"stored position {stored}, {why}: {error}") from error
+        return Start(
+            place,
+            f"stored position {stored}, {why}: its time {stored.position.timestamp}"
+            f" less {self.fallback_interval_s} s, {means}",
+            voids_stored=voids,
+        )
+
+    def _with_past(self, gtids: Gtids, position: EntryPosition) -> tuple[Gtids, str]:
+        """Return a set with what this server alone had executed before a position.
+
+        Nobody who reads by positions expects that. By time, as if there were no set: up
+        to then only what does not follow on the set is taken.
+        """
+        here = executed_gtids(self.connection, self.info)
+        if not beside(type(gtids).parse(here), gtids):
+            return gtids, ""
+        when = self._time_before(position)
+        try:
+            place, _ = self.by_time(when)
+            if place.position == FIRST_EVENT:
+                before = self.search.head_of(place.file)
+            else:
+                _, before = self.search.executed_at(place.file, place.position)
+        except PositionError:
+            before = self.search.head_of(self.oldest().file)  # all else is younger
+        past = beside(before, gtids)
+        if not past:
+            return gtids, ""
+        told = f", without what only this server had before that, {str(past)[:200]!r}"
+        return gtids.union(past), told  # type: ignore[arg-type]  # both of one kind
+
+    def _time_before(self, position: EntryPosition) -> int:
+        return (position.timestamp or 0) - self.fallback_interval_s * 1000
+
+    # --- configured -------------------------------------------------------------------
+
+    def _from_configured_file(self, file: str) -> Start:
+        wanted = self.configured
+        if file.lower() == OLDEST:
+            return Start(self.oldest(), "configured: the oldest file")
+        if wanted.position:
+            place, means = self.at(file, wanted.position)
+            return Start(place, f"configured file and position{means}")
+        if wanted.timestamp_ms:
+            place, means = self.by_time(wanted.timestamp_ms, files=(file,))
+            told = f"configured file {file} and time {wanted.timestamp_ms}"
+            return Start(place, f"{told}, {means}")
+        place, _ = self.at(file, FIRST_EVENT)
+        return Start(place, "configured file, from its first event")
+
+    # --- the kinds of places ----------------------------------------------------------
+
+    def at(self, file: str, offset: int) -> tuple[Place, str]:
+        """Return a place of a file, and what is to be told of it.
+
+        In GTID mode it is a transaction's beginning: a set with one of which only a
+        part comes yet would have it left out for good by whoever goes on from there.
+        """
+        if not self.gtid_on:
+            return Place(file, offset, None), ""
+        found, gtids = self.search.executed_at(file, offset)
+        told = ""
+        if found.offset != offset:
+            told = f" {file}:{offset} is inside of a transaction, back to its beginning"
+        return Place(file, found.offset, gtids), f",{told} by {found.means}"
+
+    def by_time(
+        self, timestamp_ms: int, *, files: Sequence[str] = ()
+    ) -> tuple[Place, str]:
+        """Return the end of the last transaction older than a time, and the means.
+
+        `files`: to look in, empty for all. One that is named is taken from its
+        beginning when all of it is younger. Raises PositionError.
+        """
+        names = files or tuple(log.name for log in binary_logs(self.connection))
+        found = self.search.boundary_before(names, timestamp_ms)
+        if found is None and files:
+            found = Found(files[0], FIRST_EVENT, "all of it is younger")
+        if found is None:
+            oldest = names[0] if names else "none"
+            raise PositionError(
+                f"can't find start position for time {timestamp_ms} ms"
+                f" ({_time_text(timestamp_ms)}): the oldest binlog file, {oldest},"
+                " begins later; configure a later time (in milliseconds) or"
+                " canal.instance.master.journal.name = oldest to take what is left"
+            )
+        place, _ = self.at(found.file, found.offset)
+        return replace(
+            place, timestamp_ms=timestamp_ms, time_ms=timestamp_ms
+        ), f"by {found.means}"
+
+    def by_gtid(self, text: str, *, what: str = "GTID set") -> Place:
+        """Return the place behind a GTID set, which errors call `what`.
+
+        Raises PositionError.
+        """
+        try:
+            kind = MariaGtidSet if self.info.is_mariadb else GtidSet
+            return Place("", 0, kind.parse(text), by_gtid=True)
+        except ValueError as error:
+            raise PositionError(f"{what} {text[:200]!r}: {error}") from error
+
+    def oldest(self) -> Place:
+        """Return the beginning of the oldest file. Raises PositionError without any."""
+        logs = binary_logs(self.connection)
+        if not logs:
+            raise PositionError(f"{self.identity.address}: the source lists no binlog")
+        place, _ = self.at(logs[0].name, FIRST_EVENT)
+        return place
+
+    def end(self) -> Place:
+        """Return the current end. Raises SourceRefused without a binlog."""
+        now_ms = self.now_ms()  # in front of what comes from there
+        end = current_end(self.connection, self.info)
+        place = Place(end.file, end.position, None, time_ms=now_ms, is_end=True)
+        kind = MariaGtidSet if self.info.is_mariadb else GtidSet
+        if self.gtid_on:
+            return replace(place, gtids=kind.parse(end.gtids))
+        if self.follows_sets and end.gtids:
+            return replace(place, tracked=kind.parse(end.gtids))
+        return place
+
+    def now_ms(self) -> int:
+        """Return the time that the server has."""
+        return server_time_s(self.connection) * 1000
+
+
+def beside(gtids: Gtids, other: Gtids) -> Gtids:
+    """Return what is neither in another set of its kind nor follows on it."""
+    return gtids.beside(other)  # type: ignore[arg-type]
+
+
+def _time_text(timestamp_ms: int) -> str:
+    """Return a time for the eye: seconds taken for milliseconds show as 1970."""
+    moment = _EPOCH + timedelta(milliseconds=min(timestamp_ms, _LAST_MS))
+    return moment.isoformat(timespec="seconds")

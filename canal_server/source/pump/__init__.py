@@ -1,0 +1,1 @@
+"""Reading for as long as the process lives: the pump of a destination's source."""

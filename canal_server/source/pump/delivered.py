@@ -1,0 +1,136 @@
+"""What of a source's binlog was delivered, so that nothing of it is delivered again.
+
+Records are told apart by file, offset and ordinal, which mean something in the binlog
+of one server only. A row event with very many rows becomes several records that have
+these in common; they are counted, and come in the same pieces again. Used by the pump's
+thread; `place` by any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from canal_server.core.blocks import Block
+    from canal_server.ports import Span
+    from canal_server.source.read.available_positions import SourceFiles
+    from canal_server.source.read.start_position import Place
+
+    Key = tuple[int, int, int]  # file number, offset, ordinal
+
+
+ORDINAL_MAX: Final = 2**32 - 1
+
+
+class Delivered:
+    """The last record that was delivered, and the last end of a transaction."""
+
+    def __init__(self) -> None:
+        self.file = ""
+        self.server = ""  # whose file and offset it is
+        self._last: Key | None = None
+        self._pieces = 1  # records up to it that have its key
+        self._ended = True  # `_last` is the end of a transaction
+        self._last_whole: tuple[str, Key] | None = None  # such an end, and its server
+        self._skip_to: Key | None = None
+        self._skip_pieces = 0  # of it, that were not left out yet
+
+    def place(self) -> tuple[str, tuple[int, int] | None]:
+        """Return the name of the last record's file, and its file number and offset."""
+        last = self._last
+        return self.file, last and last[:2]
+
+    def has(self, span: Span) -> bool:
+        """Tell whether the last record that was delivered is the last one of a span."""
+        block, _, stop = span
+        return self._last == _key_of(block, stop - 1)
+
+    def forget(self) -> None:
+        """Take note that places of before mean nothing any more."""
+        self._last = self._last_whole = None
+
+    def check(self, files: SourceFiles) -> None:
+        """Forget it all if the binlog was begun anew: its places are others."""
+        if self._last and not files.had(self.file, self._last[1]):
+            self.forget()
+
+    def begin(self, place: Place, server: str, *, torn: bool) -> bool:
+        """Take note of a session; tells whether it goes on behind the last record.
+
+        `torn`: a transaction of which a part was delivered comes from its beginning.
+        """
+        if torn and self._last is not None:
+            of, whole = self._last_whole or ("", None)
+            self._last, self._pieces = (whole if of == self.server else None), 1
+            self._ended = True
+        # What was delivered from this very binlog is not delivered again. By GTID
+        # only the rest of an open transaction can come twice.
+        same = self._last is not None and self.server == server
+        self._skip_to = self._last if same else None
+        self._skip_pieces = self._pieces
+        if place.by_gtid and self._ended:
+            self._skip_to = None
+        return same
+
+    def note(self, spans: list[Span], server: str) -> tuple[Block, int] | None:
+        """Take note that spans are delivered; returns the last boundary among them.
+
+        It is told by its block and its index there; None when there is none.
+        """
+        block, _, stop = spans[-1]
+        before, pieces = self._last, self._pieces
+        self._last = _key_of(block, stop - 1)
+        self._pieces, other = _count_last(spans, self._last)
+        if not other and before == self._last:
+            self._pieces += pieces
+        self.file = block.file
+        self._ended = block.last_boundary(stop - 1, stop) >= 0
+        self.server = server
+        for block, first, stop in reversed(spans):
+            index = block.last_boundary(first, stop)
+            if index >= 0:
+                self._last_whole = (server, _key_of(block, index))
+                return block, index
+        return None
+
+    def rest_of(self, spans: list[Span]) -> list[Span]:
+        """Return spans without what was delivered before this session."""
+        if self._skip_to is None:
+            return spans
+        number, offset, ordinal = self._skip_to
+        left = []
+        for block, first, stop in spans:
+            if block.file_number < number:
+                continue
+            if block.file_number == number:
+                behind = block.first_behind(first, stop, offset, ordinal)
+                same = block.first_behind(first, behind, *_before(offset, ordinal))
+                skipped = min(behind - same, self._skip_pieces)
+                self._skip_pieces -= skipped
+                first = same + skipped  # noqa: PLW2901
+            if first < stop:
+                self._skip_to = None
+                left.append((block, first, stop))
+                number = -1
+        return left
+
+
+def _before(offset: int, ordinal: int) -> tuple[int, int]:
+    """Return the last key in front of one."""
+    return (offset, ordinal - 1) if ordinal else (offset - 1, ORDINAL_MAX)
+
+
+def _count_last(spans: list[Span], key: Key) -> tuple[int, bool]:
+    """Return how many records at the end have a key, and whether others are there."""
+    count = 0
+    for block, first, stop in reversed(spans):
+        for index in range(stop - 1, first - 1, -1):
+            if _key_of(block, index) != key:
+                return count, True
+            count += 1
+    return count, False
+
+
+def _key_of(block: Block, index: int) -> Key:
+    record = block.record(index)
+    return block.file_number, record["offset"], record["ordinal"]

@@ -1,0 +1,279 @@
+"""Sees whether the source answers, and switches to the other server when it does not.
+
+::
+
+    every interval: ask ── answers ──► failures = 0, now and then look at the other one
+                     └─ fails ──► failures + 1 ── more than the threshold ──► the other
+                                                  one is fit ──► the pump reads it
+
+The thread has connections of its own, so that it sees a server that does not answer
+while the dump's connection is merely silent. Leaves out what makes a server fit
+(`mysql.standby`), and the switch itself, which is the pump's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from canal_server.errors import CanalError
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.standby import Verdict, Wanted, examine
+from canal_server.runtime.lifecycle import Stop
+from canal_server.runtime.log_throttle import Repeats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.model.positions import LogPosition
+    from canal_server.mysql.source_settings import Access
+    from canal_server.runtime.lifecycle import Deadline
+    from canal_server.source.begin.source_servers import Source, Sources
+
+_log = logging.getLogger(__name__)
+
+# A server that is well answers within the interval; a shorter one is no excuse.
+ANSWER_S_MIN = 3.0
+# How often the server that is not read is looked at while it is not needed.
+LOOK_S = 60.0
+
+
+class Switching(Protocol):
+    """What the detector needs of a pump."""
+
+    @property
+    def sources(self) -> Sources:
+        """Return the servers, and which one is read."""
+
+    def switch_to(self, source: Source) -> None:
+        """Read another server as soon as the session has ended; returns at once."""
+
+
+@dataclass(slots=True)
+class DetectingStatus:
+    """For people; written by the detector's thread."""
+
+    failures: int = 0  # in a row
+    threshold: int = 0
+    error: str = ""  # the last failure, empty when it answered
+    other: str = ""  # the server that is not read
+    other_fit: bool | None = None  # None: not looked at, or there is none
+    other_refusal: str = ""  # why it may not take over
+
+
+class Detector:
+    """Watches the server that is read; a Stage.
+
+    `stored` returns the position behind which reading would go on.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        pump: Switching,
+        stored: Callable[[], LogPosition | None],
+    ) -> None:
+        self._destination = config.destination
+        self._source = config.source
+        self._settings = config.source.detecting
+        self._pump = pump
+        self._stored = stored
+        self._stop = Stop()
+        self._watched: Source | None = None
+        self._switching_to: Source | None = None  # until the pump reads it
+        self._control: ControlConnection | None = None
+        self._is_mariadb: bool | None = None
+        self._look_at_s = 0.0  # when to look at the other server next
+        self._logged = Repeats()
+        self._state = DetectingStatus(threshold=self._settings.retry_threshold)
+        self._thread = threading.Thread(
+            target=self._run, name=f"detect-{config.destination}", daemon=True
+        )
+
+    # --- Stage ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread, if the settings want it."""
+        if self._settings.enable:
+            self._thread.start()
+
+    def request_stop(self) -> None:
+        """Ask to stop, and cut the connection that the thread may wait on."""
+        self._stop.request()
+        control = self._control
+        if control is not None:
+            control.abort()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for the thread's end."""
+        if self._thread.ident is None:
+            return True
+        self._thread.join(deadline.remaining_s())
+        return not self._thread.is_alive()
+
+    def status(self) -> dict[str, object] | None:
+        """Return what an operator asks, None when nothing is watched."""
+        return asdict(self._state) if self._settings.enable else None
+
+    # --- the thread -----------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(self._settings.interval_s):
+                try:
+                    self._beat()
+                except Exception:  # noqa: BLE001
+                    # The outermost frame: a fault of ours must be seen, and must not
+                    # end the watch.
+                    _log.exception("destination %s: watching failed", self._destination)
+        finally:
+            self._close()
+
+    def _beat(self) -> None:
+        """Ask once, and do what follows from the answer."""
+        source = self._pump.sources.current
+        if source is not self._watched:
+            self._watch(source)
+        try:
+            self._ask(source)
+        except CanalError as error:
+            self._close()
+            if not self._stop.requested():
+                self._failed(source, error)
+            return
+        if self._state.failures:
+            _log.info("destination %s: %s answers again", self._destination, source)
+            self._logged.forget()
+        self._state.failures, self._state.error = 0, ""
+        if time.monotonic() >= self._look_at_s:
+            self._other_is_fit()
+
+    def _watch(self, source: Source) -> None:
+        """Turn to the server that is read now; what the other one did is over."""
+        self._close()
+        self._watched, self._switching_to = source, None
+        self._state.failures, self._state.error = 0, ""
+        self._state.other_fit, self._state.other_refusal = None, ""
+        other = self._pump.sources.other
+        self._state.other = "" if other is None else str(other)
+        self._look_at_s = 0.0
+
+    def _ask(self, source: Source) -> None:
+        """Run the statement, or without one see that the server answers."""
+        if self._control is None:
+            self._control = ControlConnection(self._quick(source.access), self._stop)
+        self._control.open()
+        self._is_mariadb = self._control.is_mariadb
+        if self._settings.sql.strip():
+            self._control.query(self._settings.sql)
+        else:
+            self._control.ping()
+
+    def _quick(self, access: Access) -> Access:
+        limit_s = min(
+            self._source.so_timeout_s, max(self._settings.interval_s, ANSWER_S_MIN)
+        )
+        return replace(access, connect_timeout_s=limit_s, io_timeout_s=limit_s)
+
+    def _failed(self, source: Source, error: CanalError) -> None:
+        state = self._state
+        state.failures, state.error = state.failures + 1, str(error)
+        self._warn(f"checking {source} failed: {type(error).__name__}: {error}")
+        other = self._pump.sources.other
+        if state.failures <= state.threshold:
+            return
+        if other is not None and other is self._switching_to:
+            return  # the pump hands on what it has, for which it may wait
+        if not self._settings.switch_to_standby:
+            self._warn(
+                f"{source} failed more than {state.threshold} times: nothing is"
+                " switched, canal.instance.detecting.heartbeatHaEnable is not true"
+            )
+        elif other is None:
+            self._warn(
+                f"{source} failed more than {state.threshold} times: nothing is"
+                " switched, canal.instance.standby.address is not set"
+            )
+        elif self._other_is_fit() and not self._stop.requested():
+            _log.warning(
+                "destination %s: %s failed %d times, more than the %d of"
+                " canal.instance.detecting.retry.threshold: goes to %s; the last"
+                " failure: %s",
+                self._destination,
+                source,
+                state.failures,
+                state.threshold,
+                other,
+                error,
+            )
+            self._logged.forget()
+            self._switching_to = other
+            self._pump.switch_to(other)
+
+    def _other_is_fit(self) -> bool:
+        """Look at the server that is not read, and tell whether it may take over."""
+        other = self._pump.sources.other
+        if other is None or not self._settings.switch_to_standby:
+            return False
+        self._look_at_s = time.monotonic() + LOOK_S
+        try:
+            verdict = self._examined(other)
+        except CanalError as error:
+            verdict = Verdict("", f"{type(error).__name__}: {error}")
+        current = self._pump.sources.current.configured
+        if (
+            self._stored() is None
+            and current.has_start
+            and (not other.configured.has_start)
+        ):
+            verdict = replace(
+                verdict,
+                refusal=f"nothing is stored yet: set where to begin there, in"
+                f" canal.instance.{other.role}.…, as for the other server",
+            )
+        if self._stop.requested():
+            return False
+        for warning in verdict.warnings:
+            self._warn(f"{other}: {warning}")
+        if verdict.refusal:
+            self._warn(f"{other} cannot take over: {verdict.refusal}")
+        self._state.other_fit = not verdict.refusal
+        self._state.other_refusal = verdict.refusal
+        return not verdict.refusal
+
+    def _examined(self, other: Source) -> Verdict:
+        source, stored = self._source, self._stored()
+        # While all is well a replica may be behind: it is not needed at this moment.
+        needed = self._state.failures > 0 and stored is not None
+        wanted = Wanted(
+            gtid_on=source.gtid_on,
+            gtids=(stored.position.gtid or "") if stored and needed else "",
+            executed=stored.executed if stored and needed else None,
+            is_mariadb=self._is_mariadb,
+            lag_max_s=source.standby_lag_max_s,
+            formats=source.binlog_formats,
+            images=source.binlog_images,
+        )
+        # Beside the connection to the server that is read, which stays.
+        watching = self._control
+        control = ControlConnection(self._quick(other.access), self._stop)
+        self._control = control
+        try:
+            with control:
+                return examine(control, wanted)
+        finally:
+            self._control = watching
+
+    def _close(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            control.close()
+
+    def _warn(self, text: str) -> None:
+        """Log what may come with each beat, once in a while."""
+        if self._logged.is_news(text, time.monotonic()):
+            _log.warning("destination %s: %s", self._destination, text)

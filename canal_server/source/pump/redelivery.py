@@ -1,0 +1,84 @@
+"""What comes again when reading goes on by time on another server.
+
+Offsets mean nothing there, so reading begins some time before the last position. What
+of that was delivered already cannot be told row by row; how much it is can be counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canal_server.model.positions import LogPosition
+    from canal_server.ports import Span
+    from canal_server.source.read.start_position import Place
+
+_log = logging.getLogger(__name__)
+
+
+class Overlap:
+    """Counts what is not younger than the last position; for the pump's thread.
+
+    That is at most what is delivered again: times are whole seconds, and of the last
+    one some may be new. Times do not only grow: a group commit writes transactions in
+    another order than their commits began, and one that waited for a lock is older
+    than those in front of it. So counting goes on until one came that is `margin_ms`
+    younger.
+    """
+
+    def __init__(self, destination: str, until_ms: int, margin_ms: int) -> None:
+        self.transactions = 0
+        self.rows = 0
+        self.ended = False
+        self._destination = destination
+        self._until_s = until_ms // 1000
+        self._end_s = (until_ms + margin_ms) // 1000
+        self._open_rows = 0  # of a transaction whose end comes yet
+
+    def counts(self) -> dict[str, int]:
+        """Return what came again so far, for `status`."""
+        return {"transactions": self.transactions, "rows": self.rows}
+
+    def take(self, spans: Sequence[Span]) -> None:
+        """Count what was delivered, until something came that is young enough."""
+        if self.ended:
+            return
+        for block, first, stop in spans:
+            transactions, rows, self._open_rows, youngest_s = block.count_until(
+                first, stop, self._until_s, self._open_rows
+            )
+            self.transactions += transactions
+            self.rows += rows
+            self.ended = self.ended or youngest_s > self._end_s
+        if self.ended:
+            _log.warning(
+                "destination %s: %d transactions with %d rows came again at most: they"
+                " are not younger than the last position before the switch",
+                self._destination,
+                self.transactions,
+                self.rows,
+            )
+
+
+def overlap_of(
+    destination: str, place: Place, stored: LogPosition | None
+) -> Overlap | None:
+    """Return what counts the overlap of a session, None when it has none.
+
+    It has one when it begins by time before a position that was stored; the margin is
+    as long as what it went back by.
+    """
+    until_ms = stored.position.timestamp if stored is not None else None
+    if not place.timestamp_ms or not until_ms or until_ms < place.timestamp_ms:
+        return None
+    _log.warning(
+        "destination %s: goes on %.0f s before %s, by time: what was delivered of that"
+        " comes again",
+        destination,
+        (until_ms - place.timestamp_ms) / 1000,
+        stored,
+    )
+    return Overlap(destination, until_ms, until_ms - place.timestamp_ms)

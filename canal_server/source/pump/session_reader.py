@@ -1,0 +1,105 @@
+"""What the pump reads a session with: the stream, the reader, and where that came to.
+
+Leaves out where a session begins (`beginning`) and what becomes of its records
+(`pump`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canal_server.model.positions import EntryPosition
+from canal_server.mysql.dump_connection import DumpStream
+from canal_server.mysql.server_errors import error_of_packet
+from canal_server.source.read.binlog_reader import Reader
+
+if TYPE_CHECKING:
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.core.blocks import BlockPool
+    from canal_server.core.table_ids import Subjects
+    from canal_server.filters.column_filters import ColumnFilter
+    from canal_server.model.positions import LogIdentity
+    from canal_server.mysql.replication import ReplicaId
+    from canal_server.mysql.source_settings import Access
+    from canal_server.ports import Accepts, TableImages
+    from canal_server.runtime.lifecycle import Stop
+    from canal_server.source.begin.boundary_index import BoundaryIndex
+    from canal_server.source.pump.delivered import Delivered
+    from canal_server.source.pump.session_schemas import SessionImages
+    from canal_server.source.read.silence_limit import Patience
+    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.unreadable_events import Unreadable
+
+
+def servers_before(
+    images: SessionImages, index: BoundaryIndex | None, delivered: Delivered
+) -> list[str]:
+    """Return what tells the servers that were read before, the last one last."""
+    found = images.sources()
+    if not found and index is not None:
+        found = index.sources()
+    return [*found, delivered.server] if delivered.server else found
+
+
+def reader_of(
+    config: InstanceConfig,
+    access: Access,
+    place: Place,
+    begin: Place,
+    *,
+    images: TableImages,
+    pool: BlockPool,
+    subjects: Subjects,
+    wants: Accepts,
+    columns: ColumnFilter,
+    source: LogIdentity,
+    unreadable: Unreadable,
+) -> Reader:
+    """Return a reader of what follows a place; the dump begins at `begin` for it."""
+    address = str(access.address)
+    reader = Reader(
+        pool,
+        subjects,
+        images,
+        wants=wants,
+        columns=columns,
+        filters=config.filter,
+        events=config.source.events,
+        unreadable=unreadable,
+        gtids=begin.gtids if config.source.gtid_on else None,
+        error_of_packet=lambda body: error_of_packet(
+            body, address=address, place=str(place)
+        ),
+        source=source,
+    )
+    reader.decoder.refuses_inside = not place.by_gtid
+    return reader
+
+
+def stream_of(
+    access: Access, replica: ReplicaId, begin: Place, turn: Stop, patience: Patience
+) -> DumpStream:
+    """Return a stream that follows the binlog from a place on; it is not open yet."""
+    return DumpStream(access, replica, begin.dump_start(), turn, patience.options())
+
+
+def end_place(
+    reader: Reader, known: EntryPosition | None, server_id: int
+) -> EntryPosition:
+    """Return the end of what was read as a place to begin at; it must be settled.
+
+    With the set executed there, if that is known. `known` is the last place before it.
+    """
+    decoder = reader.decoder
+    executed = decoder.followed.executed(whole=True)
+    # The time is one by which another server may be searched, so it is not that of a
+    # file's beginning: a transaction that was begun before may end behind it.
+    read_ms = decoder.last_event_time * 1000 or None
+    return EntryPosition(
+        decoder.file,
+        decoder.position,
+        read_ms if known is None else known.timestamp,
+        server_id if known is None else known.server_id,
+        str(reader.gtids) if reader.gtids is not None else executed or None,
+        included=True,
+    )

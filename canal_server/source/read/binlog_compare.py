@@ -1,0 +1,404 @@
+"""Reads a server's binlog twice, with ours and with mysql-replication, and compares.
+
+The one module that needs mysql-replication. Both streams are walked side by side, by
+the ends of their row events; its values are brought into canal's text form
+(`canal_server.source.read.compare_values`, where also stands what is known to differ).
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.errors import CanalError, SourceError
+from canal_server.model.entry import EntryType, EventType
+from canal_server.model.positions import EntryPosition, binlog_file_number
+from canal_server.mysql.login_session import login_options
+from canal_server.mysql.replication import replica_id
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.binlog_part import Part, Place
+from canal_server.source.read.compare_values import KNOWN, Known, is_readable, text_of
+
+try:
+    from pymysqlreplication import BinLogStreamReader
+    from pymysqlreplication.constants.NONE_SOURCE import COLS_BITMAP
+    from pymysqlreplication.event import NotImplementedEvent
+    from pymysqlreplication.row_event import (
+        DeleteRowsEvent,
+        PartialUpdateRowsEvent,
+        TableMapEvent,
+        UpdateRowsEvent,
+        WriteRowsEvent,
+    )
+except ImportError as error:
+    raise CanalError(
+        "decode --compare needs mysql-replication: pip install mysql-replication"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from canal_server.model.columns_known import TableMeta
+    from canal_server.mysql.source_settings import Access
+    from canal_server.ports import Accepts, TableImages
+    from canal_server.protocol.entry_messages import Column, Entry, RowData
+
+_log = logging.getLogger(__name__)
+
+_ROW_EVENTS: Final = {
+    WriteRowsEvent: EventType.INSERT,
+    UpdateRowsEvent: EventType.UPDATE,
+    PartialUpdateRowsEvent: EventType.UPDATE,
+    DeleteRowsEvent: EventType.DELETE,
+}
+# Transaction payloads, and MariaDB's compressed statements and rows.
+_COMPRESSED: Final = frozenset({40, *range(165, 172)})
+_REPLICA: Final = 2
+_ANYWHERE: Final = EntryPosition()  # columns from files are those of all places
+_MEMBERS: Final = range(64)  # of a SET
+# A codec that does not exist makes the library give the bytes of text as they are.
+_NO_CODEC: Final = "bytes as they are"
+# What the library raises for events that it does not understand.
+_NOT_UNDERSTOOD: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+
+Image = dict[int, Any]  # a row's values by the index of their columns
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A value, or a number of rows, that the two do not have alike."""
+
+    table: str
+    kind: str  # INSERT, UPDATE, DELETE
+    file: str
+    position: int  # where the event begins
+    row: int  # in the event, from 0 on
+    key: dict[str, str | None]
+    what: str  # the column, with the image it is in; "rows"
+    ours: str | None
+    theirs: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "table": self.table,
+            "type": self.kind,
+            "file": self.file,
+            "position": self.position,
+            "row": self.row,
+            "key": self.key,
+            "column": self.what,
+            "ours": self.ours,
+            "theirs": self.theirs,
+        }
+
+
+@dataclass(slots=True)
+class Counts:
+    """How much was compared, and what was not, by the keys of KNOWN."""
+
+    rows: int = 0
+    values: int = 0
+    known: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        lines = [f"compared {self.values} values of {self.rows} rows"]
+        lines += [
+            f"not compared: {count} for {name} ({KNOWN[name]})"
+            for name, count in sorted(self.known.items())
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class TheirEvent:
+    """A row event of mysql-replication, or one that it does not read."""
+
+    file: str
+    end: int
+    table: str = ""
+    kind: EventType | None = None
+    rows: Sequence[tuple[Image, Image]] = ()  # before, after
+    problem: str = ""  # why there are no rows; a key of KNOWN, or its error
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Return what sorts events of one server."""
+        return binlog_file_number(self.file), self.end
+
+
+class Comparison:
+    """Compares one part of a server's binlog; `counts` fills while it runs.
+
+    The columns, `images`, are those of the server now: a part in which they were
+    others ends with TableMetaError.
+    """
+
+    def __init__(self, images: TableImages, wants: Accepts) -> None:
+        self.counts = Counts()
+        self._images = images
+        self._wants = wants
+        self._found: list[Difference] = []
+        self._problem = ""  # the last that the library had with an event
+
+    def run(self, access: Access, start: Place, until: Place) -> list[Difference]:
+        """Return all differences. Raises SourceError, DecodeError, TableMetaError."""
+        theirs = Theirs(access, start, until, self._images, self._wants)
+        part = Part(
+            images=self._images,
+            take=self.against(theirs.events()),
+            wants=self._wants,
+            until=until,
+        )
+        try:
+            part.read_server(access, start, Stop())
+            return self.finish()
+        finally:
+            theirs.close()
+
+    def against(self, events: Iterator[TheirEvent]) -> Callable[[Entry], bool]:
+        """Return what takes our entries, in order; `finish` when there are no more."""
+        self._events = events
+        self._next = next(events, None)
+        return self._take
+
+    def finish(self) -> list[Difference]:
+        """Return the differences; events that are left are theirs alone."""
+        while self._next is not None:
+            self._only_theirs(self._next)
+            self._next = next(self._events, None)
+        return self._found
+
+    def _take(self, entry: Entry) -> bool:
+        if entry.entry_type != EntryType.ROWDATA:
+            return True
+        change = entry.row_change()
+        if not change.row_datas:
+            return True
+        header = entry.header
+        end = header.logfile_offset + header.event_length
+        order = binlog_file_number(header.logfile_name), end
+        while self._next is not None and self._next.order < order:
+            self._only_theirs(self._next)
+            self._next = next(self._events, None)
+
+        event = self._next
+        if event is None or event.order > order:
+            readable = is_readable(self._meta_of(entry))
+            problem = self._problem if readable else "unreadable"
+            event = TheirEvent(header.logfile_name, end, problem=problem)
+        elif event.problem not in KNOWN:  # a compressed one stands for several of ours
+            self._next = next(self._events, None)
+        if event.problem in KNOWN:
+            self.counts.known[event.problem] += 1
+        else:
+            self._problem = ""
+            self._compare(entry, change.row_datas, event)
+        return True
+
+    def _only_theirs(self, event: TheirEvent) -> None:
+        if event.kind is None:
+            self._problem = event.problem  # most likely why rows will be missing
+        elif event.problem not in KNOWN:
+            self._found.append(
+                Difference(
+                    event.table, event.kind.name, event.file, event.end, 0, {}, "rows",
+                    "0", str(len(event.rows)),
+                )
+            )  # fmt: skip
+
+    def _compare(
+        self, entry: Entry, rows: Sequence[RowData], event: TheirEvent
+    ) -> None:
+        header, meta = entry.header, self._meta_of(entry)
+        kind = entry.row_change().event_type
+        name = kind.name if isinstance(kind, EventType) else str(kind)
+
+        def differs(row: int, what: str, ours: str | None, theirs: str | None) -> None:
+            columns = rows[row].after_columns or rows[row].before_columns
+            key = {column.name: column.text for column in columns if column.is_key}
+            self._found.append(
+                Difference(
+                    str(meta), name, header.logfile_name, header.logfile_offset, row,
+                    key, what, ours, theirs,
+                )
+            )  # fmt: skip
+
+        if event.problem or kind != event.kind or len(rows) != len(event.rows):
+            there = f"{event.kind.name} of {len(event.rows)}" if event.kind else "none"
+            differs(0, "rows", f"{name} of {len(rows)}", event.problem or there)
+            return
+        for number, (row, (before, after)) in enumerate(
+            zip(rows, event.rows, strict=True)
+        ):
+            self.counts.rows += 1
+            for side, columns, image in (
+                ("before", row.before_columns, before),
+                ("after", row.after_columns, after),
+            ):
+                for what, ours, theirs in self._unlike(meta, columns, image):
+                    differs(number, f"{side} {what}", ours, theirs)
+
+    def _meta_of(self, entry: Entry) -> TableMeta:
+        header = entry.header
+        meta = self._images.find(header.schema_name, header.table_name, _ANYWHERE)
+        assert meta is not None  # the entry was decoded with it
+        return meta
+
+    def _unlike(
+        self, meta: TableMeta, columns: Sequence[Column], image: Image
+    ) -> Iterator[tuple[str, str | None, str | None]]:
+        """Yield name and both values of the columns that are not alike."""
+        ours = {column.index: column for column in columns}
+        for index in sorted(ours.keys() | image.keys()):
+            name = meta.columns[index].name
+            if index not in image and _is_json_null(ours[index].text, meta, index):
+                self.counts.known["json"] += 1  # its reason is an earlier row's
+                continue
+            if index not in ours or index not in image:
+                yield name, _presence(index in ours), _presence(index in image)
+                continue
+            text = ours[index].text
+            try:
+                theirs = text_of(image[index], meta.columns[index], text)
+            except Known as known:
+                self.counts.known[str(known)] += 1
+                continue
+            self.counts.values += 1
+            if text != theirs:
+                yield name, text, theirs
+
+
+def _presence(there: bool) -> str:
+    return "present" if there else "not in the image"
+
+
+def _is_json_null(text: str | None, meta: TableMeta, index: int) -> bool:
+    return text in ("null", "") and meta.columns[index].mysql_type == "json"
+
+
+class _Indexes:
+    """Labels of an ENUM that are their numbers."""
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class Theirs:
+    """The row events of a part of a server's binlog, as mysql-replication reads them.
+
+    It is told which columns there are instead of the metadata of table maps, as most
+    servers write too little of that for it; signs are those of the table map.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        start: Place,
+        until: Place,
+        images: TableImages,
+        wants: Accepts,
+    ) -> None:
+        logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)
+        self._until = until
+        self._images = images
+        self._wants = wants
+        self._reader = BinLogStreamReader(
+            connection_settings={
+                **login_options(access),
+                "connect_timeout": access.connect_timeout_s,
+            },
+            server_id=replica_id("compare", reader=_REPLICA).server_id,
+            resume_stream=True,
+            log_file=start.file,
+            log_pos=start.offset,
+            only_events=[*_ROW_EVENTS, TableMapEvent, NotImplementedEvent],
+            filter_non_implemented_events=False,
+            enable_logging=False,
+        )
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._reader.close()
+
+    def events(self) -> Iterator[TheirEvent]:
+        """Yield the events of wanted tables. Raises SourceError."""
+        end = 0
+        while True:
+            try:
+                event = self._reader.fetchone()
+            except _NOT_UNDERSTOOD as error:
+                # It has taken the event, so that the next call goes on behind it.
+                yield TheirEvent(self._reader.log_file, end, problem=_problem(error))
+                continue
+            except Exception as error:
+                raise SourceError(f"mysql-replication: {error}") from error
+            if event is None:
+                return
+            file, end = self._reader.log_file, event.packet.log_pos
+            if self._until.reached_by(file, end - event.packet.event_size):
+                return
+            if isinstance(event, NotImplementedEvent):
+                if event.packet.event_type in _COMPRESSED:
+                    yield TheirEvent(file, end, problem="compressed")
+            elif isinstance(event, TableMapEvent):
+                self._tell_columns(event)
+            elif self._wants(((event.schema, event.table),)):
+                yield self._rows_of(event, file, end)
+
+    def _tell_columns(self, event: Any) -> None:
+        signs = event.optional_metadata.unsigned_column_list
+        meta = self._images.find(event.schema, event.table, _ANYWHERE)
+        for index, column in enumerate(event.columns):
+            column.name = str(index)
+            column.enum_values = _Indexes()
+            column.set_values = _MEMBERS
+            column.character_set_name = _NO_CODEC
+            if signs:
+                column.unsigned = signs[index]
+            elif meta is not None and index < len(meta.columns):
+                column.unsigned = meta.columns[index].unsigned
+
+    def _rows_of(self, event: Any, file: str, end: int) -> TheirEvent:
+        table = f"{event.schema}.{event.table}"
+        kind = _ROW_EVENTS[type(event)]
+        meta = self._images.find(event.schema, event.table, _ANYWHERE)
+        if meta is not None and not is_readable(meta):
+            return TheirEvent(file, end, table, kind, problem="unreadable")
+        try:
+            rows = [
+                (_image(row, "before_"), _image(row, "after_")) for row in event.rows
+            ]
+        except _NOT_UNDERSTOOD as error:
+            return TheirEvent(file, end, table, kind, problem=_problem(error))
+        if kind is EventType.INSERT:
+            rows = [(after, before) for before, after in rows]
+        return TheirEvent(file, end, table, kind, rows)
+
+
+def _problem(error: Exception) -> str:
+    _log.info("mysql-replication does not understand an event: %r", error)
+    return "not understood"
+
+
+def _image(row: dict[str, Any], which: str) -> Image:
+    """Return the values of an image; those of inserts and deletes count as before."""
+    if which + "values" not in row:
+        which = "" if which == "before_" else "missing"
+    reasons = row.get(which + "none_sources", {})
+    return {
+        int(name): value
+        for name, value in row.get(which + "values", {}).items()
+        if reasons.get(name) != COLS_BITMAP
+    }

@@ -1,0 +1,155 @@
+"""Reads a part of a binlog once, from a file or from a server, entry by entry.
+
+For people and for comparisons: entries become Python values here. Leaves out the
+pump, which never ends and never unpacks an entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from canal_server.config.schema import FilterConfig
+from canal_server.core.blocks import BlockPool
+from canal_server.core.table_ids import Subjects
+from canal_server.errors import ConnectionLost, DecodeError
+from canal_server.filters.column_filters import ColumnFilter
+from canal_server.model.positions import binlog_file_number
+from canal_server.mysql.dump_connection import DumpOptions, DumpStream
+from canal_server.mysql.replication import FileStart, replica_id
+from canal_server.mysql.server_errors import error_of_packet
+from canal_server.protocol.entry_messages import decode_entry
+from canal_server.protocol.packets import Messages
+from canal_server.protocol.protobuf import decode
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.binlog_files import FileSource
+from canal_server.source.read.binlog_reader import Reader, StreamEnd
+from canal_server.source.read.map_columns import MapReader, NoColumns
+from canal_server.source.read.unreadable_events import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from canal_server.config.schema import Action
+    from canal_server.decoder.events.engine import Decoder
+    from canal_server.mysql.source_settings import Access
+    from canal_server.ports import Accepts, ByteSource, Span, TableImages
+    from canal_server.protocol.entry_messages import Entry
+
+_FIRST_EVENT = 4
+_DESTINATION = "decode"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An offset in a binlog file of a server."""
+
+    file: str
+    offset: int
+
+    def reached_by(self, file: str, offset: int) -> bool:
+        """Tell whether an event there begins at or behind this place."""
+        if file == self.file:
+            return offset >= self.offset
+        return binlog_file_number(file) > binlog_file_number(self.file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What to read, and with which columns.
+
+    `images`: None takes the columns from the table maps. `take` gets each entry and
+    returns false to end. `until` is a place of the first file or a later one.
+    """
+
+    images: TableImages | None
+    take: Callable[[Entry], bool]
+    wants: Accepts = lambda _names: True
+    until: Place | None = None
+    unreadable: Action | None = None  # what becomes of events that cannot be read
+    advice: Callable[[Decoder], str] | None = None  # on an error of such an event
+
+    def read_file(self, path: Path) -> bool:
+        """Read a binlog file; false when `take` ended it.
+
+        Raises DecodeError, also when the file ends inside of an event, TableMetaError,
+        SourceError when the images ask a server, OSError.
+        """
+        reader = self._reader(packets=False)
+        with FileSource(path) as source:
+            reader.start(path.name, _FIRST_EVENT)
+            if not self._run(reader, source, Stop()):
+                return False
+        decoder = reader.decoder
+        if decoder.feed.waiting:
+            raise DecodeError(
+                f"the file ends inside of an event, {decoder.feed.waiting} bytes "
+                "behind the last whole one",
+                file=path.name,
+                position=decoder.position,
+            )
+        return True
+
+    def read_server(
+        self, access: Access, start: Place, stop: Stop, *, follow: bool = False
+    ) -> bool:
+        """Read a server's binlog to its end; false when `take` or `until` ended it.
+
+        With `follow` the end is waited at. Raises SourceError, DecodeError and
+        TableMetaError.
+        """
+        reader = self._reader(address=str(access.address))
+        stream = DumpStream(
+            access,
+            replica_id(_DESTINATION),
+            FileStart(start.file, start.offset),
+            stop,
+            DumpOptions(follow=follow),
+        )
+        try:
+            stream.open()
+            reader.start(start.file, start.offset)
+            if self._run(reader, stream, stop):
+                raise ConnectionLost(f"{access.address} closed the connection")
+        except StreamEnd:
+            return True
+        finally:
+            stream.close()
+        return False
+
+    def _reader(self, *, packets: bool = True, address: str = "") -> Reader:
+        kind = MapReader if self.images is None else Reader
+        return kind(
+            BlockPool(),
+            Subjects(),
+            NoColumns() if self.images is None else self.images,
+            wants=self.wants,
+            columns=ColumnFilter("", ""),
+            filters=FilterConfig(),
+            packets=packets,
+            unreadable=Unreadable(everything=self.unreadable, advice=self.advice),
+            error_of_packet=lambda body: error_of_packet(body, address=address),
+        )
+
+    def _run(self, reader: Reader, source: ByteSource, stop: Stop) -> bool:
+        return reader.run(source, self._take_spans, _nothing, stop)
+
+    def _take_spans(self, spans: list[Span]) -> bool:
+        for block, first, stop in spans:
+            fields = bytes(block.slice(first, stop))
+            for data in decode(Messages, fields).messages:
+                entry = decode_entry(data)
+                if self._is_behind(entry) or not self.take(entry):
+                    return False
+        return True
+
+    def _is_behind(self, entry: Entry) -> bool:
+        header = entry.header
+        return self.until is not None and self.until.reached_by(
+            header.logfile_name, header.logfile_offset
+        )
+
+
+def _nothing() -> None:
+    return None

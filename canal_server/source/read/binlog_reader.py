@@ -1,0 +1,608 @@
+"""Dump and decode as one engine: bytes of a source in, spans of finished records out.
+
+A `Reader` has no state outside itself, so that several work side by side: the pump of
+an instance, `canal-server decode`, readers of a range. It leaves out where to begin,
+connecting again, and what becomes of the records.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from canal_server.config.schema import EventConfig
+from canal_server.core.gtid.mariadb_sets import MariaGtidSet
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.decoder.events import engine
+from canal_server.decoder.rows.layout_plan import compile_image, mismatch
+from canal_server.decoder.rows.table_map import TableMap, parse_table_map
+from canal_server.decoder.rows.table_map_columns import meta_of, tells_names
+from canal_server.decoder.rows.table_shapes import Shapes
+from canal_server.doors.sqltext import Dialect
+from canal_server.errors import (
+    ConnectionLost,
+    DecodeError,
+    InsideTransaction,
+)
+from canal_server.model.entry import DDL_TYPES, EventType
+from canal_server.model.positions import EntryPosition, binlog_file_number
+from canal_server.protocol.entry_messages import Header, RowChange, encode
+from canal_server.source.read import python_events
+from canal_server.source.read.compressed_events import compressed_event, payload_of
+from canal_server.source.read.unknown_columns import unknown_columns
+from canal_server.source.read.unreadable_events import Unreadable, raw_change
+from canal_server.tablemeta.model.examined_statement import names_of
+from canal_server.tablemeta.sql.ddl import examine, table_of_statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from canal_server.config.schema import FilterConfig
+    from canal_server.core.blocks import BlockPool
+    from canal_server.core.table_ids import Names, Subjects
+    from canal_server.decoder.rows.row_layout import TableImage
+    from canal_server.filters.column_filters import ColumnFilter
+    from canal_server.model.columns_known import TableMeta
+    from canal_server.model.positions import LogIdentity
+    from canal_server.ports import Accepts, ByteSource, Span, TableImages
+    from canal_server.runtime.lifecycle import Stop
+    from canal_server.source.read.unreadable_events import Found
+    from canal_server.tablemeta.model.examined_statement import Statement
+
+    Deliver = Callable[[list[Span]], bool]
+
+_log = logging.getLogger(__name__)
+
+# Event codes that Python reads; the compiled engine knows all others.
+_EXECUTE_LOAD_QUERY: Final = 18
+_INCIDENT: Final = 26
+_PREVIOUS_GTIDS: Final = 35
+_GTID_LIST: Final = 163
+_SETS_OF_GTIDS: Final = (_PREVIOUS_GTIDS, _GTID_LIST)
+_ROWS_QUERY: Final = 29
+_COMPRESSED: Final = range(165, 172)
+
+_FILE_NAME_BYTES_MAX: Final = 512  # FN_REFLEN of MySQL
+
+_DML: Final = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
+
+
+class StreamEnd(ConnectionLost):  # the server's own word
+    """The server ended the stream: it has no more, or it shuts down."""
+
+
+class Reader:
+    """Decodes one source. For one thread, but for `change_wants`."""
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        subjects: Subjects,
+        images: TableImages,
+        *,
+        wants: Accepts,
+        columns: ColumnFilter,
+        filters: FilterConfig,
+        events: EventConfig = EventConfig(),  # noqa: B008  # a frozen value
+        packets: bool = True,
+        gtids: GtidSet | MariaGtidSet | None = None,
+        error_of_packet: Callable[[bytes], Exception] | None = None,
+        until: int | None = None,
+        source: LogIdentity | None = None,
+        relay_from: tuple[int, int] | None = None,
+        counts: bool = False,
+        unreadable: Unreadable | None = None,
+    ) -> None:
+        """Take what to read with; `until`: an offset of the first file to end at.
+
+        `source` is the server that the records' positions will name. `relay_from`:
+        rows are not rendered, unless columns of them are left out; whoever is given
+        the records is given those behind this file's number and offset. `counts`:
+        rows are only counted, and their entries have no content. `unreadable`: events
+        that may be passed over; without it none may, and errors advise nothing.
+        """
+        self.decoder = engine.Decoder(
+            pool,
+            packets=packets,
+            gtids=gtids,
+            skip_inserts=filters.dml_insert,
+            skip_updates=filters.dml_update,
+            skip_deletes=filters.dml_delete,
+            skip_rows=filters.rows,
+            skip_unknown=filters.unknown_events,
+            source=source,
+            event_bytes_max=events.bytes_max,
+        )
+        self._event_bytes_max = events.bytes_max
+        self.decoder.counts = counts
+        if until is not None:
+            self.decoder.set_limit(until)
+        self._unreadable = unreadable or Unreadable()
+        # Whether a value can be read shows only where it is rendered.
+        plain = not columns and not events.unreadable
+        self._relays = relay_from is not None and plain
+        if relay_from is not None and self._relays:
+            self.decoder.relay(*relay_from)
+        self._shapes = Shapes()
+        self.gtids = gtids  # the executed set as of the last event, in GTID mode
+        self._tracks = False
+        self._tracked: GtidSet | MariaGtidSet | None = None  # as of the file's begin
+        # Number of the file from which on `gtids` is exactly what was executed there.
+        self.exact_from: int | None = None
+        # The same, of a file that is read from its beginning. MariaDB begins a dump by
+        # GTID amid a file, with a list that it makes up for there.
+        self.whole_from: int | None = None
+        self.ddl_count = 0
+        self._server_starts = 0  # that statements were told of
+        self._subjects = subjects
+        self._epoch = subjects.epoch  # of the numbers in the tables' images
+        self._images = images
+        self._wants = wants
+        self._wants_changed = False
+        self._columns = columns
+        self._filters = filters
+        self._error_of_packet = error_of_packet
+        self._deliver: Deliver = lambda _spans: True
+        self._halts = {
+            engine.HALT_TABLE: self._on_table,
+            engine.HALT_QUERY: self._on_query,
+            engine.HALT_ROTATE: self._on_rotate,
+            engine.HALT_EVENT: self._on_event,
+            engine.HALT_PAYLOAD: self._on_payload,
+            engine.HALT_SOURCE_ERROR: self._on_source_error,
+            engine.HALT_SOURCE_END: self._on_source_end,
+            engine.HALT_NO_TABLE_MAP: self._on_no_table_map,
+            engine.HALT_LOST_ROWS: self._on_lost_rows,
+        }
+
+    def start(self, file: str, position: int) -> None:
+        """Say where the source's bytes begin."""
+        self.decoder.start(file, position)
+        self._unreadable.begin(file, position)
+
+    def track(self, known: GtidSet | MariaGtidSet | None) -> None:
+        """Follow the executed set outside of GTID mode; call before reading.
+
+        From a known one on, else from where the source tells it.
+        """
+        self._tracks, self._tracked = True, known
+        self.decoder.followed.follow(known)
+
+    def change_wants(self, wants: Accepts) -> None:
+        """Read other tables from the next chunk of bytes on; from any thread."""
+        self._wants = wants
+        self._wants_changed = True
+
+    def run(
+        self,
+        source: ByteSource,
+        deliver: Deliver,
+        idle: Callable[[], None],
+        stop: Stop,
+    ) -> bool:
+        """Read until the source ends, the stop, or `deliver` returns false.
+
+        `deliver` gets the spans of each chunk; `idle` is called whenever the source
+        has nothing more at hand. Returns whether the source came to its end. Raises
+        what the source raises, DecodeError and TableMetaError; all that was decoded
+        before has been delivered then.
+        """
+        feed = self.decoder.feed
+        self._deliver = deliver
+        while not stop.requested():
+            with feed.space(min(self.decoder.missing, 1 << 24)) as space:
+                count = source.try_receive_into(space)
+                if count is None:
+                    idle()
+                    count = source.receive_into(space, None)
+            if count is None:
+                return False
+            if count == 0:
+                return True
+            feed.filled(count)
+            if self._wants_changed:
+                self._wants_changed = False
+                self.decoder.forget_tables()
+            try:
+                if not self._decode():
+                    return False
+            except DecodeError as error:
+                self._unreadable.advise(error, self.decoder)
+                raise
+        return False
+
+    def _decode(self) -> bool:
+        """Decode all that waits and deliver it; false when delivery was refused."""
+        decoder = self.decoder
+        while True:
+            if self._epoch != self._subjects.epoch:
+                # Another pump's reader was given the first new number.
+                self._epoch = self._subjects.epoch
+                decoder.forget_tables()
+            accepted = True
+            try:
+                try:
+                    halt = decoder.decode()
+                finally:
+                    # What came before a broken event is good.
+                    spans = decoder.take()
+                    accepted = not spans or self._deliver(spans)
+                if not accepted or halt == engine.HALT_LIMIT:
+                    return False
+                if self._unreadable.waits:
+                    self._unreadable.reached(decoder.file, decoder.position)
+                if halt == engine.HALT_NEED_INPUT:
+                    return True
+                if halt != engine.HALT_PAUSE:
+                    self._answer(halt)
+            except DecodeError as error:
+                if not self._pass_over(error):
+                    raise
+                if not accepted:
+                    return False
+
+    def _answer(self, halt: int) -> None:
+        try:
+            self._halts[halt]()
+        except DecodeError as error:
+            if error.file:
+                raise
+            raise self._broken(str(error)) from error
+
+    def _pass_over(self, error: DecodeError) -> bool:
+        """Leave out the current event, which cannot be read; false if it may not be."""
+        found = self._unreadable.pass_over(self.decoder, error)
+        if found is None:
+            return False
+        self._emit_raw(found, str(error))
+        self.decoder.pass_over()
+        return True
+
+    def _emit_raw(self, found: Found, error: str) -> None:
+        change = raw_change(found, self.decoder, error)
+        if change is None:
+            return
+        table = self.decoder.failed_table
+        if table is None:
+            self._emit(change, EventType.QUERY)
+            return
+        names = (table.schema, table.table)
+        subject = self._number_of((names,))
+        self._emit(change, EventType.QUERY, *names, subject)
+
+    def _on_lost_rows(self) -> None:
+        """Leave out rows whose table map could not be read."""
+        found = self._unreadable.depends()
+        if found is not None:
+            self._emit_raw(found, "its table map cannot be read")
+        self.decoder.skip()
+
+    # --- what the engine asks for -------------------------------------------------
+
+    def _on_rotate(self) -> None:
+        body = self.decoder.body
+        if len(body) <= 8:  # noqa: PLR2004  # the position alone
+            raise self._broken("a ROTATE event without a file name")
+        if len(body) > 8 + _FILE_NAME_BYTES_MAX:
+            raise self._broken(
+                f"a ROTATE event with a file name of {len(body) - 8} bytes, above the "
+                f"limit of {_FILE_NAME_BYTES_MAX}"
+            )
+        file = body[8:].decode("utf-8", "replace")
+        if file != self.decoder.file:
+            _log.debug("reading %s", file)
+        self.decoder.skip()
+        self.decoder.start(file, int.from_bytes(body[:8], "little"))
+
+    def _on_table(self) -> None:
+        table_map = parse_table_map(self.decoder.body, mariadb=self._from_mariadb)
+        names: Names = ((table_map.schema, table_map.table),)
+        if not self._wants(names):
+            self.decoder.install_table(None)
+            return
+        self.decoder.install_table(self._image(table_map, names))
+
+    def _image(self, table_map: TableMap, names: Names) -> TableImage | None:
+        """Return the image of a wanted table, None when its rows are left out."""
+        schema, table = table_map.schema, table_map.table
+        position = self._position()
+        meta = self._images.find(schema, table, position)
+        difference = None if meta is None else mismatch(table_map, meta)
+        if meta is None or difference:
+            # What is known may be older than the event: ask the server again.
+            known = difference
+            meta = self._images.refresh(schema, table, position)
+            if meta is not None:
+                difference = mismatch(table_map, meta)
+            elif known:
+                difference = f"{known}; the server has no such table now"
+        if meta is not None and not difference:
+            return self._compiled(table_map, meta, names)
+        reason = difference or f"the server has no table {table_map}"
+        if tells_names(table_map):
+            # Full metadata: all that rows need but for members of ENUM and widths.
+            _log.info(
+                "columns of %s at %s are those that the binlog tells itself: %s",
+                table_map,
+                self._at(),
+                reason,
+            )
+            return self._compiled(table_map, meta_of(table_map), names)
+        if self._filters.table_error:
+            _log.warning("rows of %s left out at %s: %s", table_map, self._at(), reason)
+            return None
+        raise unknown_columns(reason, self._at(), has_columns=meta is not None)
+
+    def _compiled(
+        self, table_map: TableMap, meta: TableMeta, names: Names
+    ) -> TableImage:
+        emitted = None
+        if self._columns:
+            # By the names under which they are delivered: those of then, when the
+            # binlog tells them.
+            pairs = zip(table_map.columns, meta.columns, strict=True)
+            emitted = self._columns.emitted(
+                table_map.schema,
+                table_map.table,
+                tuple(mapped.name or column.name for mapped, column in pairs),
+            )
+        return compile_image(
+            table_map,
+            meta,
+            subject=self._number_of(names),
+            emitted=emitted,
+            shape=self._shapes.shape_of(
+                self.decoder.body, table_map, meta, mariadb=self._from_mariadb
+            )
+            if self._relays
+            else None,
+        )
+
+    def _number_of(self, names: Names) -> int:
+        """Return the subject's number; once they begin anew, all tables ask again."""
+        number = self._subjects.ordinal_of(names)
+        if self._epoch != self._subjects.epoch:
+            self._epoch = self._subjects.epoch
+            self.decoder.forget_tables()
+        return number
+
+    def _on_query(self, *, load: bool = False) -> None:
+        if self.decoder.is_unfinished_alter:
+            # Rows that follow still have the old columns.
+            self.decoder.skip()
+            return
+        statement = python_events.parse_query(self.decoder.body, load=load)
+        examined = examine(statement.sql, statement.schema, self._dialect(statement))
+        results = examined.statements
+        is_dml = bool(results) and results[0].event_type in _DML
+        if examined.stale:
+            self._note_ddl(statement, results)
+        kept = any(self._passes(result) for result in results)
+        if not kept or self._filters.query_ddl:
+            self.decoder.skip()
+            return
+        self._emit_statement(statement, results, is_dml=is_dml)
+
+    def _dialect(self, statement: python_events.Query) -> Dialect:
+        """Return how the server read a statement's text."""
+        return Dialect(
+            statement.ansi_quotes,
+            statement.no_backslash_escapes,
+            self._from_mariadb,
+        )
+
+    @property
+    def _from_mariadb(self) -> bool:
+        return "maria" in self.decoder.server_version.lower()
+
+    def _position(self) -> EntryPosition:
+        """Return where the current event begins."""
+        decoder = self.decoder
+        return EntryPosition(
+            decoder.file,
+            decoder.event_offset,
+            decoder.event_time * 1000,
+            decoder.event_server_id,
+            decoder.transaction_gtid or None,
+        )
+
+    def _note_ddl(
+        self, statement: python_events.Query, results: list[Statement]
+    ) -> None:
+        """Let the table images follow a statement that may change tables."""
+        starts = self.decoder.server_starts
+        context = python_events.context_of(
+            statement,
+            self.decoder.server_version,
+            restarted=starts != self._server_starts,
+        )
+        self._server_starts = starts
+        extra = context.to_json()
+        self._images.apply(self._position(), statement.schema, statement.sql, extra)
+        self.decoder.forget_tables()
+        if any(result.event_type in DDL_TYPES for result in results):
+            self.ddl_count += 1
+
+    def _passes(self, result: Statement) -> bool:
+        if result.event_type in _DML:
+            return not self._filters.query_dml
+        if result.event_type not in DDL_TYPES:
+            return not self._filters.query_dcl
+        return self._wants(names_of([result]))
+
+    def _emit_statement(
+        self, statement: python_events.Query, results: list[Statement], *, is_dml: bool
+    ) -> None:
+        first = results[0]
+        change = RowChange(
+            event_type=first.event_type,
+            is_ddl=not is_dml,
+            sql=statement.sql,
+            ddl_schema_name=statement.schema,
+        )
+        self._emit(
+            change,
+            first.event_type,
+            first.schema or "",
+            first.table or "",
+            self._number_of(names_of(results)),
+            begins=statement.sql.rstrip().upper().endswith("START TRANSACTION"),
+        )
+
+    def _emit(
+        self,
+        change: RowChange,
+        event_type: int,
+        schema: str = "",
+        table: str = "",
+        subject: int = 0,
+        *,
+        begins: bool = False,
+    ) -> None:
+        names = Header(schema_name=schema, table_name=table)
+        self.decoder.emit(
+            encode(change),
+            event_type=event_type,
+            names=encode(names),
+            subject=subject,
+            begins=begins,
+        )
+
+    def _emit_query_log(self, sql: str, table: str = "") -> None:
+        if self._filters.query_dml:
+            self.decoder.skip()
+            return
+        change = RowChange(event_type=EventType.QUERY, sql=sql)
+        self._emit(change, EventType.QUERY, table=table)
+
+    def _on_event(self) -> None:
+        decoder = self.decoder
+        kind = decoder.event_type
+        if kind in python_events.LOGGED:
+            self._emit_query_log(python_events.LOGGED[kind](decoder.body))
+        elif kind == _ROWS_QUERY:
+            # Its first byte is a length that no longer fits.
+            sql = python_events.decode_sql(decoder.body[1:], None)
+            self._emit_query_log(sql, table_of_statement(sql) or "")
+        elif kind == _EXECUTE_LOAD_QUERY:
+            self._on_query(load=True)
+        elif kind in _COMPRESSED:
+            self._feed_plain(kind)
+        else:
+            if kind in _SETS_OF_GTIDS:
+                self._enter_gtids(kind)
+            elif kind == _INCIDENT:
+                _log.error(
+                    "the source says at %s that events may be missing from its binlog "
+                    "(incident %s): compare the tables with their copies",
+                    self._at(),
+                    decoder.body[:2].hex(),
+                )
+            decoder.skip()
+
+    def _enter_gtids(self, kind: int) -> None:
+        """Add what was executed before a file to the set, in GTID mode."""
+        body = self.decoder.body
+        try:
+            if isinstance(self.gtids, GtidSet) and kind == _PREVIOUS_GTIDS:
+                known = GtidSet.decode_previous_gtids(body)
+                self._note_exact(str(known) == str(self.gtids))
+                self.gtids = self.gtids.union(known)
+            elif isinstance(self.gtids, MariaGtidSet) and kind == _GTID_LIST:
+                listed = MariaGtidSet.decode_gtid_list(body)
+                self._note_exact(str(listed) == str(self.gtids))
+                self.gtids = self.gtids.union(listed)
+            elif self._tracks:
+                self._track(body, kind)
+                return
+        except ValueError as error:
+            raise self._broken(str(error)) from error
+        self.decoder.set_gtids(self.gtids)
+
+    def _track(self, body: bytes, kind: int) -> None:
+        """Follow the set from the one that a file begins with."""
+        self.decoder.followed.executed(whole=True)  # of the file before
+        known: GtidSet | MariaGtidSet
+        if kind == _PREVIOUS_GTIDS:
+            known = GtidSet.decode_previous_gtids(body)
+        else:
+            known = MariaGtidSet.decode_gtid_list(body)
+        before, self._tracked = self._tracked, known
+        if before is not None:
+            # By GTID the file may be one that was executed in part.
+            self._note_exact(known == before)
+            self._tracked = before.union(known)  # type: ignore[arg-type]  # of one kind
+        self.decoder.followed.follow(self._tracked)
+
+    def _note_exact(self, is_exact: bool) -> None:
+        if not is_exact:
+            return
+        number = binlog_file_number(self.decoder.file)
+        if self.exact_from is None:
+            self.exact_from = number
+        if self.whole_from is None and not self.decoder.event_is_artificial:
+            self.whole_from = number
+
+    def _feed_plain(self, kind: int) -> None:
+        """Decode a plain event in the place of the one that MariaDB compressed."""
+        decoder = self.decoder
+        event = compressed_event(kind, memoryview(decoder.body), self._event_bytes_max)
+        header = event.header(decoder.event_time, decoder.event_server_id)
+        self._feed_payload(chain((header,), event.pieces()))
+
+    def _on_payload(self) -> None:
+        """Feed the events of a compressed transaction, piece by piece."""
+        decoder = self.decoder
+        self._feed_payload(payload_of(memoryview(decoder.body)).pieces())
+
+    def _feed_payload(self, pieces: Iterable[memoryview | bytes]) -> None:
+        """Decode events in the place of the current one."""
+        decoder = self.decoder
+        decoder.begin_payload()
+        try:
+            for piece in pieces:
+                self._feed_inner(piece)
+            decoder.finish_payload()
+        except DecodeError:
+            # Where an inner event ends is not known, or it may not be left out.
+            decoder.abandon_payload()
+            raise
+
+    def _feed_inner(self, piece: memoryview | bytes) -> None:
+        inner = self.decoder.inner
+        with inner.space(len(piece)) as space:
+            space[: len(piece)] = piece
+        inner.filled(len(piece))
+        if not self._decode():
+            raise ConnectionLost("stopped inside of a compressed transaction")
+
+    def _on_source_error(self) -> None:
+        body = self.decoder.body
+        if self._error_of_packet is None:
+            raise self._broken(f"an error packet: {body[:200]!r}")
+        raise self._error_of_packet(b"\xff" + body)  # the mark is part of the packet
+
+    def _on_source_end(self) -> None:
+        raise StreamEnd(
+            f"the server ended the stream behind {self.decoder.file}:"
+            f"{self.decoder.position}"
+        )
+
+    def _on_no_table_map(self) -> None:
+        raise InsideTransaction(
+            "rows of a transaction that began before the place to start from, inside "
+            "of a statement or between two of one transaction",
+            file=self.decoder.file,
+            position=self.decoder.event_offset,
+        )
+
+    def _broken(self, message: str) -> DecodeError:
+        return DecodeError(
+            f"event type {self.decoder.event_type}: {message}",
+            file=self.decoder.file,
+            position=self.decoder.event_offset,
+        )
+
+    def _at(self) -> str:
+        return f"{self.decoder.file}:{self.decoder.event_offset}"

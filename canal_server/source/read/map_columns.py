@@ -1,0 +1,44 @@
+"""Readers that take columns from table maps, where no server can be asked for others.
+
+What the columns are then is told by `canal_server.decoder.rows.table_map_columns`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canal_server.decoder.rows.table_map_columns import meta_of
+from canal_server.source.read.binlog_reader import Reader
+
+if TYPE_CHECKING:
+    from canal_server.core.table_ids import Names
+    from canal_server.decoder.rows.row_layout import TableImage
+    from canal_server.decoder.rows.table_map import TableMap
+    from canal_server.model.columns_known import TableMeta
+    from canal_server.model.positions import EntryPosition
+
+
+class NoColumns:
+    """The port TableImages of a reader that knows no tables."""
+
+    def find(
+        self, schema: str, table: str, position: EntryPosition | None = None
+    ) -> TableMeta | None:
+        """Know no table."""
+        del schema, table, position
+        return None
+
+    refresh = find
+
+    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+        """Forget nothing."""
+
+    def passed(self, position: EntryPosition) -> None:
+        """Keep no history."""
+
+
+class MapReader(Reader):
+    """A reader for which the table map in front of the rows is all there is."""
+
+    def _image(self, table_map: TableMap, names: Names) -> TableImage:
+        return self._compiled(table_map, meta_of(table_map), names)

@@ -1,0 +1,163 @@
+"""Dumps beside the pump's own, which read a part of a binlog and end.
+
+Each is opened as another replica and never follows the binlog. Rows are not decoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from canal_server.config.schema import FilterConfig
+from canal_server.core.blocks import BlockPool
+from canal_server.core.table_ids import Subjects
+from canal_server.errors import ConnectionLost
+from canal_server.filters.column_filters import ColumnFilter
+from canal_server.mysql.dump_connection import DumpStream
+from canal_server.mysql.replication import FileStart, replica_id
+from canal_server.mysql.server_errors import error_of_packet
+from canal_server.source.read.binlog_reader import Reader, StreamEnd
+from canal_server.source.read.silence_limit import options_of
+from canal_server.source.read.unreadable_events import unreadable_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.core.gtid.mariadb_sets import MariaGtidSet
+    from canal_server.core.gtid.mysql_sets import GtidSet
+    from canal_server.model.columns_known import TableMeta
+    from canal_server.model.positions import EntryPosition
+    from canal_server.mysql.replication import DumpStart
+    from canal_server.mysql.source_settings import Access
+    from canal_server.ports import Span
+    from canal_server.runtime.lifecycle import Stop
+
+
+@dataclass(frozen=True, slots=True)
+class DdlEvent:
+    """A statement as the port `TableImages` is told it."""
+
+    position: EntryPosition
+    schema: str
+    ddl: str
+    extra: str
+
+
+class StatementCollector:
+    """The port TableImages of a reader that wants nothing but the statements."""
+
+    def __init__(self) -> None:
+        self.events: list[DdlEvent] = []
+
+    def find(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
+        """Know no table; none is wanted."""
+        raise AssertionError(f"{schema}.{table} at {position} was asked for")
+
+    refresh = find
+
+    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+        """Keep the statement."""
+        self.events.append(DdlEvent(position, schema, ddl, extra))
+
+    def passed(self, position: EntryPosition) -> None:
+        """Keep no history."""
+
+
+class SideDump:
+    """Reads parts of one server's binlog; for one thread.
+
+    `replica` tells it from other readers of the same destination.
+    """
+
+    def __init__(
+        self, config: InstanceConfig, access: Access, stop: Stop, *, replica: int
+    ) -> None:
+        self._config = config
+        self._access = access
+        self._stop = stop
+        self._replica = replica
+        self._asked = ""  # where the last dump was to begin, empty: by a set
+
+    def reader(
+        self,
+        collector: StatementCollector,
+        kind: type[Reader] = Reader,
+        *,
+        gtids: GtidSet | MariaGtidSet | None = None,
+        until: int | None = None,
+        whole: bool = False,
+    ) -> Reader:
+        """Return a reader for `run`, which tells `collector` the statements.
+
+        Its spans are those of transactions' ends, `whole`: and of all statements.
+        """
+        address = str(self._access.address)
+        return kind(
+            BlockPool(),
+            Subjects(),
+            collector,
+            wants=lambda _names: whole,
+            columns=ColumnFilter("", ""),
+            filters=FilterConfig(rows=whole),
+            events=self._config.source.events,
+            unreadable=unreadable_of(self._config, self._access, is_quiet=True),
+            gtids=gtids,
+            error_of_packet=lambda body: error_of_packet(
+                body, address=address, place=self._asked
+            ),
+            until=until,
+        )
+
+    def run(
+        self,
+        reader: Reader,
+        place: DumpStart,
+        take: Callable[[list[Span]], bool] | None = None,
+    ) -> None:
+        """Read from a place until `take` returns false, the reader or the binlog ends.
+
+        Raises SourceError, and ConnectionLost when it ended before.
+        """
+        is_enough = False
+        self._asked = str(place) if isinstance(place, FileStart) else ""
+
+        def taken(spans: list[Span]) -> bool:
+            nonlocal is_enough
+            is_enough = take is not None and not take(spans)
+            return not is_enough
+
+        source = self._config.source
+        stream = DumpStream(
+            self._access,
+            replica_id(self._config.destination, source.slave_id, reader=self._replica),
+            place,
+            self._stop,
+            options_of(source, follow=False),
+        )
+        try:
+            stream.open()
+            if isinstance(place, FileStart):
+                reader.start(place.file, place.position)
+            cut = reader.run(stream, taken, _nothing, self._stop)
+        except StreamEnd:
+            cut = False
+        except ConnectionLost:
+            # So it is told when that was inside of a compressed transaction.
+            if not is_enough:
+                raise
+            cut = False
+        finally:
+            stream.close()
+        # The server says when it has no more; what was seen so far is no answer.
+        if cut or self._stop.requested():
+            why = "stopped" if self._stop.requested() else "the connection broke"
+            raise ConnectionLost(
+                f"{self._access.address}: {why} while the binlog was looked through"
+            )
+
+
+def _nothing() -> None:
+    return None

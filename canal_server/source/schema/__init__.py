@@ -1,0 +1,1 @@
+"""The schemas of tables at the positions that are read, from the table history."""

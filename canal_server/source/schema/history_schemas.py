@@ -1,0 +1,298 @@
+"""Table images from the table history: the columns of tables as of where a pump reads.
+
+Leaves out how the history meets the place where a session begins (`dump.stretches`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import ConnectionLost, SourceError, SourceRefused
+from canal_server.model.positions import EntryPosition, binlog_file_number
+from canal_server.mysql.binlogs import binary_logs, current_end
+from canal_server.mysql.collations import collation_names
+from canal_server.mysql.schema_dump import SchemaReader
+from canal_server.source.schema.history_segments import StretchFinder
+from canal_server.source.schema.source_traits import with_names
+from canal_server.tablemeta.model.session_context import Context
+from canal_server.tablemeta.sql.ddl import examine
+
+if TYPE_CHECKING:
+    from canal_server.model.columns_known import TableMeta
+    from canal_server.model.positions import LogPosition
+    from canal_server.mysql.control_connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.source.read.available_positions import SourceFiles
+    from canal_server.source.read.binlog_scan import Scanner
+    from canal_server.source.read.ddl_scan import DdlScanner
+    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.temporary_dump import DdlEvent
+    from canal_server.tablemeta.history.tsdb import TableMetaTsdb
+
+_log = logging.getLogger(__name__)
+
+TableName = tuple[str, str]
+
+# Of binlog, between a place and the end: some ten seconds of reading.
+LOOK_BYTES_MAX: Final = 2 << 30
+
+
+class HistoryImages:
+    """The port `TableImages` on a table history, for one session of the pump."""
+
+    def __init__(
+        self,
+        tsdb: TableMetaTsdb,
+        control: ControlConnection,
+        info: ServerInfo,
+        *,
+        destination: str,
+        scanner: DdlScanner,
+    ) -> None:
+        self._tsdb = tsdb
+        self._destination = destination
+        self._control = control
+        self._info = info
+        self._scanner = scanner
+        self._reader = SchemaReader(control)
+        self._collations: dict[int, str] = {}
+        self._behind = _StatementsBehind(control, info, scanner)
+        self._asked: set[TableName] = set()  # since the last statement
+        self._doubts: set[TableName] = set()  # tables told about
+
+    def begin(
+        self,
+        place: Place,
+        stored: LogPosition | None,
+        files: SourceFiles,
+        looks: Scanner,
+    ) -> Place:
+        """Put the images to the place; returns what to read, which may be more.
+
+        Raises SourceError, TableMetaError.
+        """
+        self._collations = collation_names(self._control)
+        finder = StretchFinder(
+            self._tsdb,
+            self._control,
+            self._info,
+            destination=self._destination,
+            scanner=self._scanner,
+            files=files,
+            looks=looks,
+            collations=self._collations,
+        )
+        at, stretch, place = finder.find(place, stored)
+        self._tsdb.rollback(at, stretch)
+        return place
+
+    # --- the port -------------------------------------------------------------------
+
+    def find(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
+        """Return the columns as of where the pump reads.
+
+        Of a table that a statement left uncertain the server is asked, once.
+        """
+        if self._tsdb.is_uncertain(schema, table):
+            settled = self._settled(schema, table, position)
+            if settled is not None:
+                return settled
+            self._tell_doubt(schema, table)
+        found = self._tsdb.find(schema, table)
+        return None if found is None else found.meta
+
+    def refresh(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
+        """Ask the server what a table is now, since the history cannot be right.
+
+        Its answer is taken for good only when no statement between the place and now
+        names the table; else only as long as it fits.
+        """
+        is_known = self._tsdb.find(schema, table) is not None
+        answer, is_certain = self._asking(schema, table, position)
+        if answer is not None and is_certain:
+            tell = self._tell_correction if is_known else self._tell_unseen
+            tell(schema, table, position)
+        elif answer is not None:
+            self._tell_doubt(schema, table)
+        return answer
+
+    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+        """Follow a statement; durable when this returns."""
+        self._tsdb.apply(position, schema, ddl, with_names(extra, self._collations))
+        self._asked.clear()
+
+    def passed(self, position: EntryPosition) -> None:
+        """Note that all before a place was read."""
+        self._tsdb.passed(position)
+
+    def _settled(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> TableMeta | None:
+        """Take the server's answer if no statement lies between, once; else None."""
+        name = (schema, table)
+        if name in self._asked or self._tsdb.is_ahead(schema, table):
+            return None
+        self._asked.add(name)
+        answer, is_certain = self._asking(schema, table, position)
+        if answer is None or not is_certain:
+            return None
+        _log.info(
+            "destination %s: table %s.%s had at %s the columns that it has now",
+            self._destination,
+            schema,
+            table,
+            position,
+        )
+        return answer
+
+    def _asking(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> tuple[TableMeta | None, bool]:
+        """Ask, once more over a new connection when the first is lost.
+
+        Most likely it was idle for longer than the server allows.
+        """
+        if self._control.is_open:
+            try:
+                return self._answer(schema, table, position)
+            except ConnectionLost:
+                self._control.close()
+        self._control.open()
+        return self._answer(schema, table, position)
+
+    def _answer(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> tuple[TableMeta | None, bool]:
+        """Return what a table is now, and whether it was so at a place.
+
+        If it was, the history keeps it.
+        """
+        text = self._show_create(schema, table)
+        found = None if text is None else self._tsdb.parsed(schema, table, text)
+        if text is None or found is None:
+            return None, False
+        # Behind the answer: a statement that came before or after it is seen.
+        if self._behind.names(schema, table, position):
+            return found.meta, False
+        self._tsdb.load(position, schema, text)
+        return found.meta, True
+
+    def _show_create(self, schema: str, table: str) -> str | None:
+        try:
+            return self._reader.show_create(schema, table)
+        except ConnectionLost:
+            raise
+        except SourceError as error:
+            _log.warning("table %s.%s cannot be asked for: %s", schema, table, error)
+            return None
+
+    def _tell_correction(
+        self, schema: str, table: str, position: EntryPosition
+    ) -> None:
+        _log.warning(
+            "destination %s: the binlog at %s contradicts the history of table %s.%s:"
+            " it was altered or made without a statement in the binlog (sql_log_bin ="
+            " 0, a physical copy), or one was not understood, which is worth a report;"
+            " it is read as the server has it now, and rows before may have been read"
+            " with other columns",
+            self._destination,
+            position,
+            schema,
+            table,
+        )
+
+    def _tell_unseen(self, schema: str, table: str, position: EntryPosition) -> None:
+        _log.warning(
+            "destination %s: table %s.%s, which the binlog at %s changes, was not in"
+            " the history: the account had no SELECT on it when the history began, or"
+            " it was made without a statement in the binlog (sql_log_bin = 0, a"
+            " physical copy); it is in the history from here on, as the server has it"
+            " now",
+            self._destination,
+            schema,
+            table,
+            position,
+        )
+
+    def _tell_doubt(self, schema: str, table: str) -> None:
+        if (schema, table) not in self._doubts:
+            self._doubts.add((schema, table))
+            _log.warning(
+                "destination %s: what columns table %s.%s had at this place is not"
+                " certain; rows are read with those that are known as long as the"
+                " binlog does not contradict them",
+                self._destination,
+                schema,
+                table,
+            )
+
+
+class _StatementsBehind:
+    """What statements lie between a place and the end of the binlog.
+
+    Remembers what it has read: each look reads only what is new.
+    """
+
+    def __init__(
+        self, control: ControlConnection, info: ServerInfo, scanner: DdlScanner
+    ) -> None:
+        self._control = control
+        self._info = info
+        self._scanner = scanner
+        self._events: list[DdlEvent] = []
+        self._from: EntryPosition | None = None
+        self._to = EntryPosition()
+
+    def names(self, schema: str, table: str, start: EntryPosition) -> bool:
+        """Tell whether a statement from a place to the end may name a table.
+
+        An event begins at the place; further looks are from there or behind. Where it
+        is far to the end, one may: reading all that would hold up the session.
+        """
+        if self._is_far(start):
+            return True
+        self._read(start)
+        folded = self._info.lower_case_table_names > 0
+        return any(_names(event, schema, table, folded) for event in self._events)
+
+    def _is_far(self, start: EntryPosition) -> bool:
+        if self._from is not None and start.order() >= self._from.order():
+            start = self._to
+        try:
+            logs = binary_logs(self._control)
+        except SourceRefused:
+            return False  # the account may not ask
+        number = binlog_file_number(start.journal_name or "")
+        ahead = sum(log.size for log in logs if binlog_file_number(log.name) >= number)
+        return ahead - (start.position or 0) > LOOK_BYTES_MAX
+
+    def _read(self, start: EntryPosition) -> None:
+        end = current_end(self._control, self._info)
+        stop = EntryPosition(end.file, end.position)
+        if self._from is None or start.order() < self._from.order():
+            self._events = []
+            self._to = start
+        self._events += self._scanner.between(self._to, stop)
+        self._events = [
+            each for each in self._events if each.position.order() >= start.order()
+        ]
+        self._from, self._to = start, stop
+
+
+def _names(event: DdlEvent, schema: str, table: str, folded: bool) -> bool:
+    """Tell whether a statement may change a table's columns."""
+    stale = examine(
+        event.ddl, event.schema, Context.from_json(event.extra).dialect
+    ).stale
+    schemas = set(stale.schemas)
+    tables = {(owner or event.schema, name) for owner, name in stale.tables}
+    if folded:
+        schema, table = schema.lower(), table.lower()
+        schemas = {each.lower() for each in schemas}
+        tables = {(owner.lower(), name.lower()) for owner, name in tables}
+    return stale.everything or schema in schemas or (schema, table) in tables

@@ -1,0 +1,338 @@
+"""How the table history meets the place where a session begins.
+
+The history knows stretches of binlog. A session begins at a place: in a stretch,
+behind one, before one, or on another server. Here the gap between the two is closed
+by reading the statements that lie in it, and where that cannot be, a base dump begins
+a new stretch.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from canal_server.errors import BinlogPurged
+from canal_server.model.positions import EntryPosition
+from canal_server.mysql.binlogs import current_end
+from canal_server.source.schema.base_dump import BaseDumper
+from canal_server.source.schema.schema_transfer import NotCarried, TakeOver
+from canal_server.source.schema.skipped_statements import SkipFinder
+from canal_server.source.schema.source_traits import records_of, source_of, traits_of
+from canal_server.tablemeta.history.replay import stored_schemas
+from canal_server.tablemeta.history.tsdb import place_behind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from canal_server.model.positions import LogPosition
+    from canal_server.mysql.control_connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.source.read.available_positions import SourceFiles
+    from canal_server.source.read.binlog_scan import Scanner
+    from canal_server.source.read.ddl_scan import DdlScanner
+    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.temporary_dump import DdlEvent
+    from canal_server.tablemeta.history.tsdb import TableMetaTsdb
+    from canal_server.tablemeta.storage.history_storage import DdlRecord, Stretch
+
+_log = logging.getLogger(__name__)
+
+
+class StretchFinder:
+    """Finds or makes the stretch in which a session begins; for one session.
+
+    `looks` tells when a binlog file of the source was begun: by it a binlog that was
+    begun anew, with files of the same names, is told from the old one.
+    """
+
+    def __init__(
+        self,
+        tsdb: TableMetaTsdb,
+        control: ControlConnection,
+        info: ServerInfo,
+        *,
+        destination: str,
+        scanner: DdlScanner,
+        files: SourceFiles,
+        looks: Scanner,
+        collations: Mapping[int, str],
+    ) -> None:
+        self._tsdb = tsdb
+        self._control = control
+        self._info = info
+        self._destination = destination
+        self._scanner = scanner
+        self._files = files
+        self._first_event_ms = looks.first_event_ms
+        self._skips = SkipFinder(control, info, scanner, looks)
+        self._take_over = TakeOver(tsdb, info, scanner, collations)
+        self._collations = collations
+        # The Java server knows servers by their number only.
+        self._names = (source_of(info), str(info.server_id))
+        # Where an event begins at the place, which may itself lie behind that.
+        self._event = EntryPosition()
+
+    def find(
+        self, place: Place, stored: LogPosition | None
+    ) -> tuple[EntryPosition, Stretch, Place]:
+        """Return the place as file and offset, a stretch that covers it, what to read.
+
+        That is the place, or by GTID one that has no statements left out. Raises
+        SourceError, BinlogPurged when what follows the place is gone.
+        """
+        own = self._own_stretch()
+        at, place = self._place_in_binlog(place, stored, own)
+        stretch = own and self._reaching(own, at)
+        if stretch is None:
+            stretch = self._followed(place, at) or self._based(place, at)
+        elif stretch.last.order() < at.order():
+            at = stretch.last  # no statement lies between the two
+        return at, self._known_by(stretch, at), place
+
+    # --- the place ------------------------------------------------------------------
+
+    def _place_in_binlog(
+        self, place: Place, stored: LogPosition | None, own: Stretch | None
+    ) -> tuple[EntryPosition, Place]:
+        """Return file and offset before which all statements have been executed.
+
+        With it the place, by which all that lie behind are sent.
+        """
+        if place.file and not place.by_gtid:
+            gtids = place.tracked if place.gtids is None else place.gtids
+            gtid = None if gtids is None else str(gtids)
+            self._event = EntryPosition(
+                place.file, place.position, place.timestamp_ms or None, gtid=gtid
+            )
+            return self._event, place
+        position = None if stored is None else stored.position
+        if position is not None and self._is_place_of(position, place, own):
+            # What it ends with was executed, and does not come again.
+            self._event = position
+            return place_behind(position), place
+        # Before the look: what is written meanwhile lies behind it.
+        end = self._end_of_binlog()
+        found = self._scanner.first_position(place.dump_start()) or end
+        if place.gtids is not None:
+            known = (
+                each.position
+                for stretch in self._tsdb.stretches()
+                for each in self._tsdb.statements(stretch)
+            )
+            place = replace(
+                place, gtids=self._skips.asking_again(place.gtids, found, known)
+            )
+        self._event = replace(found, gtid=str(place.gtids))
+        return self._event, place
+
+    def _end_of_binlog(self) -> EntryPosition:
+        end = current_end(self._control, self._info)
+        return EntryPosition(end.file, end.position)
+
+    def _is_place_of(
+        self, position: EntryPosition, place: Place, own: Stretch | None
+    ) -> bool:
+        """Tell whether a stored file and offset are this server's, and mean the set.
+
+        They are when nothing was read of another server since.
+        """
+        return (
+            own is not None
+            and own == self._tsdb.stretches()[-1]
+            and bool(position.journal_name)
+            and position.gtid == str(place.gtids)
+            and position.order() >= own.first.order()
+            and self._files.had(position.journal_name, position.position)
+        )
+
+    # --- a stretch of this server ---------------------------------------------------
+
+    def _own_stretch(self) -> Stretch | None:
+        """Return the newest stretch of the binlog that the source has now."""
+        source = source_of(self._info)
+        for stretch in reversed(self._tsdb.stretches()):
+            if stretch.source not in self._names:
+                continue
+            if not self._is_of_this_binlog(stretch):
+                return None
+            if stretch.source == source:
+                return stretch
+            return self._tsdb.identify(
+                stretch, source, traits_of(self._control, self._info)
+            )
+        return None
+
+    def _is_of_this_binlog(self, stretch: Stretch) -> bool:
+        last, traits = stretch.last, stretch.traits
+        if not self._files.had(last.journal_name, last.position):
+            return False
+        listed = {each.name for each in self._files.files}
+        if not traits.file or (listed and traits.file not in listed):
+            return True  # it was purged, or never noted: nothing speaks against it
+        try:
+            began_ms = self._first_event_ms(traits.file)
+        except BinlogPurged:
+            return True
+        if began_ms == traits.file_began_ms:
+            return True
+        _log.warning(
+            "destination %s: %s is another file than the one the table history knows:"
+            " the binlog was begun anew",
+            self._destination,
+            traits.file,
+        )
+        return False
+
+    def _known_by(self, stretch: Stretch, at: EntryPosition) -> Stretch:
+        """Note the file in which reading begins, so that it is known again.
+
+        And what the server is now: it may have been upgraded.
+        """
+        file, known = at.journal_name or "", stretch.traits
+        traits = replace(
+            traits_of(self._control, self._info),
+            file=file,
+            file_began_ms=known.file_began_ms
+            if known.file == file
+            else self._first_event_ms(file),
+        )
+        return self._tsdb.identify(stretch, stretch.source, traits)
+
+    def _reaching(self, stretch: Stretch, at: EntryPosition) -> Stretch | None:
+        """Return the stretch made long enough for a place, None if it cannot be."""
+        try:
+            if at.order() < stretch.first.order():
+                events = self._between(at, stretch.first)
+                records = self._records(events, contained=True)
+                first = _with_time(at, events[:1], stretch.first)
+                return self._tsdb.extend(stretch, records, first=first)
+            if at.order() > stretch.last.order():
+                begin = self._tsdb.end_event(stretch)
+                events = _from(self._scanner.between(begin, at), stretch.last)
+                last = _with_time(self._end(at, events), events[-1:], stretch.last)
+                return self._tsdb.extend(stretch, self._records(events), last=last)
+        except BinlogPurged as error:
+            _log.warning(
+                "destination %s: the table history reaches from %s to %s, and what"
+                " lies between it and %s is purged: a new one begins",
+                self._destination,
+                stretch.first,
+                stretch.last,
+                at,
+            )
+            _log.debug("%s", error)
+            return None
+        return stretch
+
+    def _end(self, at: EntryPosition, events: list[DdlEvent]) -> EntryPosition:
+        """Return a place as the end of what is known, from which reading can go on.
+
+        Behind an event that is no statement nothing says where the next one begins.
+        """
+        if any(each.position.order() == self._event.order() for each in events):
+            return at
+        return self._event
+
+    def _between(self, at: EntryPosition, stop: EntryPosition) -> list[DdlEvent]:
+        """Return the statements from the session's place to another one."""
+        return _from(self._scanner.between(self._event, stop), at)
+
+    def _records(
+        self, events: list[DdlEvent], *, contained: bool = False
+    ) -> list[DdlRecord]:
+        return records_of(events, self._collations, contained=contained)
+
+    # --- from what is known of another server ---------------------------------------
+
+    def _followed(self, place: Place, at: EntryPosition) -> Stretch | None:
+        """Begin a stretch with what was known of another server, None if unknown.
+
+        By GTID, which means the same on every server, or by time.
+        """
+        for stretch in self._tsdb.stretches()[-1:]:
+            # Of this server what it has now is not known: its binlog was begun anew,
+            # and GTIDs of before may mean something else; or a part is purged.
+            if stretch.source in self._names:
+                continue
+            image = self._take_over.image(
+                stretch, place, lambda: self._between(at, self._end_of_binlog())
+            )
+            if isinstance(image, NotCarried):
+                _log.warning(
+                    "destination %s: the table history of server %s cannot be carried"
+                    " over to %s of server %s: %s; all tables are read anew",
+                    self._destination,
+                    stretch.source,
+                    at,
+                    self._names[0],
+                    image,
+                )
+                continue
+            _log.info(
+                "destination %s: the table history goes on at %s from what was"
+                " known of server %s",
+                self._destination,
+                at,
+                stretch.source,
+            )
+            return self._tsdb.begin(
+                source_of(self._info),
+                traits_of(self._control, self._info),
+                at,
+                stored_schemas(image),
+            )
+        return None
+
+    # --- from the beginning ---------------------------------------------------------
+
+    def _based(self, place: Place, at: EntryPosition) -> Stretch:
+        """Begin a stretch with a base dump of now, which may lie behind the place."""
+        now = self._end_of_binlog()
+        # Before the dump, which takes its time: what is purged is told at once.
+        events = self._between(at, now)
+        dump = BaseDumper(self._control, self._info, self._scanner).take()
+        # Without text: nothing was executed yet, or the server has no GTIDs.
+        has_set = bool(dump.gtids) or self._info.has_gtids
+        base = replace(dump.position, gtid=dump.gtids if has_set else None)
+        if at.order() < base.order():
+            events += _from(self._scanner.between(now, base), at)
+        stretch = self._tsdb.begin(
+            source_of(self._info),
+            traits_of(self._control, self._info),
+            base,
+            dump.schemas,
+        )
+        if at.order() >= base.order():
+            last = _with_time(at, [], base)
+            return self._tsdb.extend(stretch, (), last=last)
+        if events:
+            _log.warning(
+                "destination %s: the table history begins at %s; statements on tables"
+                " between %s, where reading begins, and there: %d. Until they have"
+                " passed, the tables they name may have had other columns, and are"
+                " checked against the binlog",
+                self._destination,
+                base,
+                place,
+                len(events),
+            )
+        first = _with_time(at, events[:1], base)
+        return self._tsdb.extend(
+            stretch, self._records(events, contained=True), first=first
+        )
+
+
+def _from(events: list[DdlEvent], start: EntryPosition) -> list[DdlEvent]:
+    return [each for each in events if each.position.order() >= start.order()]
+
+
+def _with_time(
+    place: EntryPosition, events: list[DdlEvent], end: EntryPosition
+) -> EntryPosition:
+    """Return a place with a time: its own, else of a statement, else of an end.
+
+    These lie inside of what is known, so that no more is promised than there is.
+    """
+    times = (each.timestamp for each in (place, *(e.position for e in events), end))
+    return replace(place, timestamp=next(filter(None, times), None))

@@ -1,0 +1,232 @@
+"""Compares the table history with what the server's tables are now.
+
+The history ends at a place. The statements behind it are read and applied to a copy,
+so that what still differs is no matter of time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import TableMetaError
+from canal_server.mysql.collations import collation_names
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.flavour import read_server_info
+from canal_server.mysql.schema_dump import DumpedTables, SchemaReader
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.ddl_scan import DdlScanner
+from canal_server.source.schema.base_dump import BaseDumper
+from canal_server.source.schema.source_traits import records_of, source_of, traits_of
+from canal_server.tablemeta.history.replay import Replay
+from canal_server.tablemeta.model.charset_widths import charset_of
+from canal_server.tablemeta.model.table_schema import ROW_END
+from canal_server.tablemeta.tables.table_diff import CHANGED, Difference, differences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.model.positions import EntryPosition
+    from canal_server.mysql.source_settings import Access
+    from canal_server.source.schema.base_dump import BaseDump
+    from canal_server.tablemeta.model.operations import Name
+    from canal_server.tablemeta.model.table_schema import Table
+    from canal_server.tablemeta.storage.history_storage import Stretch
+    from canal_server.tablemeta.tables.memory_tables import MemoryTableMeta
+    from canal_server.tablemeta.tables.schemas import Image
+
+
+# mysqldump leaves them out, and no binlog has rows of them.
+_NEVER_DUMPED: Final = frozenset(
+    (("mysql", "innodb_index_stats"), ("mysql", "innodb_table_stats"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEnd:
+    """The tables at the end of a stretch, and where it can be read on from there.
+
+    `event` is where an event begins at that end, or right before it.
+    """
+
+    stretch: Stretch
+    image: Image
+    event: EntryPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """A table that is not what the history says, or a schema: its table is "".
+
+    `found` leads from the history to the server. `is_uncertain`: the history itself
+    says that it may be another one.
+    """
+
+    name: Name
+    found: tuple[Difference, ...]
+    is_uncertain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How the history and a server agree, as of a place in its binlog.
+
+    `behind` are the places of the statements behind the history's end. `unread` says
+    of which tables the server did not tell, and why.
+    """
+
+    position: EntryPosition
+    behind: tuple[EntryPosition, ...]
+    compared: int
+    differing: tuple[Differing, ...]
+    unread: tuple[str, ...]
+
+
+def verify(
+    config: InstanceConfig,
+    access: Access,
+    end: HistoryEnd,
+    choose: Callable[[Iterable[Name]], Iterable[Name]],
+) -> Verified:
+    """Compare a history's end with the server, for the tables that `choose` takes.
+
+    Raises SourceError, also when the statements behind are purged, and TableMetaError
+    for another server's history.
+    """
+    stretch = end.stretch
+    with ControlConnection(access) as control:
+        info = read_server_info(control)
+        # A history of the Java server knows the number only, and no traits.
+        if stretch.source not in (source_of(info), str(info.server_id)):
+            raise TableMetaError(
+                f"the table history of destination {config.destination} is of server"
+                f" {stretch.source}, but {access.address} is {source_of(info)}: it"
+                " goes on there when the server has reached it"
+            )
+        scanner = DdlScanner(config, access, Stop())
+        dump = BaseDumper(control, info, scanner).take()
+        if dump.position.order() < stretch.last.order():
+            raise TableMetaError(
+                f"the binlog of {access.address} ends at {dump.position}, before the"
+                f" end of the table history at {stretch.last}: it was begun anew"
+            )
+        events = [
+            each
+            for each in scanner.between(end.event, dump.position)
+            if each.position.order() >= stretch.last.order()
+        ]
+        traits = stretch.traits if stretch.traits.version else traits_of(control, info)
+        known = Replay(traits, ())
+        known.model.restore(end.image)
+        for record in records_of(events, collation_names(control)):
+            known.apply(record)
+        there = Replay(traits, dump.schemas)
+        names = list(choose({*_names(known.model), *_names(there.model)}))
+        shown = set(_names(there.model))
+        dump = _with_hidden(
+            dump, control, (each for each in names if each not in shown)
+        )
+    return _compared(
+        known.model, there.model, names, dump, tuple(each.position for each in events)
+    )
+
+
+def _with_hidden(
+    dump: BaseDump, control: ControlConnection, names: Iterable[Name]
+) -> BaseDump:
+    """Add the tables that the account may not see to those that the server told not.
+
+    They are in no list of the server's tables, as those that are gone; but who asks
+    for them by name is refused.
+    """
+    asked = DumpedTables()
+    SchemaReader(control).read_into(asked, (each for each in names if each[1]))
+    hidden = tuple(
+        f"table {schema}.{table}: {problem}"
+        for (schema, table), problem in asked.problems.items()
+    )
+    return replace(
+        dump,
+        problems=dump.problems + hidden,
+        unread=dump.unread | asked.problems.keys(),
+    )
+
+
+def _compared(
+    known: MemoryTableMeta,
+    there: MemoryTableMeta,
+    names: Iterable[Name],
+    dump: BaseDump,
+    behind: tuple[EntryPosition, ...],
+) -> Verified:
+    known_image, there_image = known.freeze(), there.freeze()
+    compared = 0
+    differing = []
+    names = list(names)
+    for schema in sorted({schema for schema, _ in names}):
+        found = _schema_differences(known_image, there_image, schema)
+        if found:
+            differing.append(Differing((schema, ""), found))
+    for name in names:
+        if name in dump.unread or not _has_place(known, name):
+            continue
+        compared += 1
+        found = _table_differences(known_image, there_image, name)
+        if found:
+            is_uncertain = known.is_uncertain(*name)
+            differing.append(Differing(name, found, is_uncertain))
+    return Verified(dump.position, behind, compared, tuple(differing), dump.problems)
+
+
+def _schema_differences(
+    known: Image, there: Image, schema: str
+) -> tuple[Difference, ...]:
+    """Compare what new tables of a schema inherit; one that is missing has tables."""
+    collations = known.collation(schema), there.collation(schema)
+    before, after = (charset_of(each) if each else None for each in collations)
+    if before == after or not before or not after:
+        return ()
+    return (Difference(CHANGED, "default charset", before=before, after=after),)
+
+
+def _table_differences(
+    known: Image, there: Image, name: Name
+) -> tuple[Difference, ...]:
+    texts = known.text(*name), there.text(*name)
+    # The same text is the same table; it need not be read.
+    if texts[0] is not None and texts[0] == texts[1]:
+        return ()
+    tables = known.find(*name), there.find(*name)
+    for text, table, where in zip(texts, tables, ("history", "server"), strict=True):
+        if text is not None and table is None:
+            return (Difference(CHANGED, f"definition that nobody can read ({where})"),)
+    return tuple(differences(_comparable(tables[0]), _comparable(tables[1])))
+
+
+def _has_place(known: MemoryTableMeta, name: Name) -> bool:
+    """Tell whether a table can be in a history at all."""
+    return name not in _NEVER_DUMPED or known.find(*name) is not None
+
+
+def _names(model: MemoryTableMeta) -> list[Name]:
+    return [
+        (schema, table) for schema in model.schemas() for table in model.tables(schema)
+    ]
+
+
+def _comparable(table: Table | None) -> Table | None:
+    """Return a table with what statements and SHOW CREATE TABLE tell alike.
+
+    Engines may be replaced by the server, keys be added for foreign ones, and the
+    primary key of a versioned table be shown with the end of its rows.
+    """
+    if table is None:
+        return None
+    ends = {each.key for each in table.columns if ROW_END in each.flags}
+    return replace(
+        table,
+        engine="",
+        primary=tuple(each for each in table.primary if each.lower() not in ends),
+        keys=tuple(key for key in table.keys if key.kind == "UNIQUE"),
+    )

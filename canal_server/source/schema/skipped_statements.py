@@ -1,0 +1,121 @@
+"""Statements that a server would leave out though they change what comes behind.
+
+Who asks by a GTID set gets what the set lacks, from the first such transaction on. A
+statement of the set may lie behind that: where another server had it earlier, or when
+this one does not have it yet, or never will. Rows in front of it have the columns of
+before, so it must be seen at its place: here is told what to ask for to get it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from canal_server.core.gtid.mariadb_sets import MariaGtidSet
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.mysql.binlogs import current_end
+from canal_server.mysql.replication import FileStart
+from canal_server.source.read.gtid_sets import contains, parse, parsed, subtract
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from canal_server.model.positions import EntryPosition
+    from canal_server.mysql.control_connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.source.read.binlog_scan import Scanner
+    from canal_server.source.read.ddl_scan import DdlScanner
+    from canal_server.source.read.gtid_sets import Gtids
+
+_log = logging.getLogger(__name__)
+
+
+class SkipFinder:
+    """Finds such statements on one server; for one session."""
+
+    def __init__(
+        self,
+        control: ControlConnection,
+        info: ServerInfo,
+        scanner: DdlScanner,
+        files: Scanner,
+    ) -> None:
+        self._control = control
+        self._info = info
+        self._scanner = scanner
+        self._files = files
+
+    def asking_again(
+        self, wanted: Gtids, at: EntryPosition, known: Iterable[EntryPosition]
+    ) -> Gtids:
+        """Return the set to ask by: `wanted`, without the statements left out.
+
+        `at` is where the first thing lies that the server sends for `wanted`, and
+        `known` are statements that were read of any server. Raises BinlogPurged.
+        """
+        before = self._files.gtids_at(
+            at.journal_name or "", at.position or 4, mariadb=self._info.is_mariadb
+        )
+        if contains(before, wanted):
+            return wanted
+        here = self._parse(current_end(self._control, self._info).gtids)
+        missing = subtract(wanted, here)
+        events = self._scanner.between_sets(
+            FileStart(at.journal_name or "", at.position or 4),
+            self._parse(str(before)),  # a copy: the reader goes on with it
+            subtract(wanted, missing),
+        )
+        skipped = subtract(wanted, before)
+        texts = {
+            *(each.position.gtid for each in events),
+            *(each.gtid for each in known if self._is_in(missing, each.gtid)),
+        }
+        statements = [
+            gtid
+            for gtid in (self._parse(text) for text in texts if text)
+            if contains(skipped, gtid)
+        ]
+        if not statements:
+            return wanted
+        found = _without(wanted, statements, before)
+        _log.info(
+            "%d statements of the GTID set %s come behind %s on this server, or are not"
+            " there: asks for them again, by %s",
+            len(statements),
+            str(wanted)[:200],
+            at,
+            str(found)[:200],
+        )
+        return found
+
+    def _parse(self, text: str) -> Gtids:
+        return parse(text, self._info)
+
+    def _is_in(self, gtids: Gtids, text: str | None) -> bool:
+        # It may be of a history that somebody else wrote.
+        gtid = parsed(text, self._info)
+        return gtid is not None and contains(gtids, gtid)
+
+
+def _without(wanted: Gtids, statements: list[Gtids], before: Gtids) -> Gtids:
+    """Return a set that lacks statements.
+
+    MariaDB knows one place in each domain: those of the statements go back to where
+    they stood, `before`, and what lies between comes again.
+    """
+    if isinstance(wanted, GtidSet):
+        left: Gtids = wanted
+        for gtid in statements:
+            left = subtract(left, gtid)
+        return left
+    places, former = _by_domain(wanted), _by_domain(before)
+    for gtid in statements:
+        for domain in _by_domain(gtid):
+            places.pop(domain, None)
+            if domain in former:
+                places[domain] = former[domain]
+    return MariaGtidSet.parse(",".join(places.values()))
+
+
+def _by_domain(gtids: Gtids) -> dict[str, str]:
+    return {each.partition("-")[0]: each for each in str(gtids).split(",") if each}

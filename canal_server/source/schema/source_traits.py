@@ -1,0 +1,76 @@
+"""What of a server the table history keeps, and the names of its collations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from canal_server.decoder.text.charset_names import charset_of_collation
+from canal_server.mysql.server_answers import reads_answers
+from canal_server.tablemeta.history.tsdb import made_record
+from canal_server.tablemeta.model.session_context import Context
+from canal_server.tablemeta.storage.history_storage import SourceTraits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from canal_server.mysql.control_connection import ControlConnection
+    from canal_server.mysql.flavour import ServerInfo
+    from canal_server.source.read.temporary_dump import DdlEvent
+    from canal_server.tablemeta.storage.history_storage import DdlRecord
+
+
+def source_of(info: ServerInfo) -> str:
+    """Return what tells a server's binlog from those of others."""
+    return info.server_uuid or str(info.server_id)
+
+
+@reads_answers("its collation")
+def traits_of(control: ControlConnection, info: ServerInfo) -> SourceTraits:
+    """Ask a server for what decides how its statements are read."""
+    major, minor, patch = info.version
+    rows = control.query("SELECT @@global.collation_server")
+    return SourceTraits(
+        info.is_mariadb,
+        major * 10000 + minor * 100 + patch,
+        info.lower_case_table_names,
+        str(rows[0][0]),
+    )
+
+
+def records_of(
+    events: Iterable[DdlEvent],
+    collations: Mapping[int, str],
+    *,
+    contained: bool = False,
+) -> list[DdlRecord]:
+    """Return what is stored of statements; `collations` are the server's."""
+    return [
+        made_record(
+            event.position,
+            event.schema,
+            event.ddl,
+            with_names(event.extra, collations),
+            contained=contained,
+        )
+        for event in events
+    ]
+
+
+def with_names(extra: str, collations: Mapping[int, str]) -> str:
+    """Give the collations of a statement's context their names."""
+
+    def named(told: str | None) -> str | None:
+        if told is None or not told.isdigit():
+            return told
+        charset = charset_of_collation(int(told))
+        return collations.get(int(told), charset and f"{charset}_general_ci")
+
+    context = Context.from_json(extra)
+    return replace(
+        context,
+        collation_connection=named(context.collation_connection),
+        collation_server=named(context.collation_server),
+        collation_database=named(context.collation_database),
+        collation_utf8mb4=named(context.collation_utf8mb4),
+    ).to_json()

@@ -1,0 +1,1 @@
+"""The columns and schemas that Spark sees, and how MySQL's columns become them."""

@@ -1,0 +1,130 @@
+"""From a column of MySQL to a column of Spark: kinds of values, and Spark's types.
+
+Leaves out pyarrow, so that a schema can be told without it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import DecodeError
+
+if TYPE_CHECKING:
+    from canal_server.model.columns_known import ColumnMeta
+
+DECIMAL_DIGITS_MAX: Final = 38  # of Spark's and Arrow's decimals
+_BIGINT_UNSIGNED_DIGITS: Final = 20
+_DECIMAL_DEFAULT: Final = (10, 0)
+
+# By signedness.
+_INTEGERS: Final = {
+    "tinyint": ("int8", "int16"),
+    "bool": ("int8", "int16"),
+    "boolean": ("int8", "int16"),
+    "smallint": ("int16", "int32"),
+    "mediumint": ("int32", "int32"),
+    "int": ("int32", "int64"),
+    "integer": ("int32", "int64"),
+    "bigint": ("int64", "decimal"),
+    "serial": ("int64", "decimal"),
+}
+_PLAIN: Final = {
+    "float": "float",
+    "double": "double",
+    "real": "double",
+    "date": "date",
+    "datetime": "datetime",
+    "timestamp": "timestamp",
+    "year": "int32",
+    "bit": "bits",
+}
+_DECIMALS: Final = ("decimal", "numeric", "dec", "fixed")
+_TEXTS: Final = frozenset(
+    ("time", "char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum",
+     "set", "json", "uuid", "inet4", "inet6", "xmltype")
+)  # fmt: skip
+_BYTES: Final = frozenset(
+    ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector",
+     "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring",
+     "multipolygon", "geomcollection", "geometrycollection")
+)  # fmt: skip
+
+SPARK_TYPES: Final = {
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "bits": "BIGINT",
+    "wide decimal": "STRING",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "date": "DATE",
+    "datetime": "TIMESTAMP_NTZ",
+    "timestamp": "TIMESTAMP",
+    "text": "STRING",
+    "binary": "BINARY",
+}
+_BASE: Final = re.compile(r"\s*([a-z0-9_]+)", re.IGNORECASE)
+_ARGUMENTS: Final = re.compile(r"\((\d+)(?:\s*,\s*(\d+))?\)")
+
+
+@dataclass(frozen=True, slots=True)
+class WantedColumn:
+    """A column as it is to be delivered; `kind` is one of the compiled part's."""
+
+    name: str
+    kind: str
+    precision: int = 0
+    scale: int = 0
+
+    @property
+    def spark_type(self) -> str:
+        """Return the type in Spark's DDL."""
+        if self.kind == "decimal":
+            return f"DECIMAL({self.precision},{self.scale})"
+        return SPARK_TYPES[self.kind]
+
+    def as_field(self) -> tuple[str, str, int, int]:
+        """Return what the compiled part takes."""
+        return self.name, self.kind, self.precision, self.scale
+
+
+def wanted_column(column: ColumnMeta) -> WantedColumn:
+    """Return how a column of a table is delivered.
+
+    Raises DecodeError for a type that is not known.
+    """
+    found = _BASE.match(column.mysql_type)
+    base = found[1].lower() if found else ""
+    if base in _INTEGERS:
+        kind = _INTEGERS[base][column.unsigned]
+        digits = _BIGINT_UNSIGNED_DIGITS if kind == "decimal" else 0
+        return WantedColumn(column.name, kind, digits)
+    if base in _DECIMALS:
+        return _decimal(column)
+    if base in _PLAIN:
+        return WantedColumn(column.name, _PLAIN[base])
+    if base in _BYTES or (base in _TEXTS and _is_binary(column, base)):
+        return WantedColumn(column.name, "binary")
+    if base in _TEXTS:
+        return WantedColumn(column.name, "text")
+    raise DecodeError(
+        f"column {column.name}: a type {column.mysql_type!r} is not known; leave the "
+        "column out"
+    )
+
+
+def _decimal(column: ColumnMeta) -> WantedColumn:
+    found = _ARGUMENTS.search(column.mysql_type)
+    precision, scale = _DECIMAL_DEFAULT
+    if found:
+        precision, scale = int(found[1]), int(found[2] or 0)
+    kind = "decimal" if precision <= DECIMAL_DIGITS_MAX else "wide decimal"
+    return WantedColumn(column.name, kind, precision, scale)
+
+
+def _is_binary(column: ColumnMeta, base: str) -> bool:
+    """Tell whether a string type holds bytes: CHAR(9) CHARACTER SET binary."""
+    return column.charset == "binary" and base.endswith(("char", "text"))

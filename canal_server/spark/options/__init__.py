@@ -1,0 +1,1 @@
+"""What a reader is asked for: its options, its offsets, and the servers it finds."""

@@ -1,0 +1,1 @@
+"""`payload = arrow`: changes of many tables as streams of Arrow in rows."""

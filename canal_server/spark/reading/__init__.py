@@ -1,0 +1,1 @@
+"""What tasks of Spark do: read ranges, and give record batches of Arrow."""

@@ -1,0 +1,301 @@
+"""Record batches of Arrow, of the memory that the compiled part has filled.
+
+Two kinds: `generic_batches` for the rows of any table, `typed_batches` for those of one
+table in its own types. Nothing is copied on the way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from canal_server.arrow.generic_rows import GenericColumns
+from canal_server.arrow.typed_rows import TypedColumns
+from canal_server.errors import ConfigError
+from canal_server.spark.columns.zones import zone_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from canal_server.spark.columns.spark_columns import WantedColumn
+
+    Taken = tuple[int, int, tuple[Any, Any, Any]]  # a column as `take` gives it
+
+
+ROWS_MAX = 65_536  # of a batch, unless told otherwise
+BYTES_MAX = 32 << 20
+ALL = (0, 1)  # rows: part 0 of 1
+
+_TEXT = pa.string()
+_TEXTS = pa.map_(pa.string(), pa.string())
+_TIME = pa.timestamp("us", tz="UTC")
+_ORDER = [
+    ("_commit_version", pa.int64()),
+    ("_commit_timestamp", _TIME),
+    ("_seq", pa.int64()),
+    ("_row", pa.int32()),
+]
+_TYPES = {
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "bits": pa.int64(),
+    "wide decimal": _TEXT,
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "datetime": pa.timestamp("us"),
+    "timestamp": _TIME,
+    "text": _TEXT,
+    "binary": pa.binary(),
+}
+
+
+class Statement(NamedTuple):
+    """A statement among the changes: DDL, or a change that was logged as one."""
+
+    journal: str
+    position: int
+    end: int  # the offset behind it
+    schema: str
+    table: str
+    event_type: int  # EventType
+    is_ddl: bool
+    sql: str
+    default_schema: str  # of names in it that are given without one
+
+
+class Batches:
+    """Turns entries into record batches of one schema; for one thread."""
+
+    def __init__(
+        self,
+        columns: GenericColumns | TypedColumns,
+        names: Sequence[str],
+        schema: pa.Schema,
+        on_statement: Callable[[Statement], None] | None = None,
+    ) -> None:
+        """Take the columns, and their names in the order of `take`."""
+        self.schema = schema
+        self._columns = columns
+        self._names = names
+        self._on_statement = on_statement
+
+    @property
+    def pending(self) -> int:
+        """How many rows wait for the end of their transaction."""
+        return self._columns.pending
+
+    @property
+    def typed(self) -> TypedColumns:
+        """The columns of one table, for whoever feeds several of them."""
+        assert isinstance(self._columns, TypedColumns)
+        return self._columns
+
+    def feed(self, data: bytes | bytearray | memoryview) -> Iterator[pa.RecordBatch]:
+        """Take whole entries (a body of Messages); yields each batch that is full.
+
+        Typed, each statement is given to `on_statement` before what follows it is
+        read. Raises DecodeError, and what `on_statement` raises.
+        """
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._columns.feed(rest) :]
+            for fields in self._columns.take_statements():
+                if self._on_statement is not None:
+                    self._on_statement(Statement(*fields))
+            if self._columns.full:
+                yield self._batch()
+
+    def expect(self, version: int, time_ms: int, xid: str = "") -> None:
+        """Tell the commit of the transaction at hand, else of the next one.
+
+        For a part of a transaction: without it, its rows are held until its end.
+        """
+        self._columns.expect(version, time_ms, xid)
+
+    def finish(self, version: int, time_ms: int, xid: str = "") -> None:
+        """Tell the commit of the rows whose transaction did not end."""
+        self._columns.finish(version, time_ms, xid)
+
+    def set_missing(self, names: Collection[str]) -> None:
+        """Typed: say which wanted columns the table has not from here on."""
+        assert isinstance(self._columns, TypedColumns)
+        self._columns.set_missing(names)
+
+    def rest(self) -> pa.RecordBatch | None:
+        """Return what is left when everything was fed; None without rows.
+
+        ValueError when the commit of some is not known.
+        """
+        return self._batch() if self._columns.rows else None
+
+    def _batch(self) -> pa.RecordBatch:
+        taken = iter(self._columns.take())
+        arrays = {}
+        for name in self._names:
+            arrays[name] = _array(self.schema.field(name).type, taken)
+        return pa.RecordBatch.from_arrays(
+            [arrays[name] for name in self.schema.names], schema=self.schema
+        )
+
+
+def generic_schema(*, json: bool = False) -> pa.Schema:
+    """Return the schema of the rows of any table."""
+    image = _TEXT if json else _TEXTS
+    return pa.schema(
+        [
+            ("destination", _TEXT),
+            ("db", _TEXT),
+            ("table", _TEXT),
+            ("op", _TEXT),
+            ("pk", _TEXTS),
+            ("before", image),
+            ("after", image),
+            ("updated", pa.list_(pa.field("element", _TEXT))),
+            ("mysql_types", _TEXTS),
+            ("is_ddl", pa.bool_()),
+            ("sql", _TEXT),
+            *_ORDER,
+            ("journal", _TEXT),
+            ("position", pa.int64()),
+            ("gtid", _TEXT),
+            ("server_id", pa.int64()),
+            ("xid", _TEXT),
+        ]
+    )
+
+
+_GENERIC_NAMES = (
+    "destination", "db", "table", "op", "pk", "before", "after", "updated",
+    "mysql_types", "is_ddl", "sql", "journal", "position", "gtid", "server_id", "xid",
+    *(name for name, _ in _ORDER),
+)  # fmt: skip
+
+
+def generic_batches(
+    destination: str,
+    *,
+    payload: str = "map",
+    epoch: int = 0,
+    part: tuple[int, int] = ALL,
+    rows_max: int = ROWS_MAX,
+    bytes_max: int = BYTES_MAX,
+) -> Batches:
+    """Return batches of the rows of any table; `payload` is map or json.
+
+    `part`: number and count, of which the rows are those whose keys' hashes say so.
+    """
+    json = {"map": False, "json": True}[payload]
+    columns = GenericColumns(
+        destination, json=json, epoch=epoch, rows_max=rows_max, bytes_max=bytes_max
+    )
+    columns.take_part(*part)
+    return Batches(columns, _GENERIC_NAMES, generic_schema(json=json))
+
+
+def typed_schema(
+    columns: Sequence[WantedColumn], *, updates: str = "postimage"
+) -> pa.Schema:
+    """Return the schema of the rows of one table.
+
+    Raises ConfigError for a column with the name of one that is added.
+    """
+    fields = [pa.field(column.name, _type_of(column)) for column in columns]
+    if updates == "envelope":
+        struct = pa.struct(fields)
+        fields = [pa.field("before", struct), pa.field("after", struct)]
+    kind = "op" if updates == "envelope" else "_change_type"
+    metadata = [(kind, _TEXT), *_ORDER, ("_position", _TEXT)]
+    taken = {name for name, _ in metadata}
+    for field in fields:
+        if field.name.lower() in taken:
+            problem = (
+                f"column {field.name} has the name of a column that the stream adds: "
+                "leave it out of `columns`, or read the table as an envelope"
+            )
+            raise ConfigError([problem])
+    return pa.schema([*fields, *metadata])
+
+
+def typed_batches(
+    schema: str,
+    table: str,
+    columns: Sequence[WantedColumn],
+    *,
+    updates: str = "postimage",
+    split_keys: bool = False,
+    zero_dates: str = "null",
+    zone: str = "UTC",
+    missing: Collection[str] = (),
+    on_statement: Callable[[Statement], None] | None = None,
+    epoch: int = 0,
+    part: tuple[int, int] = ALL,
+    rows_max: int = ROWS_MAX,
+    bytes_max: int = BYTES_MAX,
+) -> Batches:
+    """Return batches of one table's rows.
+
+    `updates`: postimage, both or envelope. `split_keys`: an update of the primary key
+    is a delete and an insert. `zero_dates`: null or error. `zone`: in which entries
+    tell TIMESTAMP. `missing`: columns that the table has not, or no more. `part`: as in
+    `generic_batches`.
+    """
+    arrow_schema = typed_schema(columns, updates=updates)
+    compiled = TypedColumns(
+        schema,
+        table,
+        [column.as_field() for column in columns],
+        updates=updates,
+        split_keys=split_keys,
+        zero_is_null={"null": True, "error": False}[zero_dates],
+        zone=zone_steps(zone),
+        missing=missing,
+        epoch=epoch,
+        rows_max=rows_max,
+        bytes_max=bytes_max,
+    )
+    compiled.take_part(*part)
+    order = [name for name, _ in _ORDER]
+    images = arrow_schema.names[: -len(order) - 2]
+    kind = arrow_schema.names[len(images)]
+    names = [*images, kind, "_position", *order]
+    return Batches(compiled, names, arrow_schema, on_statement)
+
+
+def _type_of(column: WantedColumn) -> pa.DataType:
+    if column.kind == "decimal":
+        return pa.decimal128(column.precision, column.scale)
+    return _TYPES[column.kind]
+
+
+def _array(kind: pa.DataType, taken: Iterator[Taken]) -> pa.Array:
+    """Make an array of the next column, and of those that it is made of."""
+    length, nulls, (validity, offsets, values) = next(taken)
+    buffers = [_buffer(validity)]
+    children = None
+    if pa.types.is_map(kind):
+        buffers.append(_buffer(offsets))
+        children = [_entries(kind, taken)]
+    elif pa.types.is_list(kind):
+        buffers.append(_buffer(offsets))
+        children = [_array(kind.value_type, taken)]
+    elif pa.types.is_struct(kind):
+        children = [_array(field.type, taken) for field in kind]
+    else:
+        buffers += [_buffer(part) for part in (offsets, values) if part is not None]
+    return pa.Array.from_buffers(kind, length, buffers, nulls, 0, children)
+
+
+def _entries(kind: pa.MapType, taken: Iterator[Taken]) -> pa.Array:
+    """Make the array of a map's keys and items."""
+    keys = _array(kind.key_type, taken)
+    items = _array(kind.item_type, taken)
+    fields = pa.struct([kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(fields, len(keys), [None], 0, 0, [keys, items])
+
+
+def _buffer(memory: Any) -> pa.Buffer | None:
+    return None if memory is None else pa.py_buffer(memory)

@@ -1,0 +1,313 @@
+"""What a task does: read its range, and give the rows as Arrow record batches.
+
+In a typed stream a statement about the table may change what its columns mean, so the
+task looks at each before it goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from canal_server.client.range_client import OTHER_EPOCH, RangePosition
+from canal_server.errors import ClientError, PositionError, TableMetaError
+from canal_server.filters.table_filters import compile_expression
+from canal_server.spark.columns.spark_schema import typed_columns, wanted, zone_of
+from canal_server.spark.options.offsets import version_of
+from canal_server.spark.options.servers import Channel, kept_channel
+from canal_server.spark.options.source_options import TableName
+from canal_server.spark.packed.packed_form import part_batch
+from canal_server.spark.packed.packing import PackedBatches
+from canal_server.spark.reading.arrow_batches import generic_batches, typed_batches
+from canal_server.spark.reading.ddl_statements import is_about, renames_away, untold_by
+from canal_server.spark.reading.range_tasks import (
+    earliest_of,
+    is_lost,
+    loss,
+    parts_of_now,
+    pieces,
+    stepped_over,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from canal_server.client.range_client import RangeTable
+    from canal_server.spark.options.source_options import SourceOptions
+    from canal_server.spark.packed.packing import Place
+    from canal_server.spark.reading.arrow_batches import Batches, Statement
+    from canal_server.spark.reading.ddl_statements import Untold
+    from canal_server.spark.reading.range_tasks import Range
+
+log = logging.getLogger(__name__)
+
+
+def read_rows(
+    options: SourceOptions,
+    schema: StructType,
+    part: Range,
+    channel: Channel | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range, always the same ones.
+
+    They are read over a channel that this process keeps, unless one is given. Raises
+    PositionError where changes are lost and that is not allowed, TableMetaError where
+    the table is not what the stream takes it for.
+    """
+    channel = channel or kept_channel(options, part.destination)
+    if options.is_packed:
+        yield part_batch(part)
+        if part.start == part.end:
+            return
+    has_begun = False
+    try:
+        for batch in _rows_of_now(options, schema, part, channel):
+            has_begun = True
+            yield batch
+    except ClientError as error:
+        if not is_lost(error):
+            raise
+        earliest = earliest_of(channel)
+        lost = part.start, part.end
+        if options.fail_on_data_loss or has_begun:
+            raise loss(options, part.destination, lost, earliest, error) from error
+        log.warning("%s", stepped_over(part.destination, lost, earliest, error))
+        if version_of(earliest) < version_of(part.end):
+            yield from _rows(options, schema, replace(part, start=earliest), channel)
+
+
+def _rows_of_now(
+    options: SourceOptions, schema: StructType, part: Range, channel: Channel
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows, also where the source was replaced since they were planned."""
+    has_begun = False
+    try:
+        for batch in _rows(options, schema, part, channel):
+            has_begun = True
+            yield batch
+    except ClientError as error:
+        if error.code != OTHER_EPOCH:
+            raise
+        if part.is_cut and not (part.start.gtids and part.end.gtids):
+            # Others may have read theirs of the source of before.
+            raise PositionError(
+                f"the source was replaced while a batch was read, with {part} in it:"
+                " restart the query, which reads all of the batch of the other server"
+            ) from error
+        if has_begun:
+            raise PositionError(
+                f"the source was replaced while {part} was read: the task has to be"
+                " done anew"
+            ) from error
+        for each in parts_of_now(channel, options, part):
+            yield from _rows(options, schema, each, channel)
+
+
+def _rows(
+    options: SourceOptions, schema: StructType, part: Range, channel: Channel
+) -> Iterator[pa.RecordBatch]:
+    # Not the connection on which the range is being read.
+    asking = channel.another()
+    try:
+        batches = _batches(options, schema, part, channel, asking)
+        if _is_inside(part):
+            batches.expect(version_of(part.commit), part.commit_ms)
+        for piece in pieces(channel, options, part):
+            yield from batches.feed(piece)
+        if part.commit.journal:
+            batches.finish(version_of(part.commit), part.commit_ms)
+        rest = batches.rest()
+        if rest is not None:
+            yield rest
+    finally:
+        asking.close()
+
+
+def _batches(
+    options: SourceOptions,
+    schema: StructType,
+    part: Range,
+    channel: Channel,
+    asking: Channel,
+) -> Batches | PackedBatches:
+    if options.is_packed:
+        return PackedBatches(
+            part.destination,
+            partial(_columns_at, asking, part),
+            epoch=part.end.epoch,
+            zone=options.time_zone,
+            wants=compile_expression(options.filter),
+        )
+    if options.table is None:
+        return generic_batches(
+            part.destination,
+            payload=options.payload,
+            epoch=part.end.epoch,
+            part=part.keys,
+        )
+    table = Table(options, schema, part)
+    batches = typed_batches(
+        options.table.schema,
+        options.table.table,
+        wanted(typed_columns(schema)),
+        updates=options.updates,
+        split_keys=options.key_changes == "split",
+        zero_dates={"null": "null", "fail": "error"}[options.zero_dates],
+        zone=zone_of(schema) or "UTC",
+        missing=table.missing_at(part.start, channel),
+        on_statement=table.receive_statement,
+        epoch=part.end.epoch,
+        part=part.keys,
+    )
+    table.batches = batches
+    return batches
+
+
+def _columns_at(
+    channel: Channel, part: Range, name: TableName, place: Place | None
+) -> RangeTable:
+    """Return what a table is at a place of a part; None: where that begins."""
+    at = part.start
+    if place is not None:
+        at = RangePosition(part.end.epoch, *place)
+    return channel.call(lambda c: c.schema(part.destination, *name, at))
+
+
+def _is_inside(part: Range) -> bool:
+    """Tell whether all of a part lies inside of one transaction.
+
+    Its rows need not be held until its end comes, then.
+    """
+    begin = part.end.begin
+    return bool(
+        part.commit.journal
+        and begin
+        and part.start.journal == part.end.journal
+        and begin in (part.start.begin, part.start.position)
+    )
+
+
+class Table:
+    """The table of a typed stream, as one task meets it."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, part: Range) -> None:
+        self.batches: Batches | None = None  # that are made of it
+        self._options = options
+        self._columns = typed_columns(schema)
+        self._part = part
+        self._missing: set[str] = set()
+        self._is_folded: bool | None = None  # the server ignores the case of names
+        assert options.table is not None  # typed
+        self._name = options.table
+
+    def missing_at(self, position: RangePosition, channel: Channel) -> set[str]:
+        """Return the columns of the stream that the table has not there."""
+        there = self._ask(channel, position)
+        names = {column.name.lower() for column in there.columns}
+        if there.found:
+            self._missing = {
+                c.name for c in self._columns if c.name.lower() not in names
+            }
+        return self._missing
+
+    def receive_statement(self, statement: Statement) -> None:
+        """Look at a statement before what comes behind it is read.
+
+        Raises TableMetaError when the stream cannot go on as it is.
+        """
+        # Not the connection on which the range is being read.
+        channel = Channel(self._options, self._part.destination)
+        try:
+            self._receive(statement, channel)
+        finally:
+            channel.close()
+
+    def _receive(self, statement: Statement, channel: Channel) -> None:
+        where = f"{statement.journal}:{statement.position}"
+        is_ours = partial(self._is_ours, channel)
+        untold = untold_by(statement, self._name, is_ours)
+        if untold is not None:
+            self._check_untold(where, statement.sql, untold)
+        if not statement.is_ddl or not is_about(statement, is_ours):
+            return
+        if self._options.schema_change == "fail":
+            self._check_now(channel, where, statement)
+        behind = RangePosition(self._part.end.epoch, statement.journal, statement.end)
+        missing = self.missing_at(behind, channel)
+        assert self.batches is not None
+        self.batches.set_missing(missing)
+
+    def _is_ours(self, channel: Channel, name: TableName) -> bool:
+        """Tell whether a name means the table: on some servers in any case."""
+        ours = self._name
+        if name == ours or str(name).lower() != str(ours).lower():
+            return name == ours
+        if self._is_folded is None:
+            other = TableName(ours.schema.swapcase(), ours.table.swapcase())
+            self._is_folded = any(
+                self._ask(channel, place, other).found
+                for place in (self._part.start, None)
+            )
+        return self._is_folded
+
+    def _check_untold(self, where: str, sql: str, untold: Untold) -> None:
+        told = (
+            f"table {self._name} {untold.what} at {where}, and no row tells "
+            f"of it ({sql[:200]})"
+        )
+        if self._options.truncates == "fail":
+            raise TableMetaError(
+                f"{told}; {untold.remedy}, then restart the query with "
+                "truncates = ignore"
+            )
+        log.warning("%s: %s", self._part.destination, told)
+
+    def _check_now(self, channel: Channel, where: str, statement: Statement) -> None:
+        """Raise when the table has other columns now than the stream took.
+
+        Those of now, not those behind the statement: a stream that is restarted takes
+        them, and passes.
+        """
+        name, sql = self._name, statement.sql[:200]
+        now = self._ask(channel, None)
+        if not now.found:
+            if renames_away(statement, partial(self._is_ours, channel)):
+                raise TableMetaError(
+                    f"table {name} was renamed at {where} ({sql}), and none has that "
+                    "name now: begin a stream of the new name, or set schemaChange = "
+                    "ignore"
+                )
+            return
+        taken = {column.name.lower(): column.mysql_type for column in self._columns}
+        there = {column.name.lower(): column.mysql_type for column in now.columns}
+        if self._options.columns:  # others do not matter
+            there = {name: text for name, text in there.items() if name in taken}
+        if taken == there:
+            return
+        other = sorted(
+            each
+            for each in taken.keys() | there.keys()
+            if taken.get(each) != there.get(each)
+        )
+        raise TableMetaError(
+            f"table {name} has other columns since {where} ({sql}): "
+            f"{', '.join(other)[:500]}; restart the query, which takes the columns of "
+            "now, or set schemaChange = ignore"
+        )
+
+    def _ask(
+        self,
+        channel: Channel,
+        position: RangePosition | None,
+        name: TableName | None = None,
+    ) -> RangeTable:
+        schema, table = name or self._name
+        at = () if position is None else (position,)
+        return channel.call(
+            lambda c: c.schema(self._part.destination, schema, table, *at)
+        )

@@ -1,0 +1,1 @@
+"""Values of the table history: table schemas, operations, types, labels of ENUM."""

@@ -1,0 +1,1 @@
+"""Where the table history is kept: SQLite, MySQL, and the tables of Java's server."""

@@ -1,0 +1,120 @@
+"""Rows of the stretches of one destination's history in a MySQL."""
+
+# ruff: noqa: S608  # names of tables and columns are ours, values are parameters
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.tablemeta.storage.history_storage import Stretch
+from canal_server.tablemeta.storage.storage_text import (
+    place_from_text,
+    place_to_text,
+    traits_from_text,
+    traits_to_text,
+)
+
+if TYPE_CHECKING:
+    from canal_server.mysql.login_session import Row
+    from canal_server.tablemeta.storage.mysql_server import HistoryServer
+
+_STRETCH: Final = "id, source, traits, first, last, created_ms"
+
+
+class Stretches:
+    """One destination's stretches; what writes is called in a transaction."""
+
+    def __init__(self, server: HistoryServer, destination: str) -> None:
+        self._server = server
+        self._destination = destination
+
+    def all(self) -> list[Stretch]:
+        """Return all of them, the one that was written last at the end."""
+        return [
+            self._stretch(row)
+            for row in self._server.query(
+                f"SELECT {_STRETCH} FROM canal_server_stretch"
+                " WHERE destination = %s ORDER BY written",
+                (self._destination,),
+            )
+        ]
+
+    def locked(self, stretch_id: int) -> Stretch:
+        """Return one that no other connection changes until the transaction ends."""
+        rows = self._server.query(
+            f"SELECT {_STRETCH} FROM canal_server_stretch"
+            " WHERE id = %s AND destination = %s FOR UPDATE",
+            (stretch_id, self._destination),
+        )
+        if not rows:
+            raise self._server.error(
+                f"has no stretch {stretch_id} of {self._destination}"
+            )
+        return self._stretch(rows[0])
+
+    def id_of(self, token: str) -> int | None:
+        """Return the id of the stretch that was added with a token."""
+        rows = self._server.query(
+            "SELECT id FROM canal_server_stretch WHERE token = %s", (token,)
+        )
+        return int(rows[0][0]) if rows else None
+
+    def add(self, stretch: Stretch, token: str) -> Stretch:
+        """Add one, by whose token it is known again; returns it with its id."""
+        self._server.query(
+            "INSERT INTO canal_server_stretch (destination, token, source, traits,"
+            " first, last, created_ms, written) VALUES (%s, %s, '', '', '', '', 0, 0)",
+            (self._destination, token),
+        )
+        ((identity,),) = self._server.query("SELECT LAST_INSERT_ID()")
+        begun = replace(stretch, id=int(identity))
+        self.update(begun)
+        return begun
+
+    def update(self, stretch: Stretch, *, written: bool = True) -> None:
+        """Write one; `written` makes it the one that was written last."""
+        order: Row = ()
+        if written:
+            order = self._server.query(
+                "SELECT MAX(written) + 1 FROM canal_server_stretch"
+                " WHERE destination = %s",
+                (self._destination,),
+            )[0]
+        self._server.query(
+            "UPDATE canal_server_stretch SET source = %s, traits = %s, first = %s,"
+            f" last = %s, created_ms = %s{', written = %s' if written else ''}"
+            " WHERE id = %s",
+            (
+                stretch.source,
+                traits_to_text(stretch.traits),
+                place_to_text(stretch.first),
+                place_to_text(stretch.last),
+                stretch.created_ms,
+                *order,
+                stretch.id,
+            ),
+        )
+
+    def delete(self, stretch_id: int) -> None:
+        """Delete one, but not what is in it."""
+        self._server.query(
+            "DELETE FROM canal_server_stretch WHERE id = %s", (stretch_id,)
+        )
+
+    def _stretch(self, row: Row) -> Stretch:
+        identity, source, traits, first, last, created_ms = row
+        try:
+            return Stretch(
+                int(identity),
+                source,
+                traits_from_text(traits),
+                place_from_text(first),
+                place_from_text(last),
+                int(created_ms),
+            )
+        except (ValueError, TypeError) as error:
+            raise self._server.error(
+                f"has a stretch {identity} of {self._destination} that cannot be read"
+                f" ({error}); somebody changed it in canal_server_stretch: delete that"
+                " row, and the history begins anew"
+            ) from error

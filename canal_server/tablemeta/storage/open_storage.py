@@ -1,0 +1,75 @@
+"""Chooses the storage of a destination's table history by its settings."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from canal_server.mysql.source_settings import (
+    Access,
+    Address,
+    Credentials,
+    TlsMode,
+    TlsOptions,
+    server_key,
+)
+from canal_server.tablemeta.storage.mysql_storage import MysqlHistoryStorage
+from canal_server.tablemeta.storage.sqlite_storage import (
+    FILE_NAME,
+    SqliteHistoryStorage,
+)
+
+if TYPE_CHECKING:
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.tablemeta.storage.history_storage import HistoryStorage
+    from canal_server.tablemeta.storage.mysql_lock import Owner
+
+_log = logging.getLogger(__name__)
+
+JAVA_FILE_NAME: Final = "h2.mv.db"
+
+
+def open_storage(
+    config: InstanceConfig, *, read_only: bool = False, owner: Owner | None = None
+) -> HistoryStorage:
+    """Return the storage that the settings ask for; its `open` is still to be called.
+
+    With `read_only` it may be read while a server writes it, and is not made when
+    there is none. `owner`: of a destination that servers share.
+    """
+    settings = config.table_meta
+    database = settings.database
+    if database is None:
+        return SqliteHistoryStorage(settings.dir / FILE_NAME, read_only=read_only)
+    access = Access(
+        named_by="canal.instance.tsdb.url",
+        address=Address(database.address.host, database.address.port),
+        credentials=Credentials(settings.user, settings.password),
+        tls=TlsOptions(mode=TlsMode[database.ssl_mode.name]),
+        server_key=server_key(
+            database.server_public_key, database.allow_public_key_retrieval
+        ),
+        connect_timeout_s=config.source.so_timeout_s,
+        io_timeout_s=config.source.so_timeout_s,
+    )
+    return MysqlHistoryStorage(
+        access, database.name, config.destination, read_only=read_only, owner=owner
+    )
+
+
+def warn_of_java_history(config: InstanceConfig) -> bool:
+    """Log that a history of the Java server in H2 is not read; tells whether it did.
+
+    To be called when a history begins.
+    """
+    found = config.table_meta.dir / JAVA_FILE_NAME
+    if config.table_meta.database is not None or not found.exists():
+        return False
+    _log.warning(
+        "destination %s: %s is the table history of a Java server, which cannot be"
+        " read: the history begins now, and events of before are read with the"
+        " columns of today, checked against the binlog where it tells them",
+        config.destination,
+        found,
+    )
+    return True

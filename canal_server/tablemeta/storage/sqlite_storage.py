@@ -1,0 +1,444 @@
+"""The table history of a destination in an SQLite file.
+
+Definitions of tables are kept once, whatever the number of snapshots that hold them,
+and so are schemas in which nothing changed::
+
+    stretch ◄─ record          the statements
+       ▲
+    snapshot ─► schema_image ─► definition
+
+What is read is compared with the sum or digest that was written with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.doors.sqlite import Database, FileForm
+from canal_server.errors import TableMetaStoreError
+from canal_server.model.positions import EntryPosition
+from canal_server.tablemeta.model.session_context import Context
+from canal_server.tablemeta.storage.history_storage import (
+    DdlRecord,
+    Snapshot,
+    Stretch,
+)
+from canal_server.tablemeta.storage.sqlite_tables import (
+    TABLES,
+    collect_unused,
+    get_schemas,
+    put_schemas,
+)
+from canal_server.tablemeta.storage.storage_text import (
+    place_from_text,
+    place_to_text,
+    sum_of,
+    traits_from_text,
+    traits_to_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from canal_server.doors.sqlite import Row
+    from canal_server.tablemeta.storage.history_storage import (
+        SourceTraits,
+        StoredSchema,
+    )
+
+FILE_NAME: Final = "tablemeta.sqlite"
+
+PAGE_ROWS: Final = 500  # statements that are read at once
+
+_FIRST_VERSION: Final = (
+    """CREATE TABLE stretch (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        source TEXT NOT NULL,
+        traits TEXT NOT NULL,
+        first TEXT NOT NULL,
+        last TEXT NOT NULL,
+        created_ms INTEGER NOT NULL,
+        written INTEGER NOT NULL,
+        sum INTEGER NOT NULL
+    )""",
+    # file_number and start are the place's order.
+    """CREATE TABLE record (
+        stretch INTEGER NOT NULL,
+        file_number INTEGER NOT NULL,
+        start INTEGER NOT NULL,
+        place TEXT NOT NULL,
+        use_schema TEXT NOT NULL,
+        ddl TEXT NOT NULL,
+        context TEXT NOT NULL,
+        contained INTEGER NOT NULL,
+        event_type TEXT NOT NULL,
+        sql_schema TEXT NOT NULL,
+        sql_table TEXT NOT NULL,
+        sum INTEGER NOT NULL,
+        UNIQUE (stretch, file_number, start)
+    )""",
+    # images: what `put_schemas` returned.
+    """CREATE TABLE snapshot (
+        stretch INTEGER NOT NULL,
+        file_number INTEGER NOT NULL,
+        start INTEGER NOT NULL,
+        place TEXT NOT NULL,
+        images BLOB NOT NULL,
+        sum INTEGER NOT NULL,
+        UNIQUE (stretch, file_number, start)
+    )""",
+    *TABLES,
+)
+
+FORM: Final = FileForm(
+    what="table history",
+    application_id=0x43414E4C,  # "CANL"
+    steps=(_FIRST_VERSION,),
+    without=(
+        "the history begins anew, and older places of the binlog are read with the"
+        " columns of today"
+    ),
+    error=TableMetaStoreError,
+)
+
+_BEHIND_ALL: Final = (2**63 - 1, 2**63 - 1)  # an order of places
+_STRETCH: Final = "id, source, traits, first, last, created_ms, written, sum"
+_RECORD: Final = (
+    "place, use_schema, ddl, context, contained, event_type, sql_schema, sql_table, sum"
+)
+
+
+class SqliteHistoryStorage:
+    """A `HistoryStorage` in one file; one server writes it, others may read."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self._database = Database(path, FORM, read_only=read_only)
+
+    def open(self) -> None:
+        """Create the file or bring it up to date, and check it."""
+        self._database.open()
+
+    def close(self) -> None:
+        """Let go of the file; idempotent."""
+        self._database.close()
+
+    def stretches(self) -> list[Stretch]:
+        """Return all stretches, the one that was written last at the end."""
+        return [
+            self._stretch(row)
+            for row in self._database.query(
+                f"SELECT {_STRETCH} FROM stretch ORDER BY written"  # noqa: S608  # ours
+            )
+        ]
+
+    def begin(self, stretch: Stretch, base: Iterable[StoredSchema]) -> Stretch:
+        """Add a stretch with its base; returns it with the id that it was given."""
+        with self._database.transaction():
+            # The sum covers the id, which is not known before.
+            begun = replace(
+                stretch,
+                id=self._database.insert(
+                    "INSERT INTO stretch (source, traits, first, last, created_ms,"
+                    " written, sum) VALUES ('', '', '', '', 0, 0, 0)"
+                ),
+            )
+            self._update_stretch(begun)
+            self._put_snapshot(begun.id, begun.first, base)
+        return begun
+
+    def identify(self, stretch_id: int, source: str, traits: SourceTraits) -> None:
+        """Say whose binlog a stretch is of, where more was learnt about it."""
+        with self._database.transaction():
+            stretch = self._stretch_of(stretch_id)
+            self._update_stretch(
+                replace(stretch, source=source, traits=traits), written=False
+            )
+
+    def extend(
+        self,
+        stretch_id: int,
+        *,
+        first: EntryPosition | None = None,
+        last: EntryPosition | None = None,
+    ) -> None:
+        """Move the ends of what is known without a hole."""
+        with self._database.transaction():
+            self._move_ends(stretch_id, first, last)
+
+    def append(
+        self, stretch_id: int, record: DdlRecord, *, last: EntryPosition | None = None
+    ) -> bool:
+        """Add a statement; false when that of its place is known already."""
+        with self._database.transaction():
+            added = self._put_records(stretch_id, (record,))
+            self._move_ends(stretch_id, None, last)
+        return bool(added)
+
+    def append_all(
+        self,
+        stretch_id: int,
+        records: Iterable[DdlRecord],
+        *,
+        first: EntryPosition | None = None,
+        last: EntryPosition | None = None,
+    ) -> None:
+        """Add statements and move the ends as `extend` does, all or nothing."""
+        with self._database.transaction():
+            self._put_records(stretch_id, records)
+            self._move_ends(stretch_id, first, last)
+
+    def records(
+        self,
+        stretch_id: int,
+        *,
+        start: EntryPosition | None = None,
+        stop: EntryPosition | None = None,
+    ) -> Iterator[DdlRecord]:
+        """Yield statements in the order of the binlog, `start` <= place < `stop`."""
+        sql = (
+            f"SELECT {_RECORD} FROM record WHERE stretch = ?"  # noqa: S608  # ours
+            " AND (file_number, start) {} (?, ?)"
+            + (" AND (file_number, start) < (?, ?)" if stop else "")
+            + f" ORDER BY file_number, start LIMIT {PAGE_ROWS}"
+        )
+        ends = stop.order() if stop else ()
+        comparison, begins = ">=", start.order() if start else (0, 0)
+        while True:
+            rows = self._database.query(
+                sql.format(comparison), (stretch_id, *begins, *ends)
+            )
+            for row in rows:
+                record = self._record(stretch_id, row)
+                yield record
+            if len(rows) < PAGE_ROWS:
+                return
+            comparison, begins = ">", record.position.order()
+
+    def write_snapshot(
+        self, stretch_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
+    ) -> None:
+        """Keep the tables as of a place; one that is there already is replaced."""
+        with self._database.transaction():
+            self._put_snapshot(stretch_id, position, schemas)
+            self._move_ends(stretch_id, None, None)
+
+    def snapshot(
+        self, stretch_id: int, at: EntryPosition | None = None
+    ) -> Snapshot | None:
+        """Return the newest snapshot at or before a place (None: of all)."""
+        with self._database.reading():
+            rows = self._database.query(
+                "SELECT place, images, sum FROM snapshot WHERE stretch = ?"
+                " AND (file_number, start) <= (?, ?)"
+                " ORDER BY file_number DESC, start DESC LIMIT 1",
+                (stretch_id, *(at.order() if at else _BEHIND_ALL)),
+            )
+            if not rows:
+                return None
+            place, images = self._place_and_images(stretch_id, rows[0])
+            return Snapshot(place, get_schemas(self._database, images))
+
+    def expire(self, before_ms: int) -> int:
+        """Forget what is needed only for places older than a time."""
+        with self._database.transaction():
+            stretches = self.stretches()
+            forgotten = 0
+            for stretch in stretches:
+                ended_ms = stretch.last.timestamp or 0
+                if stretch is not stretches[-1] and 0 < ended_ms < before_ms:
+                    forgotten += self._forget(stretch)
+                else:
+                    forgotten += self._shorten(stretch, before_ms)
+            collect_unused(self._database)
+        return forgotten
+
+    # --- stretches --------------------------------------------------------------------
+
+    def _stretch(self, row: Row) -> Stretch:
+        identity, source, traits, first, last, created_ms, _, found = row
+        if found != sum_of(row[:-1]):
+            raise self._database.damaged(f"stretch {identity} is not what was written")
+        return Stretch(
+            identity,
+            source,
+            traits_from_text(traits),
+            place_from_text(first),
+            place_from_text(last),
+            created_ms,
+        )
+
+    def _stretch_of(self, stretch_id: int) -> Stretch:
+        rows = self._database.query(
+            f"SELECT {_STRETCH} FROM stretch WHERE id = ?",  # noqa: S608  # ours
+            (stretch_id,),
+        )
+        if not rows:
+            raise TableMetaStoreError(
+                f"the table history {self._database.path} has no stretch {stretch_id}"
+            )
+        return self._stretch(rows[0])
+
+    def _update_stretch(self, stretch: Stretch, *, written: bool = True) -> None:
+        """Write a stretch; `written` makes it the one that was written last."""
+        ((order,),) = self._database.query(
+            "SELECT MAX(written) + 1 FROM stretch"
+            if written
+            else "SELECT written FROM stretch WHERE id = ?",
+            () if written else (stretch.id,),
+        )
+        values = (
+            stretch.source,
+            traits_to_text(stretch.traits),
+            place_to_text(stretch.first),
+            place_to_text(stretch.last),
+            stretch.created_ms,
+            order,
+        )
+        self._database.execute(
+            "UPDATE stretch SET source = ?, traits = ?, first = ?, last = ?,"
+            " created_ms = ?, written = ?, sum = ? WHERE id = ?",
+            (*values, sum_of((stretch.id, *values)), stretch.id),
+        )
+
+    def _move_ends(
+        self,
+        stretch_id: int,
+        first: EntryPosition | None,
+        last: EntryPosition | None,
+    ) -> None:
+        """Take note of new ends, where they are farther, and that it was written."""
+        stretch = self._stretch_of(stretch_id)
+        if first is not None and first.order() <= stretch.first.order():
+            self._move_snapshot(stretch_id, stretch.first, first)
+            stretch = replace(stretch, first=first)
+        if last is not None and last.order() >= stretch.last.order():
+            stretch = replace(stretch, last=last)
+        self._update_stretch(stretch)
+
+    def _forget(self, stretch: Stretch) -> int:
+        delete = self._database.execute
+        return (
+            delete("DELETE FROM record WHERE stretch = ?", (stretch.id,))
+            + delete("DELETE FROM snapshot WHERE stretch = ?", (stretch.id,))
+            + delete("DELETE FROM stretch WHERE id = ?", (stretch.id,))
+        )
+
+    def _shorten(self, stretch: Stretch, before_ms: int) -> int:
+        """Make the newest snapshot that is old enough the base of a stretch."""
+        base = stretch.first
+        for row in self._database.query(
+            "SELECT place, images, sum FROM snapshot WHERE stretch = ?", (stretch.id,)
+        ):
+            place, _ = self._place_and_images(stretch.id, row)
+            if 0 < (place.timestamp or 0) < before_ms:
+                base = max(base, place, key=EntryPosition.order)
+        if base.order() == stretch.first.order():
+            return 0
+        self._update_stretch(replace(stretch, first=base), written=False)
+        return sum(
+            self._database.execute(
+                f"DELETE FROM {table} WHERE stretch = ?"  # noqa: S608  # ours
+                " AND (file_number, start) < (?, ?)",
+                (stretch.id, *base.order()),
+            )
+            for table in ("record", "snapshot")
+        )
+
+    # --- statements -------------------------------------------------------------------
+
+    def _put_records(self, stretch_id: int, records: Iterable[DdlRecord]) -> int:
+        """Add those of places without one; returns how many."""
+        return self._database.execute_many(
+            f"INSERT OR IGNORE INTO record (stretch, file_number, start, {_RECORD})"  # noqa: S608  # ours
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (_record_row(stretch_id, record) for record in records),
+        )
+
+    def _record(self, stretch_id: int, row: Row) -> DdlRecord:
+        place, schema, ddl, context, contained, *change, found = row
+        if found != sum_of((stretch_id, *row[:-1])):
+            raise self._database.damaged(
+                f"the statement at {place} of stretch {stretch_id} is not what was"
+                " written"
+            )
+        return DdlRecord(
+            place_from_text(place),
+            schema,
+            ddl,
+            Context.from_json(context),
+            bool(contained),
+            *change,
+        )
+
+    # --- snapshots --------------------------------------------------------------------
+
+    def _put_snapshot(
+        self, stretch_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
+    ) -> None:
+        images = put_schemas(self._database, schemas)
+        self._put_images(stretch_id, position, images)
+
+    def _put_images(
+        self, stretch_id: int, position: EntryPosition, images: bytes
+    ) -> None:
+        place = place_to_text(position)
+        self._database.execute(
+            "INSERT OR REPLACE INTO snapshot (stretch, file_number, start, place,"
+            " images, sum) VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                stretch_id,
+                *position.order(),
+                place,
+                images,
+                sum_of((stretch_id, place, images)),
+            ),
+        )
+
+    def _move_snapshot(
+        self, stretch_id: int, old: EntryPosition, new: EntryPosition
+    ) -> None:
+        """Give the base, which is the snapshot at `old`, another place."""
+        for row in self._database.query(
+            "SELECT place, images, sum FROM snapshot WHERE stretch = ?"
+            " AND (file_number, start) = (?, ?)",
+            (stretch_id, *old.order()),
+        ):
+            _, images = self._place_and_images(stretch_id, row)
+            self._database.execute(
+                "DELETE FROM snapshot WHERE stretch = ?"
+                " AND (file_number, start) = (?, ?)",
+                (stretch_id, *old.order()),
+            )
+            self._put_images(stretch_id, new, images)
+
+    def _place_and_images(
+        self, stretch_id: int, row: Row
+    ) -> tuple[EntryPosition, bytes]:
+        place, images, found = row
+        if found != sum_of((stretch_id, place, images)):
+            raise self._database.damaged(
+                f"the snapshot at {place} of stretch {stretch_id} is not what was"
+                " written"
+            )
+        return place_from_text(place), images
+
+
+def _record_row(stretch_id: int, record: DdlRecord) -> tuple[object, ...]:
+    values = (
+        place_to_text(record.position),
+        record.schema,
+        record.ddl,
+        record.context.to_json(),
+        int(record.contained),
+        record.event_type,
+        record.sql_schema,
+        record.sql_table,
+    )
+    return (
+        stretch_id,
+        *record.position.order(),
+        *values,
+        sum_of((stretch_id, *values)),
+    )

@@ -1,0 +1,1 @@
+"""What operations make of tables: schemas in memory, keys, and differences."""

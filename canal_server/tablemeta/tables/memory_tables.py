@@ -1,0 +1,581 @@
+"""The tables of a server as the DDL of its binlog makes them, usable alone.
+
+Leaves out where DDL is kept (`canal_server.tablemeta.history`) and who asks the server
+for what its text cannot tell.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from canal_server.tablemeta.model.charset_widths import charset_of
+from canal_server.tablemeta.model.operations import (
+    AlterDatabase,
+    AlterTable,
+    CreateDatabase,
+    CreateLike,
+    CreateSequence,
+    CreateTable,
+    CreateView,
+    DropDatabase,
+    DropTables,
+    DropViews,
+    PartitionToTable,
+    RenameTables,
+    RenameTo,
+    TableToPartition,
+    Unknown,
+)
+from canal_server.tablemeta.model.session_context import Context
+from canal_server.tablemeta.model.table_schema import Kind
+from canal_server.tablemeta.sql.resolve import resolve
+from canal_server.tablemeta.tables.schemas import (
+    DEFAULT_CHARSETS,
+    Image,
+    LazyTable,
+    Schema,
+    table_of,
+)
+from canal_server.tablemeta.tables.table_changes import (
+    CannotApplyError,
+    Defaults,
+    alike,
+    altered,
+    created,
+    sequence,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.model.positions import EntryPosition
+    from canal_server.tablemeta.model.operations import Name, Operation
+    from canal_server.tablemeta.model.table_schema import Table
+
+
+__all__ = ["Applied", "Image", "MemoryTableMeta"]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a statement did.
+
+    `changed` are tables whose structure may be another one now, or that came or went;
+    `uncertain` those whose structure the text cannot tell; `everything`: not even
+    which tables can be told. `problem` says why.
+    """
+
+    changed: frozenset[Name] = frozenset()
+    uncertain: frozenset[Name] = frozenset()
+    everything: bool = False
+    problem: str = ""
+
+
+class MemoryTableMeta:
+    """The tables of one server, as of the last statement that was applied.
+
+    For one thread; what `freeze` returns is for all. `lower_case_table_names` is the
+    server's: 0 names have case, 1 they are kept in lower case, 2 compared so.
+    """
+
+    def __init__(
+        self,
+        *,
+        mariadb: bool = False,
+        lower_case_table_names: int = 0,
+        server_collation: str | None = None,
+        server_version: int = 0,
+    ) -> None:
+        self._mariadb = mariadb
+        self._folding = lower_case_table_names
+        self._server_collation = server_collation
+        self._context = Context(
+            mariadb=mariadb,
+            server_version=server_version,
+            collation_server=server_collation,
+            explicit_timestamp=True,
+        )
+        self._fold: Callable[[str], str] = str.lower if self._folding else str
+        self._schemas: dict[str, Schema] = {}
+        self._shared: set[str] = set()  # keys of schemas that an image has, too
+        # Temporary tables whose creation was in the binlog, by their session.
+        self._temporary: frozenset[tuple[int, Name]] = frozenset()
+
+    # Asking
+
+    def find(self, schema: str, table: str) -> Table | None:
+        """Return a table; None when it is not known, and for views."""
+        found = self._schemas.get(self._fold(schema))
+        return None if found is None else table_of(found.tables.get(self._fold(table)))
+
+    def is_uncertain(self, schema: str, table: str) -> bool:
+        """Tell whether a table's structure may be another one than `find` says.
+
+        So it is until `load`, CREATE or DROP replaces it.
+        """
+        return self._view().is_uncertain(schema, table)
+
+    def schemas(self) -> list[str]:
+        """Return the names of all schemas."""
+        return self._view().schemas()
+
+    def tables(self, schema: str) -> list[str]:
+        """Return the names of a schema's tables, views left out."""
+        return self._view().tables(schema)
+
+    def views(self, schema: str) -> list[str]:
+        """Return the names of a schema's views."""
+        return self._view().views(schema)
+
+    def _view(self) -> Image:
+        return Image(self._schemas, self._temporary, self._fold)
+
+    # Replacing
+
+    def load(
+        self, schema: str, create_table_text: str, table: str | None = None
+    ) -> None:
+        """Put a table in place as SHOW CREATE TABLE tells it.
+
+        With its name in `table` the text is only kept, and read when it is needed;
+        one that nobody can read makes an uncertain table without columns. Without,
+        it is read at once. Raises ValueError when it is no CREATE TABLE.
+        """
+        context = replace(self._context, schema=schema)
+        if table is None:
+            operations = resolve(create_table_text, context, shown=True)
+            if not operations or not isinstance(
+                operations[0], CreateTable | CreateSequence
+            ):
+                raise ValueError("a text that is no CREATE TABLE")
+            table = operations[0].name[1]
+        table = self._stored(table)
+        entry = LazyTable((self._stored(schema), table), create_table_text, context)
+        into = self._schema(schema)
+        key = self._fold(table)
+        into.tables[key] = entry
+        into.uncertain.pop(key, None)
+        into.views.pop(key, None)
+
+    def load_view(self, schema: str, view: str) -> None:
+        """Note that a name is a view's."""
+        into = self._schema(schema)
+        into.views[self._fold(view)] = self._stored(view)
+        into.tables.pop(self._fold(view), None)
+
+    def load_database(self, schema: str, collation: str | None = None) -> None:
+        """Put a schema in place, with the default collation or charset of its tables.
+
+        None: it is not known, and the server's counts.
+        """
+        self._schema(schema).collation = collation
+
+    def mark_uncertain(self, schema: str, table: str) -> None:
+        """Note that a table's structure may be another one."""
+        self._schema(schema).uncertain[self._fold(table)] = self._stored(table)
+
+    def drop_schema(self, schema: str) -> None:
+        """Forget a schema and all that is in it."""
+        key = self._fold(schema)
+        self._schemas.pop(key, None)
+        self._shared.discard(key)
+
+    def forget(self, schema: str, table: str) -> None:
+        """Forget a table or view."""
+        self._forget((schema, table))
+
+    def freeze(self) -> Image:
+        """Return the tables as they are now, for any thread and for ever."""
+        self._shared = set(self._schemas)
+        return Image(dict(self._schemas), self._temporary, self._fold)
+
+    def copy(self) -> MemoryTableMeta:
+        """Return a model of its own with the same tables."""
+        found = copy.copy(self)
+        found.restore(self.freeze())
+        return found
+
+    def restore(self, image: Image) -> None:
+        """Go back to an image that a model with the same settings made."""
+        self._schemas = dict(image.schemas_by_key)
+        self._shared = set(self._schemas)
+        self._temporary = image.temporary
+
+    # Statements
+
+    def apply(
+        self,
+        position: EntryPosition | None,  # noqa: ARG002  # for models that keep it
+        schema: str,
+        ddl: str,
+        extra: Context | None = None,
+    ) -> Applied:
+        """Do what a statement does; `schema` is the session's default one.
+
+        Never raises for what it cannot read or apply, and says so. An uncertain
+        table keeps its last structure.
+        """
+        context = extra or Context(
+            mariadb=self._mariadb,
+            server_version=self._context.server_version,
+            collation_server=self._server_collation,
+        )
+        if context.schema != schema:
+            context = replace(context, schema=schema)
+        if context.restarted:
+            self._temporary = frozenset()
+        changing = _Changing()
+        for operation in resolve(ddl, context):
+            self._APPLIERS[type(operation)](self, operation, context, changing)
+        return changing.applied()
+
+    def _creates(
+        self,
+        operation: CreateTable | CreateLike | CreateSequence,
+        context: Context,
+        changing: _Changing,
+    ) -> bool:
+        """Tell whether a CREATE makes a table that stays."""
+        name = operation.name
+        if operation.temporary:
+            self._temporary |= {(context.thread_id, self._key(name))}
+            return False
+        if operation.if_not_exists and self._exists(name):
+            return False
+        if context.error:
+            # The old table may be gone all the same.
+            if operation.or_replace and self._forget(name):
+                changing.changed.add(name)
+            return False
+        return True
+
+    def _create_table(
+        self, operation: CreateTable, context: Context, changing: _Changing
+    ) -> None:
+        if not self._creates(operation, context, changing):
+            return
+        name = operation.name
+        if operation.is_open:
+            changing.doubt(self, name, "not all columns are in the text")
+            return
+        charset = self._charset_for(name[0], context)
+        self._put(created(operation, charset, mariadb=self._mariadb), changing)
+        if operation.lacks_options:
+            changing.doubt(self, name, "the server left the character set out")
+
+    def _create_like(
+        self, operation: CreateLike, context: Context, changing: _Changing
+    ) -> None:
+        if not self._creates(operation, context, changing):
+            return
+        name = operation.name
+        model = self.find(*operation.like)
+        if model is None or self.is_uncertain(*operation.like):
+            self._forget(name)
+            if model is not None:
+                self._put(model.renamed(*name), changing)
+            changing.doubt(self, name, "it is like a table that is not known")
+            return
+        self._put(alike(model, name, mariadb=self._mariadb), changing)
+
+    def _create_sequence(
+        self, operation: CreateSequence, context: Context, changing: _Changing
+    ) -> None:
+        if self._creates(operation, context, changing):
+            self._put(sequence(operation), changing)
+
+    def _alter_table(
+        self, operation: AlterTable, context: Context, changing: _Changing
+    ) -> None:
+        name = operation.name
+        new_names = [i.name for i in operation.items if isinstance(i, RenameTo)]
+        if self._is_temporary(name, context):
+            if new_names:
+                self._temporary -= {(context.thread_id, self._key(name))}
+                self._temporary |= {(context.thread_id, self._key(new_names[-1]))}
+            return
+        if not operation.items or (operation.if_exists and not self._exists(name)):
+            return
+        if context.error:
+            changing.doubt(self, name, f"it ended with error {context.error}")
+            return
+        if len(new_names) < len(operation.items) and not self._is_view(name):
+            self._alter_structure(operation, context, changing)
+        self._partitions(operation, changing)
+        if new_names:
+            # Of several the last one counts.
+            self._move(name, new_names[-1], changing)
+
+    def _alter_structure(
+        self, operation: AlterTable, context: Context, changing: _Changing
+    ) -> None:
+        name = operation.name
+        table = self.find(*name)
+        if table is None:
+            changing.doubt(self, name, "a table that is not known")
+            return
+        try:
+            new = altered(table, operation.items, self._defaults(name[0], context))
+        except CannotApplyError as error:
+            changing.doubt(self, name, str(error))
+        else:
+            self._replace(new, changing)
+
+    def _partitions(self, operation: AlterTable, changing: _Changing) -> None:
+        for item in operation.items:
+            if isinstance(item, PartitionToTable):
+                table = self.find(*operation.name)
+                if table is None:
+                    changing.doubt(self, item.name, "a table that is not known")
+                else:
+                    self._put(table.renamed(*item.name), changing)
+            elif isinstance(item, TableToPartition) and self._forget(item.name):
+                changing.changed.add(item.name)
+
+    def _rename_tables(
+        self, operation: RenameTables, context: Context, changing: _Changing
+    ) -> None:
+        if context.error:
+            for pair in operation.pairs:
+                for name in pair:
+                    changing.doubt(self, name, f"it ended with error {context.error}")
+            return
+        for number, (old, new) in enumerate(operation.pairs):
+            if _is_renamed_again(operation.pairs[number:]):
+                # The first one was a temporary table, which row format does not tell.
+                continue
+            if self._is_temporary(old, context):
+                self._temporary -= {(context.thread_id, self._key(old))}
+                self._temporary |= {(context.thread_id, self._key(new))}
+            elif self._exists(old) or not operation.if_exists:
+                self._move(old, new, changing)
+
+    def _drop_tables(
+        self, operation: DropTables, context: Context, changing: _Changing
+    ) -> None:
+        for name in operation.names:
+            if self._is_temporary(name, context) and not (
+                operation.generated and not operation.temporary
+            ):
+                self._temporary -= {(context.thread_id, self._key(name))}
+            elif operation.temporary or self._stays(name, operation):
+                continue
+            elif self._forget(name):
+                changing.changed.add(name)
+
+    def _stays(self, name: Name, operation: DropTables) -> bool:
+        table = self.find(*name) if operation.only_sequences else None
+        return table is not None and table.kind is not Kind.SEQUENCE
+
+    def _create_view(
+        self, operation: CreateView, _context: Context, _changing: _Changing
+    ) -> None:
+        schema, name = operation.name
+        if not (operation.if_not_exists and self._exists(operation.name)):
+            self._schema(schema).views[self._fold(name)] = self._stored(name)
+
+    def _drop_views(
+        self, operation: DropViews, _context: Context, _changing: _Changing
+    ) -> None:
+        for schema, name in operation.names:
+            if self._is_view((schema, name)):
+                self._schema(schema).views.pop(self._fold(name))
+
+    def _create_database(
+        self, operation: CreateDatabase, context: Context, changing: _Changing
+    ) -> None:
+        known = self._fold(operation.schema) in self._schemas
+        if known and operation.if_not_exists:
+            return
+        if known:
+            self._drop_database(DropDatabase(operation.schema), context, changing)
+        charset = operation.charset or self._server_charset(context)
+        self._schema(operation.schema).collation = charset
+
+    def _alter_database(
+        self, operation: AlterDatabase, context: Context, changing: _Changing
+    ) -> None:
+        if operation.charset is not None:
+            charset = operation.charset or self._server_charset(context)
+            self._schema(operation.schema).collation = charset
+        if operation.renamed_to:
+            old = self._schemas.get(self._fold(operation.schema))
+            for name in [*old.tables, *old.views] if old else ():
+                moved = (operation.renamed_to, name)
+                self._move((operation.schema, name), moved, changing)
+            self.drop_schema(operation.schema)
+
+    def _drop_database(
+        self, operation: DropDatabase, _context: Context, changing: _Changing
+    ) -> None:
+        found = self._schemas.get(self._fold(operation.schema))
+        if found is not None:
+            changing.changed.update(
+                (operation.schema, entry.name) for entry in found.tables.values()
+            )
+            self.drop_schema(operation.schema)
+
+    def _unknown(
+        self, operation: Unknown, context: Context, changing: _Changing
+    ) -> None:
+        if not operation.names:
+            changing.everything = True
+            changing.problem = operation.problem
+        for name in operation.names:
+            if not self._is_temporary(name, context):
+                changing.doubt(self, name, operation.problem)
+
+    # Parts
+
+    def _stored(self, name: str) -> str:
+        return name.lower() if self._folding == 1 else name
+
+    def _key(self, name: Name) -> Name:
+        return self._fold(name[0]), self._fold(name[1])
+
+    def _schema(self, name: str) -> Schema:
+        """Return a schema to change, made when it is not known."""
+        key = self._fold(name)
+        found = self._schemas.get(key)
+        if found is None:
+            found = self._schemas[key] = Schema(self._stored(name))
+        elif key in self._shared:
+            found = self._schemas[key] = found.copy()
+        self._shared.discard(key)
+        return found
+
+    def _put(self, table: Table, changing: _Changing) -> None:
+        """Put a new table in place."""
+        schema = self._schema(table.schema)
+        if self._folding == 1:
+            table = table.renamed(table.schema.lower(), table.name.lower())
+        key = self._fold(table.name)
+        schema.tables[key] = table
+        schema.uncertain.pop(key, None)
+        changing.changed.add((table.schema, table.name))
+
+    def _replace(self, table: Table, changing: _Changing) -> None:
+        """Put another structure in the place of a table's."""
+        self._schema(table.schema).tables[self._fold(table.name)] = table
+        changing.changed.add((table.schema, table.name))
+
+    def _forget(self, name: Name) -> bool:
+        """Forget a table or view; tell whether it was known."""
+        key = self._fold(name[1])
+        known = self._schemas.get(self._fold(name[0]))
+        if known is None or not (
+            key in known.tables or key in known.uncertain or key in known.views
+        ):
+            return False
+        schema = self._schema(name[0])
+        schema.uncertain.pop(key, None)
+        schema.views.pop(key, None)
+        schema.tables.pop(key, None)
+        return True
+
+    def _move(self, old: Name, new: Name, changing: _Changing) -> None:
+        """Give a table or view another name."""
+        if self._is_view(old):
+            self._schema(old[0]).views.pop(self._fold(old[1]))
+            self._schema(new[0]).views[self._fold(new[1])] = self._stored(new[1])
+            return
+        uncertain = self.is_uncertain(*old)
+        table = self.find(*old)
+        known = self._forget(old)
+        if known:
+            changing.changed.add(old)
+        if table is not None:
+            self._put(table.renamed(*new), changing)
+            if uncertain:
+                self.mark_uncertain(*new)
+        else:
+            changing.doubt(self, new, "its former name is not known")
+
+    def _exists(self, name: Name) -> bool:
+        known = self._schemas.get(self._fold(name[0]))
+        key = self._fold(name[1])
+        return known is not None and (key in known.tables or key in known.views)
+
+    def _is_view(self, name: Name) -> bool:
+        known = self._schemas.get(self._fold(name[0]))
+        return known is not None and self._fold(name[1]) in known.views
+
+    def _is_temporary(self, name: Name, context: Context) -> bool:
+        return (context.thread_id, self._key(name)) in self._temporary
+
+    def _charset_for(self, schema: str, context: Context) -> str:
+        """Return the default character set of new tables in a schema."""
+        known = self._schemas.get(self._fold(schema))
+        if known is not None and known.charset:
+            return known.charset
+        if context.collation_database and schema == context.schema:
+            charset = charset_of(context.collation_database)
+            if charset:
+                return charset
+        return self._server_charset(context)
+
+    def _defaults(self, schema: str, context: Context) -> Defaults:
+        """Return the character sets that a statement does not say."""
+        session = charset_of(context.collation_database or "")
+        return Defaults(
+            self._charset_for(schema, context),
+            session or self._charset_for(context.schema, context),
+            self._mariadb,
+        )
+
+    def _server_charset(self, context: Context) -> str:
+        collation = context.collation_server or self._server_collation or ""
+        return charset_of(collation) or DEFAULT_CHARSETS[self._mariadb]
+
+    _APPLIERS: ClassVar[dict[type[Operation], Callable[..., None]]] = {
+        CreateTable: _create_table,
+        CreateLike: _create_like,
+        CreateSequence: _create_sequence,
+        AlterTable: _alter_table,
+        RenameTables: _rename_tables,
+        DropTables: _drop_tables,
+        CreateView: _create_view,
+        DropViews: _drop_views,
+        CreateDatabase: _create_database,
+        AlterDatabase: _alter_database,
+        DropDatabase: _drop_database,
+        Unknown: _unknown,
+    }
+
+
+def _is_renamed_again(pairs: tuple[tuple[Name, Name], ...]) -> bool:
+    """Tell whether the first table of these is renamed twice, and none became it."""
+    old = pairs[0][0]
+    for other, new in pairs[1:]:
+        if other == old:
+            return True
+        if new == old:
+            return False
+    return False
+
+
+class _Changing:
+    """Collects what a statement does."""
+
+    def __init__(self) -> None:
+        self.changed: set[Name] = set()
+        self.uncertain: set[Name] = set()
+        self.everything = False
+        self.problem = ""
+
+    def doubt(self, model: MemoryTableMeta, name: Name, problem: str) -> None:
+        """Note that a table's structure cannot be told."""
+        model.mark_uncertain(*name)
+        self.uncertain.add(name)
+        self.problem = self.problem or f"{problem} ({name[0]}.{name[1]})"
+
+    def applied(self) -> Applied:
+        """Return the sum."""
+        return Applied(
+            frozenset(self.changed),
+            frozenset(self.uncertain),
+            self.everything,
+            self.problem,
+        )

@@ -1,0 +1,113 @@
+"""Where a reader beside the pump may hand over, with a ring and what the pump tells."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fix_store import StoreUnderTest
+
+from canal_server.catchup.handoff import Meeting
+from canal_server.core.gtid.mariadb_sets import MariaGtidSet
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+
+CLIENT = 1001
+SID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+SERVER = "one"
+
+
+@pytest.fixture
+def scene():
+    """Give a meeting with a ring that lacks nothing behind 1:99, and its pump."""
+    pump: Any = SimpleNamespace(
+        server=SERVER, whole_from=None, reads_behind=(1, 99), reads_behind_set=None
+    )
+    pump.begins_after = lambda acked: acked and acked.position
+    t = StoreUnderTest()
+    meeting = Meeting(t.store, pump, gtid_on=True)
+    meeting.begin_run()
+    return SimpleNamespace(pump=pump, meeting=meeting, t=t)
+
+
+def meets(scene, place, gtids="", server=SERVER):
+    """Tell whether a client meets the ring there; it does not stay."""
+    here = place, gtids, server
+    met = scene.meeting.join(CLIENT, None, *here)
+    assert scene.meeting.is_near(*here) is met
+    scene.t.store.unsubscribe(CLIENT)
+    return met
+
+
+def test_by_place(scene):
+    """Where the pump began at a place, it lacks what lies before it."""
+    assert meets(scene, (1, 99))
+    assert not meets(scene, (1, 98))
+    assert meets(scene, (2, 0))
+
+
+def test_another_server(scene):
+    """Places of another server mean nothing, even behind the same address."""
+    assert not meets(scene, (1, 99), server="two")
+
+
+@pytest.mark.parametrize(
+    ("left_out", "enough", "too_little"),
+    [
+        (GtidSet.parse(f"{SID}:1-7"), f"{SID}:1-8", f"{SID}:1-6"),
+        (MariaGtidSet.parse("0-1-7"), "0-1-7", "0-1-6"),
+    ],
+    ids=["mysql", "mariadb"],
+)
+def test_by_set(scene, left_out, enough, too_little):
+    """Where it began by a set, a client must have all of the set, wherever it lies."""
+    scene.pump.reads_behind, scene.pump.reads_behind_set = None, left_out
+    scene.meeting.begin_run()
+    assert meets(scene, (1, 4), enough)
+    for gtids in (too_little, "", "no set"):
+        assert not meets(scene, (9, 4), gtids)
+    # From that file on nothing is left out.
+    scene.pump.whole_from = 9
+    assert meets(scene, (9, 4), too_little)
+    assert not meets(scene, (8, 4), too_little)
+
+
+def test_by_set_outside_of_gtid_mode(scene):
+    """Sets of clients are not followed there: files that are whole decide alone."""
+    left_out = GtidSet.parse(f"{SID}:1-7")
+    scene.pump.reads_behind, scene.pump.reads_behind_set = None, left_out
+    meeting = Meeting(scene.t.store, scene.pump, gtid_on=False)
+    meeting.begin_run()
+    assert not meeting.join(CLIENT, None, (9, 4), f"{SID}:1-8", SERVER)
+    scene.pump.whole_from = 9
+    assert meeting.join(CLIENT, None, (9, 4), "", SERVER)
+
+
+def rejoins(scene, offset):
+    """Tell whether a client that has acked to a place finds what follows."""
+    place = EntryPosition("bin.000001", offset)
+    acked = LogPosition(LogIdentity("127.0.0.1", 3306), place)
+    return scene.meeting.rejoin(CLIENT, None, acked)
+
+
+def test_rejoin(scene):
+    """One whose entries are all here needs no reader, one at a freed entry does."""
+    assert not rejoins(scene, 99)
+    assert rejoins(scene, 100)
+    scene.t.entries.transaction(rows=1)
+    scene.t.put()
+    scene.t.ack_next(CLIENT, 3)  # at 0, 100 and 200
+    assert not rejoins(scene, 200)
+    assert rejoins(scene, 201)
+
+
+def test_rejoin_without_a_place(scene):
+    """A client whose place means nothing here does not find it in the ring."""
+    scene.pump.begins_after = lambda _: None
+    assert not rejoins(scene, 100)
+    scene.pump.begins_after = lambda _: EntryPosition(gtid=f"{SID}:1-7")
+    assert not rejoins(scene, 100)
+    scene.pump.begins_after = lambda acked: acked.position
+    scene.pump.server = ""  # no session has begun
+    assert not rejoins(scene, 100)

@@ -1,0 +1,378 @@
+"""Stores of late clients beside the ring: one stream for the client, whatever it does.
+
+The reader of a late client is one of numbers: what a binlog holds it makes anew.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from fix_blocks import Entries, numbers_of
+from fix_random import longer
+from fix_store import PATIENCE_S, Absent, StoreUnderTest, in_thread
+
+from canal_server.catchup.store_router import READERS_MAX, ClientStores
+from canal_server.config.schema import BatchMode, StoreConfig
+from canal_server.core.table_ids import Subjects
+from canal_server.errors import StoreError
+from canal_server.model.positions import EntryPosition
+from canal_server.runtime.lifecycle import Stop
+from canal_server.store.event_store import MemoryEventStore
+
+LIVE, LATE = 1001, 1002
+CONFIG = StoreConfig(buffer_size=16, batch_mode=BatchMode.ITEMSIZE)
+
+
+class Numbers:
+    """Transactions by the number of their first entry; the last number is the end."""
+
+    def __init__(self):
+        self.firsts = [0]
+
+    def write(self, rows):
+        """Append a transaction of so many rows."""
+        self.firsts.append(self.firsts[-1] + rows + 2)
+
+    def spans(self, index):
+        """Return the entries of a transaction."""
+        entries = Entries()
+        entries.next_number = self.firsts[index]
+        entries.transaction(rows=self.firsts[index + 1] - self.firsts[index] - 2)
+        return entries.take()
+
+
+class Reader:
+    """Puts transactions behind an acked number into a store of its own."""
+
+    def __init__(self, ring, numbers, acked, accepts):
+        self.store = MemoryEventStore(CONFIG, Subjects(), Entries().pool)
+        self.met = False
+        self.started = self.stopped = False
+        self.begun = threading.Event()
+        self.accepts = accepts
+        self._ring, self._numbers = ring, numbers
+        self._next = max(i for i, n in enumerate(numbers.firsts) if n <= acked + 1)
+        if acked >= 0 and numbers.firsts[self._next] == acked + 1 and self._next:
+            self._next -= 1  # as one that begins with the event that was acked
+        after = EntryPosition("bin.000001", acked * 100) if acked >= 0 else None
+        self.store.subscribe(LATE, accepts, after)
+
+    def start(self):
+        """Begin to read."""
+        self.started = True
+        self.begun.set()
+
+    def change_wants(self, accepts):
+        """Take another filter."""
+        self.accepts = accepts
+
+    def request_stop(self):
+        """End it."""
+        self.stopped = True
+
+    def join(self, deadline):
+        """Tell whether it has ended."""
+        del deadline
+        return self.stopped or self.met
+
+    def status(self):
+        """Tell something."""
+        return {"position": ""}
+
+    def read(self):
+        """Read one transaction, if there is one and room for it, and try to meet."""
+        if self.met or self.stopped or self._next + 1 >= len(self._numbers.firsts):
+            return
+        stop = Stop()
+        stop.request()
+        if not self.store.put(self._numbers.spans(self._next), stop):
+            return
+        self._next += 1
+        place = 1, (self._numbers.firsts[self._next] - 1) * 100 + 29
+        if self._ring.join(LATE, self.accepts, place, self._ring.run, needs=place):
+            self.met = True
+            self.store.end()
+
+
+class Apart:
+    """A ring with a live and a late client, and what the late one has acked."""
+
+    def __init__(self):
+        self.numbers = Numbers()
+        self.absent = Absent()
+        self.t = StoreUnderTest(buffer_size=16, absences=self.absent)
+        self.ring = self.t.store
+        self.acked = -1
+        self.reader = None
+        self.stores = ClientStores(self.ring, self._rejoin, self._read)
+        self.absent.tell = self.stores.set_apart
+        self.ring.begin_run((1, 0))
+        for client_id in (LIVE, LATE):
+            self.stores.subscribe(client_id, None, None)
+        self._put = 0
+
+    def _rejoin(self, client_id, accepts):
+        place = 1, max(self.acked, 0) * 100
+        return self.acked >= 0 and self.ring.join(
+            client_id, accepts, place, self.ring.run, needs=(1, place[1] - 1)
+        )
+
+    def _read(self, client_id, accepts, is_judged_anew):
+        del client_id, is_judged_anew
+        self.reader = Reader(self.ring, self.numbers, self.acked, accepts)
+        return self.reader
+
+    def pump(self):
+        """Put the next transaction into the ring, if there is room."""
+        if self._put + 1 < len(self.numbers.firsts):
+            stop = Stop()
+            stop.request()
+            if self.ring.put(self.numbers.spans(self._put), stop):
+                self._put += 1
+
+    def drain_live(self):
+        """Ack all that the live one can get."""
+        while (batch := self.stores.get(LIVE, 100, 0)) is not None:
+            self.stores.ack(LIVE, batch.last_sequence)
+
+    def pass_over(self, transactions=8):
+        """Let the ring go on without the late one."""
+        self.absent.client_ids.add(LATE)
+        for _ in range(transactions):
+            self.numbers.write(3)
+            self.pump()
+            self.drain_live()
+        self.absent.client_ids.clear()
+        assert self.stores.is_apart(LATE)
+
+    def get(self, size=100):
+        """Return the numbers that the late one gets next, and where they end."""
+        batch = self.stores.get(LATE, size, 0)
+        return ([], None) if batch is None else (numbers_of(batch.slices), batch)
+
+    def ack(self, batch, numbers):
+        """Ack a batch of the late one."""
+        self.stores.ack(LATE, batch.last_sequence)
+        self.acked = numbers[-1]
+
+
+@pytest.fixture
+def apart():
+    """Give such a ring; the late client has been passed over."""
+    found = Apart()
+    found.pass_over()
+    return found
+
+
+def test_catches_up(apart):
+    """It gets its own store, then the ring, and is then like all others."""
+    got = []
+    assert apart.get() == ([], None)  # it begins to read
+    assert apart.reader.started
+    while apart.stores.is_apart(LATE):
+        apart.reader.read()
+        numbers, batch = apart.get()
+        got += numbers
+        if batch is not None:
+            assert batch.last_sequence < 0 or apart.reader.met
+            apart.ack(batch, numbers)
+        apart.drain_live()
+    assert apart.reader.met
+    apart.numbers.write(2)
+    apart.pump()
+    numbers, _ = apart.get()
+    assert got + numbers == list(range(apart.numbers.firsts[-1]))
+
+
+def test_a_rollback_over_both(apart):
+    """Batches of its own store and of the ring behind it come again together."""
+    apart.get()
+    for _ in range(8):
+        apart.reader.read()
+        if apart.reader.met:
+            break
+        numbers, batch = apart.get()
+        apart.ack(batch, numbers)
+    assert apart.reader.met
+    apart.numbers.write(2)
+    apart.pump()
+    first, own = apart.get()
+    second, of_ring = apart.get()
+    assert own.last_sequence < 0 <= of_ring.last_sequence
+    apart.stores.rollback(LATE)
+    assert apart.get()[0] == first
+    assert apart.get()[0] == second
+    apart.stores.ack(LATE, own.last_sequence)
+    assert not apart.stores.is_apart(LATE)
+    apart.stores.ack(LATE, of_ring.last_sequence)
+    assert apart.get() == ([], None)
+
+
+def test_an_old_ack_is_refused(apart):
+    """An ack of a batch of a store that is gone is told so."""
+    with pytest.raises(StoreError, match="passed over"):
+        apart.stores.ack(LATE, -5)
+    with pytest.raises(StoreError):
+        apart.stores.ack(LATE, 3)
+
+
+def test_unsubscribed(apart):
+    """A late one that unsubscribes ends its reader and holds nothing."""
+    apart.get()
+    apart.stores.unsubscribe(LATE)
+    assert apart.reader.stopped
+    assert not apart.stores.is_apart(LATE)
+    with pytest.raises(StoreError):
+        apart.stores.get(LATE, 1, 0)
+
+
+def test_passed_over_while_it_catches_up(apart):
+    """One that leaves again begins anew behind what it has acked."""
+    apart.get()
+    apart.reader.read()
+    numbers, batch = apart.get()
+    apart.ack(batch, numbers)
+    old = apart.reader
+    apart.stores.set_apart(LATE, None)
+    assert old.stopped
+    apart.get()
+    assert apart.reader is not old
+    apart.reader.read()
+    apart.reader.read()
+    assert apart.get()[0][0] == apart.acked + 1
+
+
+def test_returns_to_the_ring(apart):
+    """One for which nothing else is left goes on with the oldest entry of the ring."""
+    apart.get()
+    apart.numbers.write(2)
+    apart.pump()
+    apart.stores.return_to_ring(LATE)
+    assert apart.reader.stopped
+    assert apart.get()[0][-1] == apart.numbers.firsts[-1] - 1
+
+
+def test_another_filter(apart):
+    """A filter that is given amid the catching up counts in both stores."""
+    apart.get()
+    for _ in range(8):
+        apart.reader.read()
+        _, batch = apart.get()
+        if batch is not None:
+            apart.stores.ack(LATE, batch.last_sequence)
+    assert apart.reader.met
+
+    apart.stores.set_apart(LATE, None)
+    apart.acked = apart.numbers.firsts[-1] - 1
+
+    def nothing(names):
+        return not names
+
+    apart.stores.subscribe(LATE, nothing, None)
+    assert apart.reader.accepts is nothing
+    apart.stores.subscribe(LATE, None, None)
+    assert apart.reader.accepts is None
+
+
+def test_so_many_at_a_time(apart):
+    """Readers beyond the limit wait until one has ended."""
+    made = []
+
+    def read(client_id, accepts, is_judged_anew):
+        del client_id, is_judged_anew
+        made.append(Reader(apart.ring, apart.numbers, -1, accepts))
+        made[-1].store.subscribe(len(made) + 2000, accepts, None)
+        return made[-1]
+
+    stores = ClientStores(apart.ring, lambda *_: False, read)
+    for client_id in range(2001, 2002 + READERS_MAX):
+        stores.set_apart(client_id, None)
+        stores.get(client_id, 1, 0)
+    assert [each.started for each in made] == [True] * READERS_MAX + [False]
+    # Also while its client waits without an end.
+    waiting = in_thread(stores.get, 2001 + READERS_MAX, 1, None)
+    made[0].request_stop()
+    assert made[-1].begun.wait(PATIENCE_S)
+    stores.close()
+    assert waiting.result(PATIENCE_S) is None
+    stores.close()
+    assert all(each.stopped for each in made)
+    assert stores.get(2001, 1, 0) is None
+
+
+def test_random(rng):
+    """Whatever the clients, the pump and the reader do, the late one's stream is whole.
+
+    Forbidden: a number that is left out, or comes again without a rollback.
+    """
+    met = 0
+    for _ in range(longer(40)):
+        apart = Apart()
+        player = Player(apart, rng)
+        for _ in range(300):
+            player.step()
+        met += player.met
+    print(f"{met} readers met the ring")
+    assert met, "no reader ever met the ring"
+
+
+class Player:
+    """Does random steps, and knows which number the late one must get next."""
+
+    def __init__(self, apart, rng):
+        self._apart, self._rng = apart, rng
+        self._expected = 0
+        self._opened = []  # batches and their numbers
+        self.met = 0  # readers that met the ring
+
+    def step(self):
+        """Do one of all steps that there are."""
+        apart, rng = self._apart, self._rng
+        steps = {
+            lambda: apart.numbers.write(rng.randint(1, 5)): 2,
+            apart.pump: 3,
+            apart.drain_live: 3,
+            self._leave_for_a_moment: 0.3,
+            self._get: 5,
+            self._ack: 5,
+            self._roll_back: 0.4,
+            self._read: 6,
+        }
+        (step,) = rng.choices(list(steps), list(steps.values()))
+        step()
+
+    def _leave_for_a_moment(self):
+        """Be away; what is open may be void then."""
+        self._apart.absent.client_ids.add(LATE)
+        self._apart.pump()
+        self._apart.absent.client_ids.clear()
+        self._roll_back()
+
+    def _read(self):
+        reader = self._apart.reader
+        if reader is not None and not reader.met:
+            reader.read()
+            self.met += reader.met
+
+    def _get(self):
+        numbers, batch = self._apart.get(self._rng.randint(1, 8))
+        if batch is None:
+            return
+        before = self._expected - 1
+        # A BEGIN that was acked alone comes again to a cursor that is new.
+        if numbers[0] == before == self._apart.acked:
+            assert before in self._apart.numbers.firsts
+            self._expected -= 1
+        assert numbers == list(range(self._expected, self._expected + len(numbers)))
+        self._expected += len(numbers)
+        self._opened.append((batch, numbers))
+
+    def _ack(self):
+        if self._opened:
+            self._apart.ack(*self._opened.pop(0))
+
+    def _roll_back(self):
+        self._apart.stores.rollback(LATE)
+        self._expected = self._apart.acked + 1
+        self._opened.clear()

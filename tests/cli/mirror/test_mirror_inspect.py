@@ -1,0 +1,72 @@
+"""`mirror verify` and `mirror plot`: what they tell where no Spark is needed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
+pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
+
+from canal_server import cli
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.settings.mirror_settings import LakeSettings
+from canal_server.mirror.state.run_history import Batch, History
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NAME = "copy"
+WRONG_SETTINGS = 2
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Give a function that runs the command on an empty lake, and returns its text."""
+    conf = tmp_path / "mirror.yml"
+    settings = {
+        "name": NAME,
+        "canal": {"servers": "127.0.0.1:1", "destination": "example"},
+        "source": {"host": "127.0.0.1", "port": 1, "user": "u", "password": "p"},
+        "lake": {"path": str(tmp_path / "lake")},
+        "tables": [{"match": r"shop\..*"}],
+    }
+    conf.write_text(json.dumps(settings))  # JSON is YAML
+
+    def run(*arguments: str, wanted: int = 0) -> str:
+        assert cli.main(["mirror", *arguments, "--conf", str(conf)]) == wanted
+        told = capsys.readouterr()
+        return told.out + told.err
+
+    return run
+
+
+def test_verify_without_tables(mirror) -> None:
+    """A mirror that knows no table has nothing to compare; names have two parts."""
+    assert mirror("verify") == "the mirror has no table yet\n"
+    told = mirror("verify", "orders", ".x", wanted=WRONG_SETTINGS)
+    assert "table orders: write schema.table" in told
+    assert "table .x: write schema.table" in told
+
+
+def test_plot(mirror, tmp_path: Path) -> None:
+    """The history is told and drawn; a picture that cannot be written is a problem."""
+    assert "no batch" in mirror("plot")
+    lake = LakeSettings(path=str(tmp_path / "lake"))
+    history = History(open_folder(lake, f"_mirror/{NAME}"))
+    for number in range(60):
+        at_ms = 1_800_000_000_000 + 1000 * number
+        history.add(Batch(at_ms, number, rows=50, seconds=0.5, delay_ms=700))
+    history.flush()
+    picture = tmp_path / "delay.svg"
+    told = mirror("plot", "--output", str(picture))
+    assert "60 batches, 3,000 rows" in told
+    assert "median 700 ms" in told
+    assert picture.read_text().startswith("<svg")
+    assert "31 batches" in mirror("plot", "--hours", str(30 / 3600))
+    nowhere = tmp_path / "no" / "delay.svg"
+    told = mirror("plot", "--output", str(nowhere), wanted=cli.FAILED)
+    assert f"{nowhere} cannot be written" in told

@@ -1,0 +1,271 @@
+"""`canal-server position` without a source or a server: options, texts, refusals."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from fix_conf import ACCOUNT
+
+from canal_server import cli
+from canal_server.cli.position.position_found import (
+    access_for,
+    amount_text,
+    gone_text,
+    size_text,
+)
+from canal_server.cli.position.position_seek import _agreed
+from canal_server.config.schema import (
+    HostConfig,
+    HostPort,
+    InstanceConfig,
+    SourceConfig,
+)
+from canal_server.errors import ConfigError
+from canal_server.model.cursors import ClientCursor, DestinationCursors
+from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.position.file_meta import MetaFiles
+from canal_server.position.write_behind import StoredClient
+from canal_server.source.begin.source_lag import Gone
+
+NOWHERE = f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
+
+
+@pytest.fixture
+def conf(make_conf):
+    """Give a conf folder with two destinations, the first of which has a client."""
+    conf = make_conf("canal.destinations = one,two", one=NOWHERE, two=NOWHERE)
+    cursor = LogPosition(
+        LogIdentity("127.0.0.1", 1),
+        EntryPosition("binlog.000001", 4711, 1763719200000, 1),
+    )
+    client = StoredClient(ClientIdentity("one", 1001, "a\\.b"), cursor)
+    MetaFiles(conf).write("one", [client])
+    return conf
+
+
+def run(*arguments):
+    """Run the command."""
+    return cli.main(["position", *map(str, arguments)])
+
+
+def test_help_lists_the_actions(capsys):
+    """The help of the command names its actions, that of an action its options."""
+    for arguments, word in (
+        (["--help"], "seek"),
+        (["show", "--help"], "--json"),
+        (["seek", "--help"], "--dry-run"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            run(*arguments)
+        assert caught.value.code == 0
+        assert word in capsys.readouterr().out
+
+
+def test_what_is_stored_is_shown_without_the_source(conf, capsys):
+    """The source cannot be reached: places are told, not how far they are behind."""
+    assert run("show", "--conf", conf) == 0
+    told = capsys.readouterr().out
+    assert "destination one: not running; as stored" in told
+    assert "how far behind is not known: cannot connect" in told
+    assert "client 1001 at binlog.000001:4711 (2025-11-21T1" in told
+    assert "destination two" in told
+    assert "no client is subscribed" in told
+    assert run("show", "--conf", conf, "--destination", "one", "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)["destinations"]
+    assert told["clients"][0]["filter"] == "a\\.b"
+    assert told["clients"][0]["behind"] == {
+        "bytes": None,
+        "seconds": None,
+        "transactions": None,
+    }
+
+
+def test_why_a_destination_does_not_run(make_conf, start_server, capsys):
+    """Its error, which `status` has, is shown as well, with the time."""
+    conf = make_conf(
+        f"canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = broken\n{ACCOUNT}",
+        broken="canal.instance.master.address = 127.0.0.1:1\n",
+    )
+    start_server(conf).read_until("canal-server 0")
+    assert run("show", "--conf", conf) == 0
+    error = "  error: CanalError: the cursors cannot be read (since 2"
+    state, line, *_ = capsys.readouterr().out.splitlines()
+    assert state == "destination broken: not running; as stored"
+    assert line.startswith(error)
+    assert run("show", "--conf", conf, "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)["destinations"]
+    assert told["error"] == "CanalError: the cursors cannot be read"
+    assert told["error_since_ms"] > 0
+
+
+@pytest.fixture
+def group_conf(make_conf):
+    """Give a conf folder with a group of two sources that nobody reaches, a client."""
+    conf = make_conf(
+        "canal.destinations = merged\n"
+        "canal.instance.global.spring.xml = group-instance.xml\n",
+        merged="canal.instance.master1.address = 127.0.0.1:1\n"
+        "canal.instance.master2.address = 127.0.0.1:2\n" + ACCOUNT,
+    )
+    places = {
+        number: LogPosition(
+            LogIdentity("127.0.0.1", number), EntryPosition("binlog.000001", offset)
+        )
+        for number, offset in ((1, 100), (2, 4711))
+    }
+    client = StoredClient(ClientIdentity("merged", 1001), places[1], places=places)
+    MetaFiles(conf).write("merged", [client])
+    return conf
+
+
+def test_a_group_is_shown_without_its_sources(group_conf, capsys):
+    """Places in each source are told, and of each why distances are not."""
+    assert run("show", "--conf", group_conf) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "destination merged: not running; as stored"
+    assert lines[1].startswith("  master1: how far behind is not known: cannot connect")
+    assert lines[2] == "    client 1001 at binlog.000001:100"
+    assert lines[3].startswith("  master2: how far behind is not known: cannot connect")
+    assert lines[4:] == ["    client 1001 at binlog.000001:4711"]
+    assert run("show", "--conf", group_conf, "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)["destinations"]
+    assert told["clients"][0]["position"] == "binlog.000001:100"
+    places = [each["clients"][0]["position"] for each in told["sources"]]
+    assert places == ["binlog.000001:100", "binlog.000001:4711"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (
+            ["--to", "binlog.000001:4"],
+            2,
+            "it is by --source: master1 (127.0.0.1:1), master2 (127.0.0.1:2)",
+        ),
+        (["--to", "0-1-7"], 2, "name the one whose GTID set it is"),
+        (["--to", "oldest", "--source", "db3"], 2, "--source db3: no source of merged"),
+        (["--to", "oldest", "--source", "127.0.0.1:2"], 1, "127.0.0.1:2"),
+        (["--to", "latest", "--source", "master2"], 1, "127.0.0.1:2"),
+        (["--to", "latest", "--source", "merged/master1"], 1, "127.0.0.1:1"),
+        (["--to", "latest"], 1, "--source moves clients in one source, whatever"),
+    ],
+)
+def test_which_source_of_a_group(group_conf, capsys, arguments, status, words):
+    """It is named, or all are meant where that makes sense; one source has no names."""
+    assert run("seek", "--conf", group_conf, "--yes", *arguments) == status
+    assert words in capsys.readouterr().err
+
+
+def test_a_single_source_has_no_name(conf, capsys):
+    """To name one where there is one is an error of usage."""
+    seek = ("seek", "--conf", conf, "--destination", "one", "--to", "oldest")
+    assert run(*seek, "--source", "master1") == 2
+    assert "--source master1: one has one source" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--to", "oldest"], 2, "name one destination with --destination"),
+        (["--to", "oldest", "--destination", "three"], 2, "not configured"),
+        (["--to", "oldest", "--destination", "two"], 1, "has no clients: nothing is"),
+        (
+            ["--to", "oldest", "--destination", "one", "--client", "7"],
+            1,
+            "client 7 is not subscribed to one; known are 1001",
+        ),
+        (["--to", "oldest", "--destination", "one"], 1, "cannot connect"),
+    ],
+)
+def test_who_cannot_be_moved(conf, capsys, arguments, status, words):
+    """What is missing is told, and nothing is changed."""
+    before = (conf / "one" / "meta.dat").read_bytes()
+    assert run("seek", "--conf", conf, "--yes", *arguments) == status
+    assert words in capsys.readouterr().err
+    assert (conf / "one" / "meta.dat").read_bytes() == before
+
+
+def test_a_destination_that_cannot_be_used_is_no_hindrance_to_others(conf, capsys):
+    """What is wrong with another one's settings is told only where it is in the way.
+
+    A server that follows its conf folder goes on without it, too.
+    """
+    broken = conf / "two" / "instance.properties"
+    broken.write_text("canal.instance.memory.buffer.size = 7\n")
+    assert run("show", "--conf", conf, "--destination", "one") == 0
+    assert "client 1001 at binlog.000001:4711" in capsys.readouterr().out
+    seek = ("seek", "--conf", conf, "--to", "oldest", "--yes", "--destination")
+    assert run(*seek, "one") == 1
+    assert "cannot connect" in capsys.readouterr().err
+    for arguments in (("show", "--conf", conf), (*seek, "two"), (*seek, "three")):
+        assert run(*arguments) == 2
+        assert "canal.instance.memory.buffer.size = 7" in capsys.readouterr().err
+
+
+def test_a_target_that_is_none(capsys):
+    """It is an error of usage that tells what may be written."""
+    with pytest.raises(SystemExit) as caught:
+        run("seek", "--to", "yesterday")
+    assert caught.value.code == 2
+    assert "write FILE:POSITION" in capsys.readouterr().err
+
+
+def test_which_source_is_looked_at():
+    """It is the one that was read last, which may be the standby."""
+    config = InstanceConfig(
+        destination="one",
+        source=SourceConfig(
+            master=HostConfig(address=HostPort("192.0.2.1", 3306)),
+            standby=HostConfig(address=HostPort("192.0.2.2", 3307)),
+        ),
+    )
+    identity = ClientIdentity("one", 1001)
+    for host, port, found in (
+        ("192.0.2.1", 3306, "192.0.2.1:3306"),
+        ("192.0.2.2", 3307, "192.0.2.2:3307"),
+        ("192.0.2.3", 3306, "192.0.2.1:3306"),
+    ):
+        place = LogPosition(LogIdentity(host, port), EntryPosition("f.000001", 4))
+        cursors = DestinationCursors((ClientCursor(identity, place),))
+        assert str(access_for(config, cursors).address) == found
+    standby = DestinationCursors(cursors.clients, reads=LogIdentity("192.0.2.2", 3307))
+    assert str(access_for(config, standby).address) == "192.0.2.2:3307"
+    assert str(access_for(config, DestinationCursors(())).address) == "192.0.2.1:3306"
+
+
+def test_sizes():
+    """Bytes are told in units that people read."""
+    assert [size_text(n) for n in (0, 1023, 1024, 1536, 5 << 20, 3 << 40)] == [
+        "0 bytes",
+        "1023 bytes",
+        "1.0 KiB",
+        "1.5 KiB",
+        "5.0 MiB",
+        "3072.0 GiB",
+    ]
+    assert amount_text(1, 1024) == "1 transaction, 1.0 KiB"
+    assert amount_text(2, None) == "2 transactions"
+    assert amount_text(None, None) == "an unknown amount"
+
+
+def test_what_is_gone():
+    """The missing files are named, and the time in which they were written."""
+    gone = Gone("binlog.000003", "binlog.000005", 3, 1763719200000, 1763722800000, 12)
+    told = gone_text(gone)
+    assert "binlog.000003 to binlog.000005 (3 files) purged" in told
+    assert "from 2025-11-21T" in told
+    assert ", 12 transactions is not in the binlog any more" in told
+    told = gone_text(Gone("binlog.000003", "binlog.000003", 1, None, None))
+    assert (
+        told == "binlog.000003 purged: what was written is not in the binlog any more"
+    )
+
+
+def test_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal nothing is moved, and the error says how it would be."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    with pytest.raises(ConfigError, match=r"^nothing was changed: .* add --yes"):
+        _agreed()

@@ -1,0 +1,324 @@
+"""`status`: of a server, of its cluster, of both, and of neither."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+
+import pytest
+from fix_conf import MASTER
+from fix_store import eventually
+
+from canal_server import cli
+from canal_server.cli.status.status_command import _table
+from canal_server.model.running import Running
+from canal_server.model.znodes import candidate_path, running_path, server_path
+
+MAIN = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = "
+OTHER = "10.0.0.2:11111"
+PATIENCE_MS = 600_000
+
+
+@pytest.fixture
+def status(capsys):
+    """Give a function that runs the command and returns what it printed."""
+
+    def run(conf, *options, wanted=0):
+        assert cli.main(["status", "--conf", str(conf), *options]) == wanted
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def shared_conf(make_conf, zookeeper_root, zookeeper):
+    """Give a conf folder of a server, in a cluster with another one that runs it."""
+    zookeeper.create(server_path(OTHER), ephemeral=True)
+    zookeeper.create(candidate_path("example", OTHER), ephemeral=True)
+    zookeeper.create(running_path("example"), Running(OTHER).encode(), ephemeral=True)
+    return make_conf(
+        f"{MAIN}example\ncanal.zkServers = {zookeeper_root}\n"
+        "canal.instance.global.spring.xml = default-instance.xml\n"
+    )
+
+
+def test_a_server_alone(make_conf, start_server, status):
+    """A line of the server and one of each destination; the same as JSON."""
+    conf = make_conf(MAIN + "example")
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    first, empty, headings, row = status(conf).splitlines()
+    assert first.startswith(f"canal-server 0.1.0, process {server.process.pid}, port ")
+    assert empty == ""
+    assert headings.split() == [
+        "destination", "state", "runs", "on", "position", "last", "change", "lag",
+        "clients",
+    ]  # fmt: skip
+    assert row.split() == ["example", "fake", "here", "-", "-", "-", "-"]
+    told = json.loads(status(conf, "--json"))
+    assert told["pid"] == server.process.pid
+    assert [each["destination"] for each in told["instances"]] == ["example"]
+    assert told["clusters"] == []
+
+
+def test_a_server_in_a_cluster(shared_conf, start_server, status, zookeeper):
+    """A server that runs nothing tells who does, then that it does."""
+    server = start_server(shared_conf)
+    server.read_until("waiting for its end")
+    _, cluster, _, _, row = status(shared_conf).splitlines()
+    assert row.split() == ["example", "competing", OTHER, "-", "-", "-", "-"]
+    assert OTHER in cluster
+    assert "127.0.0.1:" in cluster
+    told = json.loads(status(shared_conf, "--json"))
+    (known,) = told["clusters"]
+    assert known["destinations"]["example"]["runs_on"] == OTHER
+    assert len(known["destinations"]["example"]["candidates"]) == 2
+
+
+def test_a_cluster_without_a_server_here(shared_conf, status, zookeeper_root):
+    """Where no server runs, what ZooKeeper tells is shown."""
+    here, cluster, _, _, row = status(shared_conf).splitlines()
+    assert here == "no server runs here"
+    assert cluster == f"cluster at {zookeeper_root}: {OTHER}"
+    assert row.split() == ["example", "-", OTHER, "-", "-", "-", "-"]
+
+
+def test_neither(make_conf, capsys, monkeypatch):
+    """Without a server and without an answer of ZooKeeper, both are told."""
+    monkeypatch.setattr("canal_server.cli.status.status_command.ZOOKEEPER_S", 0.05)
+    conf = make_conf(
+        f"{MAIN}example\ncanal.zkServers = 127.0.0.1:1\n"
+        "canal.instance.global.spring.xml = default-instance.xml\n"
+    )
+    assert cli.main(["status", "--conf", str(conf)]) == 1
+    printed = capsys.readouterr()
+    assert "ZooKeeper at 127.0.0.1:1 did not answer in 0.05 s" in printed.out
+    assert "no server runs with the data folder" in printed.err
+
+
+def test_clients_that_lost_their_place():
+    """A client that is refused is told with the reason."""
+    why = "client 7 of a needs binlog.000001:4, which is gone"
+    told = {
+        "clusters": [],
+        "instances": [{"destination": "a", "lost_clients": {"7": why}}],
+    }
+    assert list(_table(told))[-1] == f"a: {why}"
+
+
+def test_events_that_were_passed_over():
+    """What became of named events is shown, of each source of a group as well."""
+    passed = {
+        "event": "b.1:4", "action": "skip", "state": "passed over", "events": 2,
+        "event_type": 19, "table": "", "error": "a body of 3 bytes",
+    }  # fmt: skip
+    read = passed | {"event": "b.1:9", "state": "read"}
+    raw = passed | {"action": "raw", "event_type": 30, "table": "db.t"}
+    told = {
+        "clusters": [],
+        "instances": [
+            {"destination": "a", "unreadable": [passed, read]},
+            {
+                "destination": "g",
+                "sources": [
+                    {"name": "master2", "state": "running", "unreadable": [raw]}
+                ],
+            },
+        ],
+    }
+    why = "a body of 3 bytes"
+    counted = "(type 30, table db.t, 2 in all)"
+    key = "canal.instance.master.unreadable.events"
+    assert list(_table(told))[-3:] == [
+        "a: event b.1:4 (type 19, 2 in all) was left out: a body of 3 bytes",
+        f"a: event b.1:9 was read without an error: take it out of {key}",
+        f"g/master2: event b.1:4 {counted} was delivered as raw bytes: {why}",
+    ]
+
+
+def test_changes_that_were_refused(make_conf, start_server, status):
+    """What is wrong with a changed or new file is told until it is mended."""
+    main = f"{MAIN}\ncanal.auto.scan = true\ncanal.auto.scan.interval = 1\n"
+    conf = make_conf(main, one=MASTER)
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    make_conf(main, one="canal.instance.master.address = db:many\n", two="")
+    eventually(lambda: len(status(conf).splitlines()) == 6)
+    changed, new = status(conf).splitlines()[-2:]
+    assert changed.startswith("one: its file was changed: ")
+    assert "db:many" in changed
+    assert changed.endswith("; it goes on as before")
+    assert new.startswith("two: ")
+    assert new.endswith("; it does not start")
+    told = json.loads(status(conf, "--json"))
+    (one,) = told["instances"]
+    assert one["running"]
+    assert "db:many" in one["refused_change"]
+    assert list(told["refused"]) == ["two"]
+    make_conf(main, one=MASTER)
+    (conf / "two" / "instance.properties").unlink()
+    eventually(lambda: len(status(conf).splitlines()) == 4)
+
+
+def test_a_server_that_does_not_answer(
+    shared_conf, start_server, capsys, monkeypatch, zookeeper_root
+):
+    """What ZooKeeper and the settings tell is shown all the same, with the error."""
+    monkeypatch.setattr("canal_server.cli.status.status_command.ANSWER_S", 0.2)
+    server = start_server(shared_conf)
+    server.read_until("canal-server 0")
+    server.freeze()
+    try:
+        assert cli.main(["status", "--conf", str(shared_conf)]) == 1
+        text = capsys.readouterr()
+        assert cli.main(["status", "--json", "--conf", str(shared_conf)]) == 1
+        told = json.loads(capsys.readouterr().out)
+        (shared_conf / "canal.properties").write_text(f"{MAIN}example\n")
+        assert cli.main(["status", "--conf", str(shared_conf)]) == 1
+        alone = capsys.readouterr()
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    cluster, _, _, row = text.out.splitlines()
+    assert cluster.startswith(f"cluster at {zookeeper_root}: ")
+    assert row.split() == ["example", "-", OTHER, "-", "-", "-", "-"]
+    assert (
+        f"did not answer within 0.2 s: its process {server.process.pid} is paused"
+        f" (SIGSTOP); resume it with kill -CONT {server.process.pid}\n"
+    ) in text.err
+    assert "did not answer" in told["error"]
+    assert told["clusters"][0]["destinations"]["example"]["runs_on"] == OTHER
+    assert told["instances"] == [{"destination": "example"}]
+    assert alone.out.splitlines()[-1].split()[:3] == ["example", "-", "unknown"]
+
+
+def test_settings_that_were_broken_since(make_conf, start_server, status):
+    """A server whose settings were broken while it runs is still shown."""
+    conf = make_conf(MAIN + "example")
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    make_conf("canal.serverMode = nonsense\n")
+    assert "example" in status(conf)
+
+
+def test_a_source_that_was_changed():
+    """The server that is read is told once it was changed, of a group's sources too."""
+    told = {
+        "clusters": [],
+        "instances": [
+            {"destination": "a", "reads": "master db1:3306", "switches": 0},
+            {"destination": "b", "reads": "standby db2:3306", "switches": 1},
+            {
+                "destination": "c",
+                "sources": [
+                    {"name": "master1", "reads": "master db3:3306", "switches": 2},
+                    {"name": "master2", "reads": "master db4:3306", "switches": 0},
+                ],
+            },
+        ],
+    }
+    assert list(_table(told))[-2:] == [
+        "b: reads standby db2:3306, changed once since the start",
+        "c/master1: reads master db3:3306, changed 2 times since the start",
+    ]
+
+
+def test_one_source_of_a_group_that_waits():
+    """The state of each source is told: one that waits says nothing of the others."""
+    sources = [
+        {"name": "master1", "state": "running", "error": ""},
+        {"name": "master2", "state": "waiting", "error": "ConnectionLost: gone"},
+    ]
+    group = {"destination": "c", "error": "master2: ConnectionLost: gone"}
+    told = {"clusters": [], "instances": [group | {"sources": sources}]}
+    assert list(_table(told))[-2:] == [
+        "c/master1: running",
+        "c/master2: waiting: ConnectionLost: gone",
+    ]
+
+
+# --- for probes -----------------------------------------------------------------------
+
+
+def test_probe_of_a_server_that_is_healthy(make_conf, start_server, capsys):
+    """Status 0 with one word, or as JSON; with limits as well."""
+    conf = make_conf(MAIN + "example")
+    start_server(conf).read_until("canal-server 0")
+    common = ("status", "--check", "--conf", str(conf))
+    assert cli.main([*common, "--max-lag", "60s", "--timeout", "20s"]) == 0
+    assert capsys.readouterr().out == "healthy\n"
+    assert cli.main([*common, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"healthy": True, "status": 0, "problems": []}
+
+
+def test_probe_without_a_server(make_conf, capsys):
+    """Status 3 when no server runs, and the line says with which data folder."""
+    conf = make_conf(MAIN + "example")
+    assert cli.main(["status", "--check", "--conf", str(conf)]) == 3
+    assert capsys.readouterr().out == (f"no server runs with the data folder {conf}\n")
+
+
+def test_probe_of_a_server_that_is_frozen(make_conf, start_server, capsys):
+    """Status 4 when there is no answer in time, also when the connection waits."""
+    conf = make_conf(MAIN + "example")
+    server = start_server(conf)
+    server.read_until("canal-server 0")
+    server.freeze()
+    try:
+        for options in ((), ("--json",)):
+            common = ("status", "--check", "--timeout", "200ms", *options)
+            assert cli.main([*common, "--conf", str(conf)]) == 4
+            assert "did not answer within 0.2 s" in capsys.readouterr().out
+        assert cli.main(["status", "--timeout", "200ms", "--conf", str(conf)]) == 1
+        assert "did not answer within 0.2 s" in capsys.readouterr().err
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+
+def test_probe_of_a_destination_that_does_not_run(make_conf, start_server, capsys):
+    """Status 5 when a destination cannot start, with its error and since when."""
+    conf = make_conf(MAIN + "broken", broken=MASTER)
+    start_server(conf).read_until("cannot start")
+    common = ("status", "--conf", str(conf))
+    pattern = (
+        r"broken: CanalError: the cursors cannot be read \(since "
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d, \d+ s\)\n"
+    )
+
+    def is_told():
+        capsys.readouterr()
+        assert cli.main([*common, "--check"]) == 5
+        return re.fullmatch(pattern, capsys.readouterr().out)
+
+    eventually(is_told)  # until then it is starting
+    assert cli.main([*common, "--json"]) == 0
+    (broken,) = json.loads(capsys.readouterr().out)["instances"]
+    assert 0 <= time.time() * 1000 - broken["error_since_ms"] < PATIENCE_MS
+
+
+def test_limits_without_a_check(make_conf, capsys):
+    """A limit that nothing is compared with is an error of usage."""
+    conf = make_conf(MAIN + "example")
+    assert cli.main(["status", "--max-lag", "1s", "--conf", str(conf)]) == 2
+    assert capsys.readouterr().err == "canal-server status: --max-lag is for --check\n"
+
+
+def test_a_time_out_of_nothing(capsys):
+    """No server answers in no time: it is not the server that is told to be stuck."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["status", "--timeout", "0"])
+    assert ended.value.code == 2
+    assert "argument --timeout: 0: expected more than 0, as 5s" in (
+        capsys.readouterr().err
+    )
+
+
+def test_errors_of_a_source_are_one_line(make_conf, status, monkeypatch):
+    """What a source wrote reaches no terminal as it is."""
+    conf = make_conf(MAIN + "example")
+    error = "SourceError: db: x\nforged\x1b[31m\u202e"
+    found = {"instances": [{"destination": "a", "state": "waiting", "error": error}]}
+    monkeypatch.setattr("canal_server.cli.status.status_command.ask", lambda *_: found)
+    assert r"a: SourceError: db: x\nforged\x1b[31m\u202e" in status(conf)

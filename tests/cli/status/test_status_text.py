@@ -1,0 +1,31 @@
+"""What `status` says of a destination below the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_server.cli.status.status_text import standing_lines
+
+SLOW = {"client": 7, "entries": 3, "seconds": 300.0}
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({}, ""),  # of a server of before
+        ({"connected": True, "away_s": None}, ""),
+        ({"connected": False, "away_s": 600.0}, "; not connected for 10 min"),
+        ({"connected": False, "away_s": None}, "; not connected"),
+    ],
+)
+def test_the_slowest_client(more, told):
+    """It is said of one that is not connected, and since when."""
+    (line,) = standing_lines({"slowest_client": SLOW | more})
+    assert line == f"slowest client 7, 3 entries, 5 min behind{told}"
+
+
+def test_warnings():
+    """Each has a line, in front of what reading waits for."""
+    lines = list(standing_lines({"warnings": ["a", "b"], "slowest_client": SLOW}))
+    assert lines[:2] == ["warning: a", "warning: b"]
+    assert len(lines) == 3

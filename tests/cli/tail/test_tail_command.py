@@ -1,0 +1,511 @@
+"""`canal-server tail` against a server."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from functools import partial
+
+import pytest
+from fix_server import DESTINATION, PATIENCE_S, make_entry
+from fix_store import eventually, in_thread
+
+from canal_server.cli import main
+from canal_server.cli.tail.tail_ids import IDS, Clients, free_id
+from canal_server.cli.tail.tail_ranged import start_of
+from canal_server.cli.tail.tail_silence import ReadTo, Silence
+from canal_server.client import CanalClient
+from canal_server.errors import CanalError
+from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import (
+    EntryPosition,
+    LogIdentity,
+    LogPosition,
+    PositionRange,
+)
+from canal_server.protocol.auth import stored_form
+from canal_server.protocol.entry_messages import (
+    Entry,
+    EntryType,
+    EventType,
+    Header,
+    RowChange,
+    encode,
+)
+
+PLACE = LogPosition(LogIdentity("db", 3306), EntryPosition("binlog.000001", 4))
+EARLY_S = 0.5  # for what must not come so early
+BATCH = PositionRange(PLACE, PLACE, None, 0)
+
+
+def statement(number: int) -> bytes:
+    """Return an entry that tail prints."""
+    change = RowChange(event_type=EventType.QUERY, sql=f"statement {number}")
+    header = Header(logfile_name="binlog.000001", logfile_offset=number)
+    return encode(Entry(header, EntryType.ROWDATA, encode(change)))
+
+
+def printed(text: str) -> list[int]:
+    """Return the numbers of `statement` in lines of JSON."""
+    return [json.loads(line)["position"] for line in text.splitlines()]
+
+
+def tail(port: int, *options: str) -> int:
+    """Run the command and return its status."""
+    return main(["tail", "--port", str(port), *options])
+
+
+def test_count(serve, instance, capsys):
+    """So many changes are printed as JSON lines; marks do not count."""
+    instance.store.append(
+        make_entry(1, EntryType.TRANSACTIONEND), *map(statement, (2, 3, 4))
+    )
+    assert tail(serve().port, "--count", "2") == 0
+    assert printed(capsys.readouterr().out) == [2, 3]
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many"])
+def test_a_count_of_nothing(number, capsys):
+    """A number of changes that can never come is an error of usage."""
+    with pytest.raises(SystemExit) as caught:
+        main(["tail", f"--count={number}"])
+    assert caught.value.code == 2
+    assert "--count: expected a number from 1 on" in capsys.readouterr().err
+
+
+def test_nothing_stays(serve, instance):
+    """By default the subscription ends with the command."""
+    instance.store.append(statement(1))
+    assert tail(serve().port, "--count", "1", "--filter", "a.b") == 0
+    assert instance.meta.subscriptions(DESTINATION) == []
+    assert instance.store.places == {}
+
+
+def test_client_of_its_own(serve, instance, capsys):
+    """With a client id the subscription stays, and the next run goes on behind."""
+    port = serve().port
+    instance.store.append(statement(1))
+    assert tail(port, "--client-id", "7", "--count", "1", "--filter", "a.b") == 0
+    assert instance.meta.subscriptions(DESTINATION) == [ClientIdentity(DESTINATION, 7)]
+    instance.store.append(statement(2))
+    assert tail(port, "--client-id", "7", "--count", "1") == 0
+    assert printed(capsys.readouterr().out) == [1, 2]
+
+
+@pytest.mark.parametrize("options", [["--no-ack", "--count", "2"], ["--count", "1"]])
+def test_what_is_not_acked_comes_again(serve, instance, capsys, options):
+    """With --no-ack, or when a message was printed in part, nothing is acked."""
+    port = serve().port
+    instance.store.append(statement(1), statement(2))
+    assert tail(port, "--client-id", "7", *options) == 0
+    capsys.readouterr()
+    assert tail(port, "--client-id", "7", "--count", "2") == 0
+    assert printed(capsys.readouterr().out) == [1, 2]
+
+
+def test_transactions(serve, instance, capsys):
+    """Marks of transactions are printed when asked for."""
+    end = Entry(Header(logfile_offset=1), EntryType.TRANSACTIONEND)
+    instance.store.append(encode(end), statement(2))
+    assert tail(serve().port, "--count", "1", "--transactions") == 0
+    assert printed(capsys.readouterr().out) == [1, 2]
+
+
+def test_terminal(serve, instance, capsys, monkeypatch):
+    """On a terminal lines are for the eye, with colours unless they are unwanted."""
+    port = serve().port
+    instance.store.append(statement(1))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for options, expected in (
+        ([], "\x1b[36mQUERY \x1b[0m"),
+        (["--json"], '"sql":"statement 1"'),
+    ):
+        assert tail(port, "--count", "1", *options) == 0
+        assert expected in capsys.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert tail(port, "--count", "1") == 0
+    assert "QUERY   statement 1" not in (out := capsys.readouterr().out)
+    assert "\x1b" not in out
+
+
+def test_password(serve, instance, capsys, monkeypatch, tmp_path):
+    """The password comes from a file or the environment, and is never shown."""
+    port = serve(user="canal", passwd=stored_form("geheim")).port
+    instance.store.append(statement(1))
+    common = ("--user", "canal", "--count", "1")
+    file = tmp_path / "password"
+    file.write_text("geheim\n")
+    assert tail(port, *common, "--password-file", str(file)) == 0
+    monkeypatch.setenv("CANAL_PASSWORD", "geheim")
+    assert tail(port, *common) == 0
+    monkeypatch.setenv("CANAL_PASSWORD", "geheim2")
+    assert tail(port, *common) == 1
+    streams = capsys.readouterr()
+    assert "auth failed for user 'canal'" in streams.err
+    assert "geheim" not in streams.err
+
+
+def test_password_file_that_is_not_there(capsys, tmp_path):
+    """A file that cannot be read is named, status 2."""
+    assert tail(1, "--password-file", str(tmp_path / "none")) == 2
+    assert "none: No such file" in capsys.readouterr().err
+
+
+def test_no_server(capsys):
+    """Without a server there is one clear line, status 1."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert tail(port) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"canal-server tail: example at 127.0.0.1:{port}: ")
+    assert line.endswith("connection refused; is the server running, is this its port?")
+
+
+def test_no_server_of_ours(capsys):
+    """What speaks something else, a MySQL say, is told apart; status 1."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            with listener.accept()[0] as connection:
+                connection.sendall(b"J\0\0\0\n9.7.4\0")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        assert tail(listener.getsockname()[1]) == 1
+        thread.join()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "that is not canal's protocol: a frame of" in line
+
+
+def test_another_reader_is_noticed(serve, instance, capsys):
+    """When batches went to another program under the same id, that is told once."""
+    port = serve().port
+    who = ClientIdentity(DESTINATION, 7)
+    instance.store.append(statement(1))
+
+    def take_batches_away() -> None:
+        for count in (1, 2):
+            # It has acked so many, and waits for the next.
+            eventually(partial(has_acked, count))
+            instance.store.wait_for_getters(1)
+            instance.meta.remove_batch(who, instance.meta.add_batch(who, BATCH))
+            instance.store.append(statement(count + 1))
+
+    def has_acked(count: int) -> bool:
+        place = instance.store.places.get(7)
+        return place is not None and place.acked == count
+
+    taking = in_thread(take_batches_away)
+    assert tail(port, "--count", "3", "--client-id", "7") == 0
+    taking.result(PATIENCE_S)
+    streams = capsys.readouterr()
+    assert printed(streams.out) == [1, 2, 3]
+    assert streams.err.count("another program reads as client 7") == 1
+
+
+def test_unknown_destination(serve, capsys):
+    """A destination that the server does not know is told in one line, status 1."""
+    assert tail(serve().port, "--destination", "nowhere") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("can't find destination:nowhere")
+
+
+def test_server_that_stops(serve, instance, capsys):
+    """When the server goes, the command ends with one line, status 1."""
+    server = serve()
+
+    def stop() -> None:
+        instance.store.wait_for_getters(1)
+        server.request_stop()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    assert tail(server.port) == 1
+    thread.join()
+    told = capsys.readouterr().err.splitlines()
+    assert len([line for line in told if "no change" not in line]) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals(serve, instance, number):
+    """Ctrl-C, SIGTERM, a closed terminal end it at once, quietly; nothing stays."""
+    program = (
+        "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+        "from canal_server.cli import main; sys.exit(main())"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", program, "tail", "--port", str(serve().port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        instance.store.wait_for_getters(1)
+        instance.store.append(statement(1))
+        assert process.stdout is not None
+        assert printed(process.stdout.readline().decode()) == [1]
+        instance.store.wait_for_getters(1)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    # On a slow machine it may have said meanwhile why nothing comes.
+    told = [line for line in err.splitlines() if b"no change" not in line]
+    assert (process.returncode, out, told) == (0, b"", [])
+    assert instance.meta.subscriptions(DESTINATION) == []
+
+
+def test_a_signal_amid_the_subscription(serve, instance, monkeypatch):
+    """It waits for the answer, so that there is something to take back."""
+    unsubscribed = threading.Event()
+    check, end = instance.check_filter, instance.unsubscribed
+
+    def interrupt(expression):
+        os.kill(os.getpid(), signal.SIGTERM)
+        # Whoever does not wait takes back now what is about to be made.
+        unsubscribed.wait(EARLY_S)
+        check(expression)
+
+    def note(identity):
+        unsubscribed.set()
+        end(identity)
+
+    monkeypatch.setattr(instance, "check_filter", interrupt)
+    monkeypatch.setattr(instance, "unsubscribed", note)
+    assert tail(serve().port) == 0
+    # The thread of a connection may still be at it.
+    eventually(lambda: not serving_threads())
+    assert instance.meta.subscriptions(DESTINATION) == []
+
+
+def serving_threads() -> list[threading.Thread]:
+    """Return the threads of this process that serve a client."""
+    return [each for each in threading.enumerate() if each.name.startswith("client-")]
+
+
+# --- the id that it picks -------------------------------------------------------------
+
+
+def test_free_id():
+    """An id of its own range that nobody has; without any it is an error."""
+    assert free_id(Clients()) in IDS
+    taken = frozenset(IDS) - {IDS[5]}
+    assert free_id(Clients(taken | {1001})) == IDS[5]
+    with pytest.raises(CanalError, match="all client ids from 32000 to 32767"):
+        free_id(Clients(frozenset(IDS)))
+
+
+def test_two_at_once(serve, instance, capsys):
+    """Each gets all changes, and neither disturbs a client that is there."""
+    port = serve().port
+    with CanalClient("127.0.0.1", port, DESTINATION, 1001) as client:
+        client.subscribe()
+        instance.store.append(statement(1), statement(2))
+        first = in_thread(lambda: tail(port, "--count", "2"))
+        assert tail(port, "--count", "2") == 0
+        assert first.result(PATIENCE_S) == 0
+        assert sorted(printed(capsys.readouterr().out)) == [1, 1, 2, 2]
+        assert len(client.get(10).entries) == 2
+    known = [each.client_id for each in instance.meta.subscriptions(DESTINATION)]
+    assert known == [1001]
+
+
+def test_one_that_was_killed(serve, instance, instances):
+    """Its subscription ends with the next one; that of a connected one stays."""
+    port = serve().port
+    for client_id in (IDS[0], IDS[1], 1001):
+        with CanalClient("127.0.0.1", port, DESTINATION, client_id) as client:
+            client.subscribe()
+    instances.state["connected"] = [IDS[1]]
+    instance.store.append(statement(1))
+    assert tail(port, "--count", "1") == 0
+    known = {each.client_id for each in instance.meta.subscriptions(DESTINATION)}
+    assert known == {IDS[1], 1001}
+
+
+# --- why nothing comes ----------------------------------------------------------------
+
+QUIET = {"state": "running", "position": "b.000001:4", "lag": {"seconds": 0.0}}
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (
+            QUIET,
+            "no change so far: the source is read to its end up to b.000001:4; to see",
+        ),
+        (QUIET | {"lag": {"seconds": 300.0}}, "reading is 5 min behind the source"),
+        (QUIET | {"state": "connecting"}, "the server connects to its source"),
+        (
+            QUIET | {"error": "ConnectionLost: gone"},
+            "the source cannot be read: ConnectionLost: gone",
+        ),
+        (
+            QUIET | {"blocked": {"reason": "ring full, waits for client 7",
+                                 "since_ms": 1}},
+            "no change so far: blocked: ring full, waits for client 7 (since ",
+        ),
+        (
+            {"running": False, "runs_on": "10.0.0.2:11111"},
+            "destination example runs on 10.0.0.2:11111: connect there",
+        ),
+        (
+            {"running": False, "life": "paused", "error": "CanalError: no"},
+            "destination example is paused: CanalError: no",
+        ),
+    ],
+)  # fmt: skip
+def test_reasons(serve, instances, capsys, state, told):
+    """While nothing comes, standard error says why: once, until that changes."""
+    instances.state |= state
+    port = serve().port
+    silence = Silence(options_of(port))
+    silence.explain()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("canal-server tail: ")
+    assert told in line
+    silence.explain()
+    assert capsys.readouterr().err == ""
+
+
+def test_silence_after_changes(serve, instances, capsys):
+    """It is told as such, and not after each change anew; other reasons are."""
+    instances.state |= QUIET
+    silence = Silence(options_of(serve().port))
+    still = (
+        "canal-server tail: no further change: the source is read to its end up to"
+        " b.000001:4\n"
+    )
+    for told in (still, ""):
+        silence.end()
+        silence.explain()
+        assert capsys.readouterr().err == told
+    instances.state["error"] = "ConnectionLost: gone"
+    for _ in range(2):
+        silence.end()
+        silence.explain()
+        assert "the source cannot be read: ConnectionLost" in capsys.readouterr().err
+    instances.state["error"] = ""
+    silence.explain()
+    assert capsys.readouterr().err == still
+
+
+def test_silence_of_ranges(serve, instances, capsys):
+    """What a reader of ranges has seen counts, and the ring does not hold it up."""
+    instances.state |= QUIET | {"blocked": {"reason": "ring full", "since_ms": 1}}
+    silence = Silence(options_of(serve().port, start="earliest"))
+    silence.explain(ReadTo("b.000007:4"))
+    assert capsys.readouterr().err == (
+        "canal-server tail: no change so far: the source is read to its end up to"
+        " b.000007:4\n"
+    )
+
+
+def test_an_answer_that_does_not_come(serve, instances, capsys):
+    """While one is waited for, it is told what may hold it up."""
+    instances.state |= QUIET
+    silence = Silence(options_of(serve().port, start="earliest"))
+    for state, reason in (
+        ({}, "no change so far: the server searches\n"),
+        ({"error": "ConnectionLost: gone"}, "the source cannot be read: ConnectionLo"),
+    ):
+        instances.state |= state
+        told: list[str] = []
+        with silence.while_waiting(0.0, "the server searches"):
+            eventually(partial(has_told, capsys, told))
+        assert reason in "".join(told)
+
+
+def has_told(capsys: pytest.CaptureFixture[str], told: list[str]) -> bool:
+    """Tell whether a line was printed, and add it."""
+    told.append(capsys.readouterr().err)
+    return "\n" in "".join(told)
+
+
+def test_a_filter_that_matches_nothing(serve, instances, capsys):
+    """What was written meanwhile, and did not come, does not match the filter."""
+    instances.state |= QUIET
+    silence = Silence(options_of(serve().port, r"shop\.orders"))
+    silence.explain()
+    told = capsys.readouterr().err
+    # Perhaps it matches no table at all: nothing else is known so far.
+    assert r"no change that --filter 'shop\.orders' matches so far: the source" in told
+    instances.state["position"] = "b.000001:900"
+    silence.explain()  # it may be on its way
+    assert capsys.readouterr().err == ""
+    silence.explain()
+    assert (
+        "the source is read up to b.000001:900, but what was written since matches"
+        r" nothing of --filter 'shop\.orders'"
+    ) in capsys.readouterr().err
+
+
+def test_a_server_that_does_not_say(capsys):
+    """Where the reason cannot be asked for, that is said."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    Silence(options_of(port)).explain()
+    assert "no change so far; this server does not say why" in capsys.readouterr().err
+
+
+def test_it_runs_elsewhere(serve, instances, capsys):
+    """A destination of another server ends it, with where that is."""
+    instances.started.clear()
+    instances.broken.add(DESTINATION)
+    instances.state |= {"runs_on": "10.0.0.2:11111"}
+    assert tail(serve().port) == 1
+    error, where = capsys.readouterr().err.splitlines()
+    assert "should start first" in error
+    assert "destination example runs on 10.0.0.2:11111" in where
+
+
+def options_of(
+    port: int, wanted: str = "", start: str | None = None
+) -> argparse.Namespace:
+    """Return the options of a command at this port."""
+    return argparse.Namespace(
+        host="127.0.0.1", port=port, destination=DESTINATION, user="",
+        password_file=None, filter=wanted, start=start,
+    )  # fmt: skip
+
+
+# --- where it begins ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("oldest", "earliest"), ("latest", "latest"),
+        ("binlog.000003:4711", "file:binlog.000003:4711"),
+        ("1763719200000", "time:1763719200000"),
+        ("2025-11-21T10:00:00Z", "time:1763719200000"),
+        ("gtid:0-1-5", "gtid:0-1-5"), ("0-1-5", "gtid:0-1-5"),
+    ],
+)  # fmt: skip
+def test_starts(text, start):
+    """What a person writes becomes what the protocol has."""
+    assert start_of(text) == start
+
+
+def test_a_time_in_the_future(capsys):
+    """It is an error, with how to begin with what comes."""
+    with pytest.raises(SystemExit) as caught:
+        tail(1, "--from", "2999-01-01T00:00:00Z")
+    assert caught.value.code == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "2999-01-01T00:00:00Z is in the future by the clock of this machine" in told
+    assert "`--from latest` begins with" in told
+
+
+def test_a_start_that_is_none(capsys):
+    """What is neither position nor time is an error of usage that says what is."""
+    with pytest.raises(SystemExit) as caught:
+        tail(1, "--from", "soon")
+    assert caught.value.code == 2
+    assert "relative to now as -1h" in " ".join(capsys.readouterr().err.split())
+    assert tail(1, "--from", "-1h", "--client-id", "7") == 2
+    assert "--from reads the binlog without a client" in capsys.readouterr().err

@@ -1,0 +1,530 @@
+"""The destinations of a process, and the life of each."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from fix_daemon import Makes
+from fix_store import eventually, in_thread
+
+from canal_server.config.schema import InstanceConfig, PositionConfig, Wiring
+from canal_server.daemon.destinations import Destinations
+from canal_server.errors import CanalError, ClientError, ConfigError
+from canal_server.ha.single import SingleNode
+from canal_server.model.cursors import DestinationCursors
+from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.position.file_meta import MetaFiles
+from canal_server.position.write_behind import StoredClient
+from canal_server.runtime.lifecycle import Deadline
+
+LONG = 60.0  # seconds; never waited for unless something hangs
+
+
+def configs(*names, lazy=()):
+    """Return configurations of instances."""
+    return [InstanceConfig(destination=name, lazy=name in lazy) for name in names]
+
+
+class SharedLease(SingleNode):
+    """A lease that other servers may have; tests grant it and take it away."""
+
+    shared = True
+
+    def __init__(self):
+        self.owner = None
+        self.sure = True
+        self.calls = []
+        self._granted = False
+        self._woken = threading.Condition()
+        self._changed = lambda: None
+
+    def open(self, changed):
+        """Take note."""
+        self.calls.append("open")
+        self._changed = changed
+
+    def give(self, *, granted=True, owner=None):
+        """Grant it, or take it away, and tell who has it."""
+        with self._woken:
+            self._granted, self.owner = granted, owner
+            self._woken.notify_all()
+        self._changed()
+
+    def acquire(self, stop):
+        """Wait until it is granted."""
+        with self._woken:
+            self._woken.wait_for(lambda: self._granted or stop.requested())
+            return self._granted
+
+    def held(self):
+        """Tell whether it is granted."""
+        return self._granted and self.sure
+
+    def wait_until_lost(self, stop):
+        """Wait until it is taken away."""
+        with self._woken:
+            self._woken.wait_for(lambda: not self._granted or stop.requested())
+        return "taken away"
+
+    def wake(self):
+        """Have the stop looked at."""
+        with self._woken:
+            self._woken.notify_all()
+
+    def release(self):
+        """Take note."""
+        self.calls.append("release")
+
+    def close(self):
+        """Take note."""
+        self.calls.append("close")
+
+
+def released(lease, times):
+    """Tell whether a lease was given back so many times."""
+    return lease.calls.count("release") == times
+
+
+@pytest.fixture
+def destinations_of():
+    """Give a function that makes the destinations of a process, ended after the test.
+
+    All have the same lease.
+    """
+    made = []
+
+    def make(configs, makes, lease=None):
+        made.append(Destinations(configs, makes, lambda _: lease or SingleNode()))
+        return made[-1]
+
+    yield make
+    for destinations in made:
+        destinations.request_stop()
+        with contextlib.suppress(CanalError):
+            destinations.join(Deadline(LONG))
+
+
+def test_all_but_lazy_ones_start(destinations_of):
+    """Instances start with the process, lazy ones do not run yet."""
+    destinations = destinations_of(configs("a", "b", lazy="b"), Makes())
+    assert destinations.running("a") is None
+    destinations.start()
+    running = destinations.running("a")
+    assert running
+    assert running.destination == "a"
+    assert destinations.running("b") is None
+    assert [destinations.is_configured(name) for name in "abc"] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_a_lazy_one_starts_once(destinations_of):
+    """The first client starts a lazy instance, later ones find it."""
+    makes = Makes()
+    destinations = destinations_of(configs("a", lazy="a"), makes)
+    destinations.start()
+    first = destinations.start_lazy("a")
+    assert first
+    assert destinations.start_lazy("a") is first
+    assert destinations.running("a") is first
+    assert makes.calls() == {"a": ["start"]}
+
+
+def test_an_unknown_one_does_not_start(destinations_of):
+    """A destination that is not configured cannot be started."""
+    assert destinations_of(configs("a"), Makes()).start_lazy("b") is None
+
+
+def test_two_first_clients_start_it_once(destinations_of):
+    """Of two threads that start an instance at once, one waits for the other.
+
+    Forbidden: two starts, or one thread that gets nothing.
+    """
+    makes = Makes()
+    destinations = destinations_of(configs("a", "b", lazy="ab"), makes)
+    destinations.start()
+    makes.made[0].may_start.clear()
+    found: list[object] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(destinations.start_lazy("a")))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    # Another destination is not held up meanwhile.
+    assert destinations.start_lazy("b")
+    assert destinations.running("a") is None
+    makes.made[0].may_start.set()
+    for thread in threads:
+        thread.join(LONG)
+    assert found == [makes.made[0]] * 2
+    assert makes.made[0].calls == ["start"]
+
+
+def test_a_failing_one_does_not_hold_others_up(destinations_of, caplog):
+    """A failing start is logged with its reason, and the next one starts."""
+    destinations = destinations_of(configs("broken", "b"), Makes())
+    destinations.start()
+    assert destinations.running("broken") is None
+    assert destinations.running("b")
+    assert "destination broken cannot start: the cursors cannot be read" in caplog.text
+    broken, _ = destinations.status()
+    assert broken["running"] is False
+    assert str(broken["error"]).endswith("Error: the cursors cannot be read")
+
+
+def test_a_failed_one_can_be_tried_again(destinations_of):
+    """Each further try starts a new instance."""
+    makes = Makes()
+    destinations = destinations_of(configs("broken", lazy=["broken"]), makes)
+    destinations.start()
+    assert destinations.start_lazy("broken") is None
+    assert destinations.start_lazy("broken") is None
+    assert [instance.calls for instance in makes.made] == [["start"], ["start"]]
+
+
+def test_a_fault_is_told_and_tried_again(destinations_of, caplog):
+    """What nobody foresaw in a start is logged whole; the lease is free meanwhile."""
+    makes, lease = Makes(), SharedLease()
+    destinations = destinations_of(configs("faulty"), makes, lease)
+    destinations.start()
+    lease.give()
+    eventually(lambda: destinations.status()[0]["life"] == "paused")
+    assert lease.calls == ["open", "release"]
+    assert "RuntimeError: a fault of ours" in caplog.text
+    assert destinations.start_lazy("faulty") is None
+    eventually(lambda: lease.calls == ["open", "release", "release"])
+    assert len(makes.made) == 2
+
+
+def test_a_fault_of_a_lease(destinations_of, caplog):
+    """A destination is not given up for good when its lease fails us."""
+
+    class Failing(SharedLease):
+        failures = 1
+
+        def acquire(self, stop):
+            if self.failures:
+                self.failures -= 1
+                raise RuntimeError("a fault of ours")
+            return super().acquire(stop)
+
+    lease = Failing()
+    destinations = destinations_of(configs("a"), Makes(), lease)
+    destinations.start()
+    eventually(lambda: destinations.status()[0]["life"] == "paused")
+    assert "RuntimeError: a fault of ours" in caplog.text
+    lease.give()
+    assert destinations.start_lazy("a")
+
+
+def test_all_wrong_settings_at_once(destinations_of):
+    """Instances that cannot be made are told together."""
+    with pytest.raises(ConfigError) as caught:
+        destinations_of(configs("wrong1", "a", "wrong2"), Makes())
+    assert caught.value.problems == ["wrong1 is wrong", "wrong2 is wrong"]
+
+
+def test_all_end(destinations_of):
+    """A stop reaches every running instance, and none starts after it."""
+    makes = Makes()
+    destinations = destinations_of(configs("a", "b", "c", lazy="c"), makes)
+    destinations.start()
+    destinations.request_stop()
+    assert destinations.join(Deadline(LONG))
+    assert destinations.running("a") is None
+    assert destinations.start_lazy("c") is None
+    assert makes.calls() == {
+        "a": ["start", "request_stop", "join"],
+        "b": ["start", "request_stop", "join"],
+        "c": [],
+    }
+
+
+def test_one_ends_badly(destinations_of, caplog):
+    """An instance that cannot write its cursors is told, and the others end."""
+    makes = Makes()
+    destinations = destinations_of(configs("a", "unwritten", "c"), makes)
+    destinations.start()
+    destinations.request_stop()
+    with pytest.raises(CanalError, match="cannot write the cursors"):
+        destinations.join(Deadline(LONG))
+    assert all(calls[-1] == "join" for calls in makes.calls().values())
+    assert "destination unwritten ended badly: cannot write the cursors" in caplog.text
+
+
+def test_a_stop_during_a_start(destinations_of):
+    """An instance whose start ends after the stop is ended as well.
+
+    Forbidden: it runs on, or its starter gets it.
+    """
+    makes = Makes()
+    destinations = destinations_of(configs("a", lazy="a"), makes)
+    destinations.start()
+    makes.made[0].may_start.clear()
+    found = []
+    starter = threading.Thread(
+        target=lambda: found.append(destinations.start_lazy("a"))
+    )
+    starter.start()
+    assert makes.made[0].begun.wait(LONG)
+    destinations.request_stop()
+    makes.made[0].may_start.set()
+    starter.join(LONG)
+    assert found == [None]
+    assert destinations.join(Deadline(LONG))
+    assert makes.made[0].calls == ["start", "request_stop", "join"]
+
+
+def test_one_that_waits_in_its_start(destinations_of):
+    """One with cursors in ZooKeeper holds nobody up, and a stop reaches its start.
+
+    Forbidden: the others wait for it, or it for ever.
+    """
+    makes = Makes()
+    lease = SharedLease()
+    lease.give()
+    destinations = destinations_of(configs("a", "b"), makes, lease)
+    makes.made[0].may_start.clear()
+    destinations.start()
+    assert makes.made[0].begun.wait(LONG)
+    assert destinations.running("a") is None
+    assert destinations.start_lazy("b")
+    destinations.request_stop()
+    assert makes.made[0].calls == ["start", "request_stop"]
+    makes.made[0].may_start.set()
+    assert destinations.join(Deadline(LONG))
+    assert destinations.running("a") is None
+    assert makes.made[0].calls[-1] == "join"
+
+
+def test_status(destinations_of):
+    """The state of each destination stands in the order of the settings."""
+    destinations = destinations_of(configs("b", "a", lazy="a"), Makes())
+    destinations.start()
+    assert destinations.status() == [
+        {
+            "destination": "b",
+            "running": True,
+            "lazy": False,
+            "life": "running",
+            "runs_on": None,
+            "state": "fake",
+        },
+        {
+            "destination": "a",
+            "running": False,
+            "lazy": True,
+            "life": "idle",
+            "runs_on": None,
+        },
+    ]
+
+
+class TestSharedLease:
+    """A destination that other servers may run as well."""
+
+    def test_comes_and_goes(self, destinations_of):
+        """Each time the lease comes, a new instance starts, after the end of the old.
+
+        Forbidden: two instances at a time, or one without the lease.
+        """
+        makes, lease = Makes(), SharedLease()
+        destinations = destinations_of(configs("a"), makes, lease)
+        destinations.start()
+        for number in range(3):
+            lease.give(granted=False, owner="10.0.0.2:11111")
+            assert destinations.start_lazy("a") is None
+            eventually(partial(released, lease, number))
+            lease.give()
+            eventually(lambda: destinations.running("a"))
+            assert destinations.running("a") is makes.made[number]
+        assert [one.calls for one in makes.made] == [
+            ["start", "request_stop", "join"],
+            ["start", "request_stop", "join"],
+            ["start"],
+        ]
+        destinations.request_stop()
+        assert destinations.join(Deadline(LONG))
+        assert lease.calls == ["open", *["release"] * 3, "close"]
+
+    def test_what_could_not_be_written_without_it(self, destinations_of, caplog):
+        """Cursors that another server has now are no fault of the stop that comes."""
+        lease = SharedLease()
+        destinations = destinations_of(configs("unwritten"), Makes(), lease)
+        destinations.start()
+        lease.give()
+        eventually(lambda: destinations.running("unwritten"))
+        lease.give(granted=False, owner="10.0.0.2:11111")
+        eventually(partial(released, lease, 1))
+        assert "ended badly: cannot write the cursors" in caplog.text
+        destinations.request_stop()
+        assert destinations.join(Deadline(LONG))
+
+    def test_nothing_is_served_without_it(self, destinations_of):
+        """From the moment the lease is not sure, no request finds the instance.
+
+        Also before the instance has noticed.
+        """
+        lease = SharedLease()
+        destinations = destinations_of(configs("a"), Makes(), lease)
+        destinations.start()
+        lease.give()
+        eventually(lambda: destinations.running("a"))
+        lease.sure = False
+        assert destinations.running("a") is None
+        assert destinations.status()[0]["life"] == "running"
+
+    def test_a_failing_start_gives_it_back(self, destinations_of):
+        """Another server may try what fails here."""
+        lease = SharedLease()
+        destinations = destinations_of(configs("broken"), Makes(), lease)
+        destinations.start()
+        lease.give()
+        eventually(lambda: destinations.status()[0]["life"] == "paused")
+        assert lease.calls == ["open", "release"]
+
+    def test_a_client_waits_for_news(self, destinations_of):
+        """A first client waits until it is known whether the destination runs here."""
+        makes, lease = Makes(), SharedLease()
+        destinations = destinations_of(configs("a", lazy="a"), makes, lease)
+        destinations.start()
+        first = in_thread(destinations.start_lazy, "a")
+        lease.give()
+        assert first.result(LONG) is makes.made[0]
+        lease.give(granted=False)
+        eventually(lambda: destinations.status()[0]["life"] == "competing")
+        second = in_thread(destinations.start_lazy, "a")
+        lease.give(granted=False, owner="10.0.0.2:11111")
+        assert second.result(LONG) is None
+        assert destinations.status()[0]["runs_on"] == "10.0.0.2:11111"
+
+
+# --- cursors that an operator moves ---------------------------------------------------
+
+MOVED_TO = LogPosition(
+    LogIdentity("db", 3306), EntryPosition("binlog.000001", 4, gtid="")
+)
+
+
+def stored_client(folder):
+    """Store a client of the destination `a`; return the settings of `a` and `b`."""
+    identity = ClientIdentity("a", 1001)
+    MetaFiles(folder).write("a", [StoredClient(identity, None)])
+    position = PositionConfig(wiring=Wiring.FILE, data_dir=folder)
+    return [
+        InstanceConfig(destination=name, lazy=True, position=position) for name in "ab"
+    ]
+
+
+def test_a_running_instance_moves_its_clients(destinations_of):
+    """The instance does it, and tells where they stand."""
+    makes = Makes()
+    destinations = destinations_of(configs("a"), makes)
+    destinations.start()
+    destinations.seek("a", [1001], MOVED_TO)
+    assert makes.made[0].moved == [([1001], MOVED_TO)]
+    assert destinations.cursors("a") == DestinationCursors(())
+    with pytest.raises(ClientError, match="can't find destination:z"):
+        destinations.seek("z", [1001], MOVED_TO)
+
+
+def test_clients_of_one_that_waits_are_moved_where_stored(destinations_of, tmp_path):
+    """A lazy one reads the new cursors when it starts."""
+    destinations = destinations_of(stored_client(tmp_path), Makes())
+    destinations.start()
+    assert destinations.cursors("a") is None
+    destinations.seek("a", [1001], MOVED_TO)
+    (client,) = MetaFiles(tmp_path).read("a")
+    assert client.cursor == MOVED_TO
+    assert destinations.start_lazy("a")
+
+
+def test_no_instance_starts_while_stored_cursors_are_moved(
+    destinations_of, tmp_path, monkeypatch
+):
+    """A first client that comes in between waits for the end of the move."""
+    makes = Makes()
+    destinations = destinations_of(stored_client(tmp_path), makes)
+    destinations.start()
+    moving, go_on = threading.Event(), threading.Event()
+
+    def slow(*_):
+        moving.set()
+        assert go_on.wait(LONG)
+
+    monkeypatch.setattr("canal_server.daemon.destination_life.move_stored", slow)
+    seeking = in_thread(destinations.seek, "a", [1001], MOVED_TO)
+    assert moving.wait(LONG)
+    starting = in_thread(destinations.start_lazy, "a")
+    eventually(lambda: destinations.status()[0]["life"] == "starting")
+    assert makes.made[0].calls == []
+    with pytest.raises(CanalError, match="is starting, try again"):
+        destinations.seek("a", [1001], MOVED_TO)
+    go_on.set()
+    assert starting.result(LONG)
+    seeking.result(LONG)
+
+
+def test_one_that_a_move_left_torn_begins_anew(destinations_of):
+    """An instance that reads no more is not kept; another one takes its place."""
+    makes = Makes()
+    destinations = destinations_of(configs("torn"), makes)
+    destinations.start()
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        destinations.seek("torn", [1001], MOVED_TO)
+    eventually(lambda: len(makes.made) > 1 and destinations.running("torn"))
+    assert [one.calls for one in makes.made] == [
+        ["start", "request_stop", "join"],
+        ["start"],
+    ]
+
+
+def test_a_changed_one_starts_behind_a_move(destinations_of, tmp_path, monkeypatch):
+    """Settings that change while stored cursors are moved wait for the move's end."""
+    makes = Makes()
+    destinations = destinations_of(stored_client(tmp_path), makes)
+    destinations.start()
+    moving, go_on = threading.Event(), threading.Event()
+
+    def slow(*_):
+        moving.set()
+        assert go_on.wait(LONG)
+
+    monkeypatch.setattr("canal_server.daemon.destination_life.move_stored", slow)
+    old = destinations._life("a")
+    seeking = in_thread(destinations.seek, "a", [1001], MOVED_TO)
+    assert moving.wait(LONG)
+    destinations.put(replace(destinations.config_of("a"), lazy=False))
+    new = destinations._life("a")
+    assert new is not old
+    with pytest.raises(CanalError, match="try again"):
+        old.seek([1001], MOVED_TO)  # by whoever found it just before
+    assert not old.has_ended
+    assert makes.made[-1].calls == []
+    go_on.set()
+    seeking.result(LONG)
+    eventually(lambda: destinations.running("a"))
+    with pytest.raises(CanalError, match="a is ended, try again"):
+        old.seek([1001], MOVED_TO)
+
+
+def test_while_it_starts_nobody_is_moved(destinations_of):
+    """Whoever asks amid a start is told to ask again."""
+    makes = Makes()
+    destinations = destinations_of(configs("a", lazy="a"), makes)
+    makes.made[0].may_start.clear()
+    destinations.start()
+    starting = in_thread(destinations.start_lazy, "a")
+    assert makes.made[0].begun.wait(LONG)
+    with pytest.raises(CanalError, match="destination a is starting, try again"):
+        destinations.seek("a", [1001], MOVED_TO)
+    makes.made[0].may_start.set()
+    assert starting.result(LONG)

@@ -1,0 +1,106 @@
+"""What the reader of regular expressions takes, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_server.filters.matching import Steps, match_end
+from canal_server.filters.patterns import INSTRUCTIONS_MAX, compile_piece
+
+
+def matches(piece, text):
+    """Tell whether a piece matches a whole text."""
+    return match_end(compile_piece(piece), text.lower(), 0, Steps()) == len(text)
+
+
+@pytest.mark.parametrize(
+    ("piece", "text", "expected"),
+    [
+        (r"a.c", "a\nc", True),  # a dot takes line breaks too
+        (r"A\.[B-D]+", "a.bcd", True),  # always case-insensitive
+        (r"[^B]", "b", False),
+        (r"x{2,3}", "xx", True),
+        (r"x{2,3}", "xxxx", False),
+        (r"x{2}", "xxx", False),
+        (r"x{2,}", "xxxxx", True),
+        (r"x{,2}", "x{,2}", True),  # not a repetition: stands for itself
+        (r"a{b}", "a{b}", True),
+        (r"x+?y??", "xx", True),
+        (r"(?:ab)+", "abab", True),
+        (r"(?!mysql)\w+\.\w+", "db.t", True),
+        (r"(?!mysql)\w+\.\w+", "mysql.t", False),
+        (r"(?=db)\w+", "db1", True),
+        (r"(?=db)\w+", "adb", False),
+        (r"db(?i)\.T", "db.t", True),
+        (r"(?is:db)\.t", "db.t", True),
+        (r"d(?#a remark)b", "db", True),
+        (r"[[:digit:][:punct:]]+", "1.2", True),
+        (r"[[:^digit:]]+", "ab", True),
+        (r"[[:^digit:]]+", "a1", False),
+        (r"[[:upper:]]", "q", True),
+        (r"[]a]+", "a]", True),
+        (r"[a-]+", "a-", True),
+        (r"[a-\d]+", "a-7", True),
+        (r"[\w-]+", "a-7", True),
+        (r"[\]\\]+", "]\\", True),
+        (r"[\b]", "\b", True),
+        (r"\x41\x2e\101?", "a.", None),
+        (r"\x2e\056", "..", True),
+        (r"\ttab\e", "\ttab\x1b", True),
+        (r"\bdb\b\.\Bt", "db.t", False),
+        (r"\bdb\b\.\bt", "db.t", True),
+        (r"\Adb\Z", "db", True),
+        (r"\D\W\S", "a-b", True),
+        (r"\$\_\.", "$_.", True),
+        (r"表\.é", "表.É", True),
+        (r"*.*", "anything", True),  # the star repeats the anchor in front
+        (r"", "", True),
+        (r"(|a)b", "b", True),
+    ],
+)
+def test_constructs(piece, text, expected):
+    """Each construct takes what it takes in Perl 5 and Jakarta ORO."""
+    if expected is None:
+        with pytest.raises(ValueError, match="not supported"):
+            compile_piece(piece)
+    else:
+        assert matches(piece, text) is expected
+
+
+@pytest.mark.parametrize(
+    ("piece", "problem"),
+    [
+        ("a(b", "a ( without its ) at character 3"),
+        ("ab)", "a ) without its ( at character 3"),
+        ("(*a)", "nothing in front of it"),
+        ("(a|{2}b)", "nothing in front of it"),
+        ("a**", "a quantifier behind a quantifier"),
+        ("a++", "a quantifier behind a quantifier"),
+        ("a{3,2}", "a repetition from 3 to only 2"),
+        ("[ab", "a [ without its ]"),
+        ("[b-a]", "a range from 'b' down to 'a'"),
+        ("[[:name:]]", "unknown class [:name:]"),
+        (r"(a)\1", "a back-reference"),
+        (r"\Qa\E", r"\Q, which is not supported"),
+        (r"[\p]", r"\p, which is not supported"),
+        ("(?<=a)b", "a kind of group that is not supported"),
+        ("(?P<n>a)", "a kind of group that is not supported"),
+        ("(?x)a", "a kind of group that is not supported"),
+        ("(?#a", "a comment without its )"),
+        ("(" * 60 + ")" * 60, "more than 50 parentheses"),
+        ("(a{1000}){1000}", f"limit {INSTRUCTIONS_MAX}"),
+        ("(((a?){9999}){9999}){9999}", f"limit {INSTRUCTIONS_MAX}"),
+        ("a{99999}", f"limit {INSTRUCTIONS_MAX}"),
+    ],
+)
+def test_refusals(piece, problem):
+    """What cannot be used is refused with the expression and the reason."""
+    with pytest.raises(ValueError) as refused:  # noqa: PT011  # checked below
+        compile_piece(piece)
+    assert problem in str(refused.value)
+    assert f"'{piece}"[:20] in str(refused.value)
+
+
+def test_empty_bodies_are_not_written_out():
+    """A repetition of nothing costs nothing, however often it is repeated."""
+    assert len(compile_piece("(((){9999}){9999}){9999}")) < 10

@@ -1,0 +1,184 @@
+"""A copy's chunks dealt out to short tasks: each is done once, others get their turns.
+
+Spark is left out; `test_copying` has it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+from canal_server.errors import ConnectionLost, LakeError, SourceError
+from canal_server.mirror.copy import copy_round
+from canal_server.mirror.copy.copy_round import LOT_MAX, CopyRound
+from canal_server.mirror.rows.chunks import Chunk
+from canal_server.mirror.session.slots import Slots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE_S = 60.0
+TABLE: Any = SimpleNamespace(source="shop.t")
+TRACEBACK = "Traceback (most recent call last):\n  File x\nOSError: the disk is full"
+TASK: Any = SimpleNamespace(table=TABLE)
+
+
+class Context:
+    """Stands for Spark, which is told nothing but tags."""
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+
+    def addJobTag(self, tag: str) -> None:  # noqa: N802  # Spark's names
+        """Take a tag."""
+        assert tag.startswith("canal-mirror-")
+
+    def setInterruptOnCancel(self, on: bool) -> None:  # noqa: N802
+        """Take that tasks are ended."""
+        assert on
+
+    def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802
+        """Have the tasks end."""
+        assert tag.startswith("canal-mirror-")
+        self.cancelled.set()
+
+
+class Round(CopyRound):
+    """A round whose jobs are a function: lot -> chunks for which it had no time."""
+
+    def __init__(
+        self, chunks: int, job: Callable[[list[Chunk]], list[Chunk]], connections: int
+    ) -> None:
+        self.context = Context()
+        spark = SimpleNamespace(sparkContext=self.context)
+        pieces = [Chunk(number) for number in range(chunks)]
+        super().__init__(spark, TASK, pieces, connections, Slots(connections))
+        self._job = job
+
+    def _copy(self, lot: list[Chunk]) -> list[Chunk]:
+        return self._job(lot)
+
+
+def test_each_chunk_is_done_once() -> None:
+    """Whatever tasks have no time for is given to others; lots have their limit."""
+    done: Counter[int] = Counter()
+    guard = threading.Lock()
+    at_work = most = 0
+
+    def job(lot: list[Chunk]) -> list[Chunk]:
+        nonlocal at_work, most
+        assert 0 < len(lot) <= LOT_MAX
+        with guard:
+            at_work += 1
+            most = max(most, at_work)
+            count = 1 + lot[0].number % 3
+            done.update(chunk.number for chunk in lot[:count])
+            at_work -= 1
+        return lot[count:]
+
+    making = Round(500, job, 3)
+    making.start()
+    assert making.join(PATIENCE_S)
+    assert done == Counter(range(500))
+    assert most <= 3
+    making.raise_told(TABLE)
+    assert not making.broken
+
+
+def test_the_last_ones_are_shared() -> None:
+    """Chunks that come back at the end go to whoever has nothing to do."""
+    done: set[int] = set()
+    others = threading.Event()
+    together = threading.Barrier(2)
+
+    def job(lot: list[Chunk]) -> list[Chunk]:
+        numbers = {chunk.number for chunk in lot}
+        if numbers == {0, 1}:
+            assert others.wait(PATIENCE_S)
+            return lot  # no time at all
+        if numbers & {0, 1}:
+            together.wait(PATIENCE_S)  # each has one
+        done.update(numbers)
+        if done == {2, 3}:
+            others.set()
+        return []
+
+    making = Round(4, job, 2)
+    making.start()
+    assert making.join(2 * PATIENCE_S)
+    assert not making.broken
+    assert done == {0, 1, 2, 3}
+
+
+def test_spark_gives_up() -> None:
+    """Then no other lot is begun, and it is known why."""
+    calls: list[int] = []
+
+    def job(lot: list[Chunk]) -> list[Chunk]:
+        calls.append(len(lot))
+        raise RuntimeError(f"Job aborted:\n{TRACEBACK}")
+
+    making = Round(1000, job, 2)
+    making.start()
+    assert making.join(PATIENCE_S)
+    assert making.broken == "the disk is full"
+    assert 1 <= len(calls) <= 2
+
+
+def test_ended() -> None:
+    """Tasks that run are ended, and no other is begun."""
+    begun = threading.Event()
+    calls: list[int] = []
+
+    def job(lot: list[Chunk]) -> list[Chunk]:
+        calls.append(len(lot))
+        begun.set()
+        assert making.context.cancelled.wait(PATIENCE_S)
+        raise RuntimeError("cancelled")
+
+    making = Round(100, job, 1)
+    making.start()
+    assert begun.wait(PATIENCE_S)
+    assert not making.join(0)
+    making.end()
+    assert making.join(0)
+    assert len(calls) == 1
+
+
+def test_a_task_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins with no other chunk when its time is up, but has done one."""
+    done: list[int] = []
+    monkeypatch.setattr(copy_round, "copy_chunk", lambda _, c: done.append(c.number))
+    chunks = [Chunk(number) for number in range(5)]
+    assert [*copy_round._copy_chunks(TASK, chunks, PATIENCE_S)] == [
+        (n, "") for n in range(5)
+    ]
+    assert done == [0, 1, 2, 3, 4]
+    assert [*copy_round._copy_chunks(TASK, chunks, 0.0)] == [(0, "")]
+
+
+def test_a_chunk_that_cannot_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the task at once; an error that may pass is tried again first."""
+    met = [
+        ConnectionLost("gone"),
+        SourceError("full", errno=1040),
+        LakeError("no disk"),
+    ]
+
+    def copy(_task: Any, _chunk: Chunk) -> None:
+        raise met.pop(0)
+
+    monkeypatch.setattr(copy_round, "copy_chunk", copy)
+    told = [*copy_round._copy_chunks(TASK, [Chunk(7), Chunk(8)], 60.0)]
+    assert not met
+    assert [number for number, _ in told] == [7]
+    making = Round(1, lambda lot: lot, 1)
+    making._told.append(told[0][1])
+    with pytest.raises(LakeError, match=r"table shop.t: no disk \(chunk 7\)"):
+        making.raise_told(TABLE)

@@ -1,0 +1,104 @@
+"""Tables that were dropped, and made again."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from fix_source_access import access_of
+
+from canal_server.mirror.follow.dropped_tables import GoneTables
+from canal_server.mirror.settings.settings_file import read
+from canal_server.mirror.settings.table_values import TableName
+from canal_server.mysql.source_settings import Address
+from canal_server.runtime.lifecycle import Deadline, Stop
+
+PATIENCE_S = 60.0
+TEXT = """name: shop
+canal: {destination: example}
+source: {host: db, user: canal}
+lake: {path: /lake}
+tables: [{match: '%s\\.[abc]'}]
+"""
+
+
+@pytest.fixture
+def asking(source_server, database):
+    """Give `asking(address)`: what asks a server, and its clock; the list of times."""
+    made = []
+
+    def make(address=None):
+        access = access_of(source_server)
+        if address is not None:
+            access = replace(access, address=address, connect_timeout_s=PATIENCE_S)
+        settings = read(TEXT % database, "m.yml", {})
+        settings = replace(settings, source=replace(settings.source, access=access))
+        stop, clock = Stop(), [0.0]
+        found = GoneTables(settings, stop, lambda: clock[0])
+        made.append((found, stop))
+        return found, clock, stop
+
+    yield make
+    for found, stop in made:
+        stop.request()
+        found.close()
+
+
+def answer(gone: GoneTables) -> set[TableName]:
+    """Have it ask, and return what is there again."""
+    deadline = Deadline(PATIENCE_S)
+    assert gone.turn() == set()  # asks
+    while gone._answer is not None and not gone._answer.done():
+        assert not deadline.passed()
+        threading.Event().wait(0.01)
+    return gone.turn()
+
+
+def test_made_again(asking, source_server, database) -> None:
+    """What is there is told once, whatever is wrong with another table."""
+    a, b = TableName(database, "a"), TableName(database, "b")
+    source_server.execute(
+        f"CREATE TABLE {database}.a (id INT PRIMARY KEY)",
+        f"CREATE TABLE {database}.c (_seq INT PRIMARY KEY)",  # which cannot be mirrored
+    )
+    gone, _, _ = asking()
+    gone.add(a)
+    gone.add(b)
+    assert answer(gone) == {a}
+    assert gone.turn() == set()
+    source_server.execute(f"CREATE TABLE {database}.b (id INT PRIMARY KEY)")
+    gone.add(b)
+    assert answer(gone) == {b}
+
+
+def test_a_database_that_is_down(asking, source_server, database, caplog) -> None:
+    """It is asked again after a while, and not before; the table is not forgotten."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as nobody:
+        port = nobody.getsockname()[1]
+    gone, clock, _ = asking(Address("127.0.0.1", port))
+    gone.add(TableName(database, "a"))
+    assert answer(gone) == set()
+    assert caplog.text.count("the tables of the source cannot be listed") == 1
+    assert gone.turn() == set()
+    assert gone._answer is None  # nothing is asked yet
+    clock[0] += 1.1
+    assert answer(gone) == set()
+    assert caplog.text.count("the tables of the source cannot be listed") == 2
+
+
+def test_a_database_that_does_not_answer(asking, database) -> None:
+    """Whoever asks goes on meanwhile; a stop ends the waiting."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        gone, _, stop = asking(Address("127.0.0.1", silent.getsockname()[1]))
+        gone.add(TableName(database, "a"))
+        for _ in range(3):
+            assert gone.turn() == set()
+        silent.settimeout(PATIENCE_S)
+        client, _ = silent.accept()
+        stop.request()
+        gone.close()
+        assert gone.turn() == set()
+        client.close()

@@ -1,0 +1,343 @@
+"""What statements mean for a copy, told from text and columns alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from hashlib import sha256
+
+import pyarrow as pa
+import pytest
+
+from canal_server.mirror.follow.evolve import (
+    Copy,
+    Decision,
+    Empty,
+    Gone,
+    Steps,
+    Stop,
+    decide,
+)
+from canal_server.mirror.lake.masks import masked, source_type
+from canal_server.mirror.lake.steps import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    WidenColumn,
+)
+from canal_server.mirror.settings.mirror_settings import TableRule
+from canal_server.mirror.settings.table_values import Mask, MirrorColumn, TableName
+from canal_server.model.columns_known import ColumnMeta
+
+NAME = TableName("s", "t")
+ALL = TableRule(match="s.t")
+NOON = datetime.fromisoformat("2026-01-02 12:00:00")  # of no zone, as a DATETIME
+
+
+def columns(*texts: str) -> list[ColumnMeta]:
+    """Return columns: `name type`, an asterisk in front of those of the key."""
+    found = []
+    for text in texts:
+        name, _, mysql_type = text.partition(" ")
+        charset = "utf8mb4" if "char" in mysql_type else None
+        is_key = name.startswith("*")
+        name = name.removeprefix("*")
+        nullable = not (is_key or mysql_type.endswith("!"))
+        mysql_type = mysql_type.removesuffix("!")
+        found.append(ColumnMeta(name, mysql_type, charset, is_key, nullable))
+    return found
+
+
+TABLE = ("*id int", "a int", "b varchar(9)")
+
+
+def ddl(sql: str, *after: str, rule: TableRule = ALL, before=TABLE, **more) -> Decision:
+    """Return what a statement means for the table."""
+    return decide(sql, NAME, columns(*before), columns(*after), rule, **more)
+
+
+def steps_of(sql: str, *after: str, rule: TableRule = ALL, before=TABLE, **more):
+    """Return the steps by which the copy follows."""
+    decision = ddl(sql, *after, rule=rule, before=before, **more)
+    assert isinstance(decision, Steps), decision
+    return list(decision.steps)
+
+
+def why(sql: str, *after: str, rule: TableRule = ALL, before=TABLE, **more) -> str:
+    """Return why the table has to be copied again."""
+    decision = ddl(sql, *after, rule=rule, before=before, **more)
+    assert isinstance(decision, Copy), decision
+    return decision.reason
+
+
+def test_columns_are_added():
+    """A new column comes with what its rows have: NULL, or a constant default."""
+    after = (*TABLE, "c int", "d varchar(5)")
+    assert steps_of(
+        "ALTER TABLE t ADD c INT DEFAULT 7 AFTER a, ADD COLUMN (d VARCHAR(5))", *after
+    ) == [
+        AddColumn("c", "int", "", "7"),
+        AddColumn("d", "varchar(5)", "utf8mb4", None),
+    ]
+    assert steps_of("ALTER TABLE `s`.`t` ADD d VARCHAR(5) NOT NULL", *TABLE, after[4])
+    assert why("ALTER TABLE t ADD c INT DEFAULT (RAND())", *TABLE, "c int").startswith(
+        "column c is added: its default is not a constant"
+    )
+    assert "generated" in why("ALTER TABLE t ADD c INT AS (a + 1)", *TABLE, "c int")
+    assert "AUTO_INCREMENT" in why(
+        "ALTER TABLE t ADD c INT AUTO_INCREMENT UNIQUE", *TABLE, "c int"
+    )
+    assert "time of the statement" in why(
+        "ALTER TABLE t ADD c TIMESTAMP", *TABLE, "c timestamp"
+    )
+    assert steps_of("ALTER TABLE t ADD c TIMESTAMP NULL", *TABLE, "c timestamp")
+    assert not steps_of("ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT", *TABLE)
+
+
+def test_columns_go():
+    """What the source has no more goes from the lake, or is kept by rule."""
+    sql = "ALTER TABLE t DROP a"
+    keep = TableRule(match="s.t", dropped_columns="keep")
+    after = (TABLE[0], TABLE[2])
+
+    assert steps_of(sql, *after) == [DropColumn("a")]
+    kept = ddl(sql, *after, rule=keep)
+    assert kept == Steps((), tuple(columns(*after)), ("a",))
+    again = "ALTER TABLE t ADD a INT"
+    assert "is kept" in why(again, *TABLE, rule=keep, before=after, kept=("a",))
+    both = "ALTER TABLE t DROP a, ADD a BIGINT"
+    assert steps_of(both, TABLE[0], "a bigint", TABLE[2]) == [
+        DropColumn("a"),
+        AddColumn("a", "bigint", "", None),
+    ]
+    assert "is kept" in why(both, TABLE[0], "a bigint", TABLE[2], rule=keep)
+
+
+def test_columns_go_without_a_key():
+    """In Delta none is kept: rows are found by all of their values, at once, not later.
+
+    A log keeps what it has, as with a key.
+    """
+    sql = "ALTER TABLE t DROP a"
+    before, after = ("a int", "b varchar(9)"), ("b varchar(9)",)
+    keep = TableRule(match="s.t", dropped_columns="keep")
+
+    assert steps_of(sql, *after, before=before) == [DropColumn("a")]
+    assert "column a is dropped, and cannot be kept: without a primary key" in why(
+        sql, *after, before=before, rule=keep
+    )
+    stop = ddl(sql, *after, before=before, rule=replace(keep, drift="stop"))
+    assert isinstance(stop, Stop)
+    log = ddl(sql, *after, before=before, rule=replace(keep, form="parquet"))
+    assert log == Steps((), tuple(columns(*after)), ("a",))
+
+
+def test_columns_are_renamed_and_widened():
+    """A name and a type change with the values; several items are one decision."""
+    assert steps_of(
+        "ALTER TABLE t CHANGE a n BIGINT, RENAME COLUMN b TO B2, ADD c INT FIRST",
+        *("c int", "*id int", "n bigint", "B2 varchar(9)"),
+    ) == [
+        RenameColumn("a", "n"),
+        RenameColumn("b", "B2"),
+        WidenColumn("n", "bigint", ""),
+        AddColumn("c", "int", "", None),
+    ]
+    assert (
+        steps_of("ALTER TABLE t MODIFY b VARCHAR(99)", *TABLE[:2], "b varchar(99)")[:]
+        == []
+    )
+    assert "some of its values" in why(
+        "ALTER TABLE t MODIFY a SMALLINT", TABLE[0], "a smallint", TABLE[2]
+    )
+    assert "is called b now" in why(
+        "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a",
+        *("*id int", "b int", "a varchar(9)"),
+    )
+    assert steps_of("ALTER TABLE t CHANGE a A INT", "*id int", "A int", TABLE[2]) == [
+        RenameColumn("a", "A")
+    ]
+    # A name that is free again.
+    assert steps_of("ALTER TABLE t DROP b, CHANGE a b INT", "*id int", "b int") == [
+        DropColumn("b"),
+        RenameColumn("a", "b"),
+    ]
+
+
+def test_null_and_not_null():
+    """What NULLs became is not told; whether a column had any is remembered."""
+    sql = "ALTER TABLE t MODIFY a INT NOT NULL"
+    assert "can be NULL no more" in why(sql, *TABLE)
+    before = ("*id int", "a int!", "b varchar(9)")
+    decision = ddl(sql.replace("INT", "BIGINT"), "*id int", "a bigint", TABLE[2],
+                   before=before)  # fmt: skip
+    assert isinstance(decision, Steps)
+    assert [each.nullable for each in decision.columns] == [False, False, True]
+    back = ddl("ALTER TABLE t MODIFY a INT", *TABLE, before=before)
+    assert isinstance(back, Steps)
+    assert back.columns[1].nullable
+
+
+def test_the_key():
+    """Another key is another table; a column of it may have another name or type."""
+    assert "primary key" in why(
+        "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (a)",
+        *("id int", "*a int", TABLE[2]),
+    )
+    assert steps_of("ALTER TABLE t CHANGE id no BIGINT", "*no bigint", *TABLE[1:]) == [
+        RenameColumn("id", "no"),
+        WidenColumn("no", "bigint", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE t ADD INDEX (a)",
+        "CREATE UNIQUE INDEX i ON t (a)",
+        "ALTER TABLE t ENGINE=InnoDB, COMMENT='x'",
+        "OPTIMIZE TABLE t",
+        "ANALYZE TABLE t",
+        "CREATE TABLE IF NOT EXISTS t (id INT)",
+        "CREATE TEMPORARY TABLE t (id INT)",
+        "DROP TEMPORARY TABLE t",
+        "ALTER TABLE t ADD PARTITION (PARTITION p VALUES LESS THAN (9))",
+        "ALTER TABLE other DROP PARTITION p, DROP COLUMN x",
+        "DROP VIEW v",
+    ],
+)
+def test_nothing_to_follow(sql: str):
+    """What leaves columns and rows as they are needs no step."""
+    assert steps_of(sql, *TABLE) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("ALTER TABLE t DROP PARTITION p0, p1", "drops a partition"),
+        ("ALTER TABLE t TRUNCATE PARTITION ALL", "empties a partition"),
+        ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", "exchanges"),
+        ("ALTER TABLE t CONVERT TABLE u TO PARTITION p VALUES IN (1)", "makes a part"),
+        ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE s.t", "exchanges"),
+        ("ALTER TABLE u CONVERT PARTITION p TO TABLE T", "makes a table"),
+        ("ALTER TABLE t IMPORT TABLESPACE", "imports"),
+        ("ALTER IGNORE TABLE t ADD UNIQUE (a)", "takes away rows"),
+        (
+            "SET STATEMENT lock_wait_timeout=1 FOR ALTER TABLE t DROP PARTITION p",
+            "drops",
+        ),
+        ("ALTER TABLE t ENGINE=BLACKHOLE", "keeps no rows"),
+        ("ALTER TABLE u RENAME TO t", "took its name"),
+        ("RENAME TABLE t TO old, new TO t", "took its name"),
+        ("CREATE OR REPLACE TABLE t (id INT PRIMARY KEY)", "created anew"),
+        ("CREATE TABLE t LIKE u", "created anew"),
+        ("INSERT INTO t SELECT * FROM u", "by a statement (INSERT)"),
+        ("WITH x AS (SELECT 1) DELETE FROM t", "by a statement (WITH)"),
+        ("ALTER TABLE t MODIFY g INT AS (a + 2)", "generated in another way"),
+        ("ALTER TABLE t ADD a INT, DROP a, MODIFY a BIT", "about one column"),
+        ("ALTER TABLE t FROB a", "cannot be read"),
+        ("ALTER TABLE t ADD c INT DEFAULT 'x", "cannot be read"),
+        ("ALTER TABLE t ADD c INT", "what became of the columns c"),
+    ],
+)
+def test_copied_again(sql: str, reason: str):
+    """What changes rows without a word in the binlog makes a new copy."""
+    assert reason in why(sql, *TABLE)
+    stop = TableRule(match="s.t", drift="stop")
+    decision = ddl(sql, *TABLE, rule=stop)
+    assert isinstance(decision, Stop)
+    assert reason in decision.reason
+
+
+def test_empty_gone_and_new():
+    """TRUNCATE, DROP and CREATE are what they are."""
+    assert ddl("TRUNCATE TABLE t", *TABLE) == Empty()
+    assert ddl("DROP TABLE t") == Gone()
+    assert ddl("RENAME TABLE t TO u") == Gone()
+    assert why("CREATE TABLE t (id INT)", *TABLE, before=()) == "the table is new"
+    versioned = ddl("ALTER TABLE t ADD SYSTEM VERSIONING", *TABLE)
+    assert isinstance(versioned, Stop)
+
+
+def test_what_is_hidden_stays_hidden():
+    """A masked or left out column does not come into the lake by another name."""
+    rule = TableRule(match="s.t", without=("a",), masks={"b": Mask("hash", salt="x")})
+    for sql, after in (
+        ("ALTER TABLE t RENAME COLUMN a TO c", ("*id int", "c int", TABLE[2])),
+        ("ALTER TABLE t CHANGE b c VARCHAR(9)", (*TABLE[:2], "c varchar(9)")),
+    ):
+        decision = ddl(sql, *after, rule=rule)
+        assert isinstance(decision, Stop), decision
+        assert "put c under" in decision.reason
+        # Somebody says that it may be seen: what it has is not in the copy yet.
+        decision = ddl(sql, *after, rule=replace(rule, shown=("C",)))
+        assert isinstance(decision, Copy), decision
+    # A change of the hidden ones is nothing to the lake.
+    sql = "ALTER TABLE t MODIFY a TINYINT, DROP b, ADD b CHAR(3) DEFAULT 'q'"
+    assert steps_of(sql, "*id int", "a tinyint", "b char(3)", rule=rule) == [
+        DropColumn("b"),
+        AddColumn("b", "char(64)", "ascii", sha256(b"xq").hexdigest()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mysql_type", "default", "value"),
+    [
+        ("datetime", "'2026-01-02 12:00:00'", NOON),
+        ("datetime(3)", "'2026-01-02 12:00:00.5'", NOON.replace(microsecond=500_000)),
+        ("double", "1e3", 1000.0),
+        ("float", "2.50", 2.5),
+        ("decimal(9,3)", "5", Decimal("5.000")),
+        ("int", "7", 7),
+        ("varchar(9)", "'7'", "7"),
+    ],
+)  # fmt: skip
+def test_a_hashed_default_is_the_hash_of_the_value(mysql_type, default, value):
+    """A row that has it from the statement is as one that is written with it."""
+    mask = Mask("hash", salt="pepper")
+    rule = TableRule(match="s.t", masks={"c": mask})
+    sql = f"ALTER TABLE t ADD c {mysql_type} DEFAULT {default}"
+    (step,) = steps_of(sql, *TABLE, f"c {mysql_type}", rule=rule)
+    column = MirrorColumn("c", mysql_type, "utf8mb4", False, "c")
+    written = masked(pa.array([value], source_type(column)), mask)
+    assert step.fill == written[0].as_py()
+
+
+def test_masks_and_types():
+    """A hashed number may grow; what is hashed of another text is copied again."""
+    rule = TableRule(match="s.t", masks={"a": Mask("hash"), "b": Mask("truncate", 2)})
+    assert not steps_of(
+        "ALTER TABLE t MODIFY a BIGINT", "*id int", "a bigint", TABLE[2], rule=rule
+    )
+    assert "hashed" in why(
+        "ALTER TABLE t MODIFY a DOUBLE",
+        *("*id int", "a double", TABLE[2]),
+        rule=rule,
+        before=("*id int", "a float", TABLE[2]),
+    )
+    (step,) = steps_of(
+        "ALTER TABLE t DROP b, ADD b VARCHAR(9) DEFAULT 'abc'", *TABLE, rule=rule
+    )[1:]
+    assert step == AddColumn("b", "varchar(9)", "utf8mb4", "ab")
+
+
+def test_columns_by_rule():
+    """Only those that a rule takes come, under the names that it gives."""
+    rule = TableRule(match="s.t", columns=("id", "a", "z"), rename={"z": "Zeta"})
+    assert steps_of(
+        "ALTER TABLE t ADD z INT, ADD y INT", *TABLE, "z int", "y int", rule=rule
+    ) == [AddColumn("Zeta", "int", "", None)]
+    assert steps_of(
+        "ALTER TABLE t CHANGE a other INT", "*id int", "other int", TABLE[2], rule=rule
+    ) == [DropColumn("a")]
+    bad = ddl("ALTER TABLE t ADD z FROBNICATE", *TABLE, "z frobnicate", rule=rule)
+    assert isinstance(bad, Stop)
+    assert "not known" in bad.reason
+
+
+def test_statements_of_other_schemas():
+    """An unqualified name is that of the session's schema."""
+    sql = "ALTER TABLE t ADD c INT"
+    assert "what became" in why(sql, *TABLE, "c int", schema="other")
+    assert steps_of("ALTER TABLE S.T ADD c INT", *TABLE, "c int", schema="other")

@@ -1,0 +1,202 @@
+"""Hidden columns that may have come to be seen under another name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from fix_pipeline import DESTINATION
+from fix_source_access import access_of
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
+
+from canal_server.mirror.follow.micro_batches import ChangeStream
+from canal_server.mirror.follow.renames import (
+    hidden_columns,
+    hidden_in_another,
+    what_is_revealed,
+    with_columns,
+)
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.run.progress import Progress
+from canal_server.mirror.run.table_sync import TableWork
+from canal_server.mirror.settings.mirror_settings import (
+    CanalSettings,
+    LakeSettings,
+    MirrorSettings,
+    SourceSettings,
+    TableRule,
+)
+from canal_server.mirror.settings.table_values import Mask, TableName
+from canal_server.mirror.state.state import Phase, States, TableState
+from canal_server.model.columns_known import ColumnMeta
+from canal_server.runtime.lifecycle import Stop
+
+HASH, DROP = Mask("hash", salt="salt-of-mine"), Mask("drop")
+T = TableName("shop", "t")
+
+
+def columns(text: str) -> tuple[ColumnMeta, ...]:
+    """Return columns of these names, the first one the key."""
+    names = text.split()
+    return tuple(ColumnMeta(n, "int", None, is_key=n == names[0]) for n in names)
+
+
+def rule(**changes) -> TableRule:
+    """Return a rule that masks mail, unless it says something else."""
+    return replace(TableRule(match=".*", masks={"Mail": HASH}), **changes)
+
+
+def test_what_is_hidden() -> None:
+    """What is masked or left out, whatever the case; the hidden of MariaDB never."""
+    found = hidden_columns(
+        columns("id mail MAIL2 a b DB_ROW_HASH_1"),
+        rule(without=("A",), masks={"Mail": HASH, "mail2": DROP}),
+    )
+    assert found == ("mail", "MAIL2", "a")
+    assert hidden_columns(columns("id a b"), rule(columns=("id", "B"))) == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changes", "told"),
+    [
+        ("id mail", "id email", {}, "column mail .* and column email .* came"),
+        ("id mail a", "id b c", {}, "column mail .* and columns b and c .* came"),
+        ("id mail", "id mail", {}, ""),
+        ("id mail", "id MAIL", {}, ""),
+        ("id mail", "id mail b", {}, ""),  # nothing is gone
+        ("id mail", "id", {}, ""),  # nothing came
+        ("id a mail", "id b mail", {}, ""),  # what is gone was seen
+        ("id mail", "id DB_ROW_HASH_1", {}, ""),
+        ("", "id email", {}, ""),  # it was never copied
+        # What the rule says of the new one counts, whatever the case.
+        ("id mail", "id email", {"masks": {"mail": HASH, "EMAIL": HASH}}, ""),
+        ("id mail", "id email", {"without": ("Email",)}, ""),
+        ("id mail", "id email", {"shown": ("Email",)}, ""),
+        ("id mail a", "id email b", {"shown": ("email",)}, "and column b .* came"),
+        # What is left out is hidden as well; names that are listed are known.
+        ("id a", "id b", {"without": ("a",)}, "column a .* and column b .* came"),
+        ("id a b", "id b c", {"columns": ("id", "b", "c"), "masks": {}}, ""),
+    ],
+)
+def test_what_a_new_copy_may_reveal(before, after, changes, told) -> None:
+    """A column that is new and seen, where a hidden one is gone."""
+    state = with_columns(TableState(T, "shop/t"), columns(before), (), rule())
+    found = what_is_revealed(state, columns(after), rule(**changes))
+    if not told:
+        assert not found
+        return
+    assert re.search(told, found), found
+    assert "as `show` what may be seen" in found
+
+
+def test_a_mask_that_was_taken_out_of_the_settings() -> None:
+    """What it hid until then is not shown because its column has another name now."""
+    state = with_columns(TableState(T, "shop/t"), columns("id mail"), (), rule())
+    unmasked = rule(masks={})
+    assert "column email" in what_is_revealed(state, columns("id email"), unmasked)
+    assert not what_is_revealed(state, columns("id mail email"), unmasked)
+
+
+U = TableName("shop", "u")
+
+
+@pytest.mark.parametrize(
+    ("now", "changes", "told"),
+    [
+        ("id MAIL a", {"masks": {}}, True),
+        ("id mail a", {}, False),  # it is hidden here, too
+        ("id mail a", {"masks": {}, "shown": ("mail",)}, False),
+        ("id mail a", {"masks": {}, "columns": ("id", "mail")}, False),
+        ("id mail b", {"masks": {}}, False),  # another table
+        ("id mail", {"masks": {}}, False),
+    ],
+)
+def test_a_table_that_may_have_been_another(now, changes, told) -> None:
+    """It has the columns of one that hid some which it shows."""
+    known = with_columns(TableState(U, "shop/u"), columns("id mail a"), (), rule())
+    found = hidden_in_another(T, columns(now), rule(**changes), [known])
+    assert list(found) == ([U] if told else [])
+    assert not hidden_in_another(U, columns(now), rule(**changes), [known])
+    if told:
+        assert "columns of shop.u, which is gone, and shows column mail" in found[U]
+
+
+class BegunError(Exception):
+    """A copy was begun."""
+
+
+class Copying(TableWork):
+    """Begins copies, and does no more."""
+
+    def _run(self, state, table):
+        raise BegunError(table.source)
+
+
+@pytest.fixture
+def bring_in(source_server, database, make_pipeline, tmp_path):
+    """Give `bring_in(state, **rule)`: what became of the table shop.t of a server."""
+    source_server.execute(
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY, email VARCHAR(50))"
+    )
+    pipeline = make_pipeline(source_server, database)
+    pipeline.start()
+    name = TableName(database, "t")
+
+    def bring(state: TableState, *known: TableState, **changes) -> TableState | None:
+        settings = MirrorSettings(
+            name="m",
+            canal=CanalSettings(
+                destination=DESTINATION, servers=f"127.0.0.1:{pipeline.server_port}"
+            ),
+            source=SourceSettings(access=access_of(source_server)),
+            lake=LakeSettings(path=str(tmp_path / "lake")),
+            tables=(rule(**changes),),
+        )
+        store = States(open_folder(settings.lake, settings.folder))
+        stream = ChangeStream(
+            DESTINATION, 1, parts_max=1, on_statement=print, on_left=print,
+            on_batch=print,
+        )  # fmt: skip
+        work = Copying(
+            settings, None, store, stream, progress=Progress(), stop=Stop(),
+            is_mariadb=source_server.flavour == "mariadb", known=lambda: known,
+        )  # fmt: skip
+        work.bring_in(store.write(replace(state, source=name)))
+        return store.read(name)
+
+    return bring
+
+
+def test_a_copy_that_may_reveal_something_is_not_begun(bring_in) -> None:
+    """The table is stopped with the remedy, again and again, until the rule says so."""
+    before = with_columns(TableState(T, "shop/t"), columns("id mail"), (), rule())
+    state = replace(before, copy_id="c1", copies=1, message="its DDL was not followed")
+    for _ in range(2):
+        stopped = bring_in(state.moved(Phase.WAITING))
+        assert stopped.phase is Phase.STOPPED
+        assert "column mail (masked or left out) went and column email" in (
+            stopped.message
+        )
+        assert f"`canal-server mirror copy {stopped.source}`" in stopped.message
+        assert stopped.columns == before.columns
+        assert (stopped.copy_id, stopped.copies) == ("c1", 1)
+        state = stopped
+    for changes in ({"shown": ("email",)}, {"masks": {"email": HASH}}):
+        with pytest.raises(BegunError):
+            bring_in(state.moved(Phase.WAITING), **changes)
+
+
+def test_a_renamed_table_is_not_shown(bring_in, source_server, database) -> None:
+    """It is stopped while the one that it was is gone, and copied if that is there."""
+    was = TableState(TableName(database, "was"), "shop/was", Phase.DROPPED)
+    known = with_columns(was, columns("id email"), (), rule(without=("email",)))
+    new = TableState(T, "shop/t")
+    stopped = bring_in(new, known)
+    assert stopped.phase is Phase.STOPPED
+    assert f"{database}.was, which is gone, and shows column email" in stopped.message
+    source_server.execute(f"CREATE TABLE {database}.was (id INT PRIMARY KEY)")
+    with pytest.raises(BegunError):
+        bring_in(new, known)

@@ -1,0 +1,263 @@
+"""Where a stream begins, when the server lost what it knew of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
+
+from fix_mirror_process import NAME, PATIENCE_S, MirrorProcess
+from fix_pipeline import DESTINATION
+from purge import purge
+
+from canal_server.client.range_client import RangedClient
+from canal_server.mirror.follow.spark_query import Query
+from canal_server.mirror.follow.stream_start import DataLossError, begin_stream
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.settings.settings_file import load
+from canal_server.mirror.state.feed import Feed, read_feed, write_feed
+from canal_server.mirror.state.state import States
+from canal_server.runtime.lifecycle import Stop
+from canal_server.spark.options.offsets import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fix_pipeline import Pipeline
+
+    from canal_server.client.range_client import RangePosition
+
+CURSORS = "subscriptions.sqlite"
+
+
+class Begun:
+    """A mirror's stream, begun again and again without Spark."""
+
+    def __init__(self, pipeline: Pipeline, folder: Path) -> None:
+        self.pipeline = pipeline
+        mirror = MirrorProcess(pipeline, folder)
+        mirror.write_conf()
+        self.settings = load(str(mirror.conf), {})
+        self.folder = open_folder(self.settings.lake, self.settings.folder)
+
+    def begin(self, *, is_followed: bool = True) -> Feed:
+        """Begin as a mirror does that is started."""
+        feed = begin_stream(
+            self.settings, self.folder, 0, Stop(), is_followed=is_followed
+        )
+        write_feed(self.folder, feed)
+        return feed
+
+    def ask(self, request: Callable[[RangedClient], Any]) -> Any:
+        """Return what the server answers."""
+        with RangedClient("127.0.0.1", self.pipeline.server_port) as client:
+            return request(client)
+
+    def cursor(self) -> RangePosition:
+        """Return where the subscription stands."""
+        found: RangePosition = self.ask(lambda c: c.locate(DESTINATION, "acked", NAME))
+        return found
+
+    def remove(self) -> None:
+        """Remove the subscription."""
+        self.ask(lambda c: c.unsubscribe(DESTINATION, NAME))
+
+    def fed(self) -> Feed:
+        """Have the lake be where the binlog ends."""
+        end = self.ask(lambda c: c.locate(DESTINATION, "latest", NAME))
+        feed = replace(self.begin(), place=end)
+        write_feed(self.folder, feed)
+        return feed
+
+    def write(self) -> None:
+        """Change something."""
+        self.pipeline.source.execute(f"INSERT INTO {self.pipeline.schema}.t VALUES ()")
+
+    def lose(self) -> None:
+        """Lose what canal-server has in its folder, its settings excepted."""
+        self.pipeline.stop()
+        for path in (self.pipeline.conf / DESTINATION).iterdir():
+            if path.name != "instance.properties" and path.is_file():
+                path.unlink()
+        file, offset = self.pipeline.source.binlog_position()
+        self.pipeline.configure(
+            {
+                "canal.instance.master.journal.name": file,
+                "canal.instance.master.position": offset,
+            }
+        )
+        self.pipeline.start()
+        self.pipeline.keep_port()
+
+
+def begun_on(server: Any, schema: str, make_pipeline: Any, folder: Path) -> Begun:
+    """Return a stream that was begun, of a schema with one table."""
+    pipeline = make_pipeline(server, schema)
+    server.execute(f"CREATE TABLE {schema}.t (id INT AUTO_INCREMENT PRIMARY KEY)")
+    pipeline.start()
+    pipeline.keep_port()
+    begun = Begun(pipeline, folder)
+    feed = begun.begin(is_followed=False)
+    assert feed == read_feed(begun.folder, 0)
+    assert feed.place == begun.cursor()
+    begun.write()
+    return begun
+
+
+@pytest.fixture
+def begun(source_server, database, make_pipeline, tmp_path) -> Begun:
+    """Give a stream that was begun, of a server that others use as well."""
+    return begun_on(source_server, database, make_pipeline, tmp_path)
+
+
+def test_a_subscription_that_is_there(begun) -> None:
+    """It stays where it is, behind the lake or not; one that is ahead is moved back."""
+    first = begun.cursor()
+    fed = begun.fed()
+    assert begun.begin() == fed
+    assert begun.cursor() == first
+    begun.ask(lambda c: c.ack(DESTINATION, NAME, fed.place))
+    assert begun.begin() == fed
+    begun.write()
+    end = begun.ask(lambda c: c.locate(DESTINATION, "latest"))
+    begun.ask(lambda c: c.ack(DESTINATION, NAME, end))
+    assert begun.begin() == fed
+    assert begun.cursor() == fed.place
+
+
+@pytest.mark.parametrize("how", ["removed", "lost"])
+def test_a_subscription_that_is_gone(begun, how, caplog) -> None:
+    """It is made again where the lake is, not where the binlog ends by now."""
+    fed = begun.fed()
+    assert bool(fed.place.gtids)
+    begun.write()
+    begun.remove() if how == "removed" else begun.lose()
+    assert begun.begin() == fed
+    assert begun.cursor() == fed.place
+    assert f"subscription {NAME} is not there any more" in caplog.text
+    begun.write()
+    assert begun.begin() == fed
+    assert begun.cursor() == fed.place
+
+
+class Failed(Query):
+    """A query of Spark that failed, and what is done then."""
+
+    done: list[str]
+
+    def start(self) -> None:
+        """Begin, as Spark would."""
+        self.done.append("start")
+        self._query = SimpleNamespace(isActive=False, exception=lambda: "it failed")
+
+    def _clear(self) -> None:
+        self.done.append("clear")
+
+
+def test_a_checkpoint_that_is_not_of_the_lake(begun) -> None:
+    """It is left, once, and the subscription, which went along with it, moved back."""
+    fed = begun.fed()
+    stream: Any = SimpleNamespace(feed=fed, gap="")
+    store = States(begun.folder)
+    query = Failed(begun.settings, None, stream, store, Stop())
+    query.done = []
+
+    query.start()
+    begun.write()
+    end = begun.ask(lambda c: c.locate(DESTINATION, "latest"))
+    begun.ask(lambda c: c.ack(DESTINATION, NAME, end))
+    stream.gap = "something would be missing"
+    give_up_at = time.monotonic() + PATIENCE_S
+    while query.done != ["start", "clear", "start"]:
+        assert time.monotonic() < give_up_at, query.done
+        query.look()
+        time.sleep(0.02)
+    assert begun.cursor() == fed.place
+    stream.gap = "something would be missing"
+    with pytest.raises(DataLossError, match="something would be missing"):
+        query.look()
+
+    # A batch that was taken since then has shown that it went on.
+    query.start()
+    stream.feed = replace(fed, batch=1)
+    stream.gap = "something would be missing"
+    query.look()
+    assert query.done[-1] == "clear"
+
+
+def test_nothing_tells_where_the_lake_is(begun) -> None:
+    """With tables in it, a stream that is new there would miss something."""
+    begun.folder.delete("stream.json")
+    assert begun.begin().place == begun.cursor()  # which is there
+    begun.folder.delete("stream.json")
+    begun.remove()
+    with pytest.raises(DataLossError, match="nothing in the lake tells"):
+        begun.begin()
+    assert begun.begin(is_followed=False).place == begun.cursor()
+
+
+def test_another_destination(begun) -> None:
+    """Places of one mean nothing in the other."""
+    write_feed(begun.folder, replace(begun.fed(), destination="other"))
+    with pytest.raises(DataLossError, match="those of other: set it back"):
+        begun.begin()
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_a_place_that_means_something_else(
+    flavour, own_server, make_pipeline, tmp_path
+) -> None:
+    """Purged, of another binlog, of an epoch that is counted anew: each is told.
+
+    With the subscription, canal-server may have lost what epochs are.
+    """
+    server = own_server(flavour)
+    server.execute("CREATE DATABASE shop")
+    begun = begun_on(server, "shop", make_pipeline, tmp_path)
+    fed = replace(begun.fed(), source="me")
+
+    begun.remove()
+    write_feed(begun.folder, replace(fed, place=replace(fed.place, epoch=1)))
+    with pytest.raises(DataLossError, match="of epoch 1, and canal-server, whose data"):
+        begun.begin()
+
+    # Without sets it is the database that tells; somebody wrote another one.
+    write_feed(begun.folder, replace(fed, place=replace(fed.place, gtids="")))
+    with pytest.raises(DataLossError, match="a place of another binlog"):
+        begun.begin()
+
+    # The same file and offset again, in a binlog that was begun anew.
+    server.execute(
+        "RESET BINARY LOGS AND GTIDS" if flavour == "mysql" else "RESET MASTER"
+    )
+    while version_of(_end(server)) <= version_of(fed.place):
+        begun.write()
+    write_feed(begun.folder, fed)
+    begun.lose()
+    with pytest.raises(DataLossError, match=r"another binlog|no place of the source"):
+        begun.begin()
+
+    # Nothing was begun by all of that.
+    server.execute("FLUSH BINARY LOGS")
+    begun.lose()
+    begun.folder.delete("stream.json")
+    fed = begun.begin(is_followed=False)
+    begun.remove()
+    server.execute("FLUSH BINARY LOGS")
+    file, _ = server.binlog_position()
+    begun.lose()
+    purge(server, file)
+    with pytest.raises(DataLossError, match="cannot be read any more"):
+        begun.begin()
+
+
+def _end(server: Any) -> RangePosition:
+    from canal_server.client.range_client import RangePosition  # noqa: PLC0415
+
+    return RangePosition(0, *server.binlog_position())

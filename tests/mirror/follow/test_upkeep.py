@@ -1,0 +1,151 @@
+"""When tables of the lake are looked after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from canal_server.errors import LakeError
+from canal_server.mirror.follow.follower import Columns, Follower
+from canal_server.mirror.follow.micro_batches import ChangeStream
+from canal_server.mirror.follow.upkeep import VACUUM_EVERY_S, Upkeep
+from canal_server.mirror.lake.lake_table import lake_schema
+from canal_server.mirror.settings.settings_file import read
+from canal_server.mirror.settings.table_values import TableName
+from canal_server.mirror.settings.wanted_tables import mirror_table
+from canal_server.mirror.state.lake_tables import open_table
+from canal_server.model.columns_known import ColumnMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TEXT = """name: shop
+canal: {destination: example}
+source: {host: db, user: canal}
+lake: {path: lake, compact_every: %s, vacuum_after: %s}
+tables: [{match: .*}]
+"""
+A, B = TableName("shop", "a"), TableName("shop", "b")
+ID = ColumnMeta("id", "int", None, is_key=True)
+
+
+class Noted(Upkeep):
+    """Notes what is done, as what it is: nothing of it is of this test."""
+
+    def __init__(self, settings, stream, now: Callable[[], float]) -> None:
+        super().__init__(settings, stream, now)
+        self.done: list[tuple[str, str]] = []
+        self.fails: Exception | None = None
+
+    def _compact(self, name: TableName) -> None:
+        self.done.append(("compact", name.table))
+        if self.fails:
+            raise self.fails
+        super()._compact(name)
+
+    def _vacuum(self, name: TableName) -> None:
+        self.done.append(("vacuum", name.table))
+        super()._vacuum(name)
+
+    def told(self) -> list[tuple[str, str]]:
+        """Take a turn, and return what was done in it."""
+        self.done.clear()
+        self.turn()
+        return self.done
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Give `make(compact_every, vacuum_after)`: the upkeep of two tables, a clock."""
+
+    def upkeep(every="10m", after="7d"):
+        settings = read(TEXT % (every, after), str(tmp_path / "m.yml"), {})
+
+        def nothing(*_):
+            raise AssertionError("no batch comes")
+
+        stream = ChangeStream(
+            "example", 1, parts_max=1, on_statement=nothing, on_left=nothing,
+            on_batch=nothing,
+        )  # fmt: skip
+        for name in (A, B):
+            table = mirror_table(name, [ID], settings)
+            lake = open_table(settings, table)
+            lake.publish("c1", lake_schema(table), [], 10, {})
+            follower = Follower(
+                table, Columns((ID,)), lake, "c1", plan=nothing,
+                rule=settings.tables[0], is_mariadb=False,
+            )  # fmt: skip
+            stream.join(follower)
+        clock = [1_000.0]
+        return Noted(settings, stream, lambda: clock[0]), clock
+
+    return upkeep
+
+
+def test_each_in_its_time(make) -> None:
+    """Nothing is due at the start; then one table a turn, each once in its period."""
+    upkeep, clock = make()
+    assert upkeep.told() == []
+    clock[0] += 600
+    assert [upkeep.told()[:], upkeep.told()[:]] == [
+        [("compact", "a")], [("compact", "b")],
+    ]  # fmt: skip
+    assert upkeep.told() == []
+    clock[0] += VACUUM_EVERY_S
+    found = [upkeep.told()[:] for _ in range(5)]
+    assert sorted(found[:4]) == [
+        [("compact", "a")], [("compact", "b")], [("vacuum", "a")], [("vacuum", "b")],
+    ]  # fmt: skip
+    assert found[4] == []
+
+
+def test_all_of_it_has_its_turn(make) -> None:
+    """Where compacting is due in each turn, files of old versions are deleted, too."""
+    upkeep, clock = make(every="1s")
+    upkeep.turn()
+    found = []
+    clock[0] += VACUUM_EVERY_S
+    for _ in range(20):
+        clock[0] += 10
+        found += upkeep.told()
+    assert ("vacuum", "a") in found
+    assert ("vacuum", "b") in found
+
+
+def test_never(make) -> None:
+    """What is set to 0 s is not done."""
+    upkeep, clock = make("0s", "0s")
+    upkeep.turn()
+    clock[0] += 10 * VACUUM_EVERY_S
+    assert upkeep.told() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (LakeError("the disk is full"), "the disk is full"),
+        (KeyError("id"), "a fault of the mirror's own: KeyError at upkeep.py:"),
+    ],
+)
+def test_a_failure_is_told(make, caplog, error, text) -> None:
+    """It is tried again after its period; others have their turn."""
+    upkeep, clock = make(after="0s")
+    upkeep.turn()
+    upkeep.fails = error
+    clock[0] += 600
+    assert upkeep.told() == [("compact", "a")]
+    assert f"shop.a: upkeep failed: {text}" in caplog.text
+    assert upkeep.told() == [("compact", "b")]
+    assert upkeep.told() == []
+
+
+def test_a_table_that_left(make) -> None:
+    """Nothing is done of one that is not followed any more."""
+    upkeep, clock = make()
+    upkeep.turn()
+    clock[0] += 600
+    with upkeep._stream.joining:
+        upkeep._stream.leave(A)
+    assert upkeep.told() == [("compact", "b")]

@@ -1,0 +1,200 @@
+"""DDL in the lake: columns that come, go, widen and change names, with their rows."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from fix_lake import COPY, LakeRows, filled, in_order, lake_rows, lake_table, published
+
+from canal_server.errors import LakeError
+from canal_server.mirror.lake.delta import delta_rows
+from canal_server.mirror.lake.reshape import Reshape
+from canal_server.mirror.lake.steps import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    WidenColumn,
+)
+from canal_server.mirror.state.lake_tables import lake_schema
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    from canal_server.mirror.lake.steps import Step
+
+COLUMNS = [("id", "int"), ("n", "int"), ("d", "decimal(5,2)"), ("s", "varchar(20)")]
+TABLE = lake_table(COLUMNS, ("id",))
+
+
+def without_order(rows: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
+    """Return rows with these columns alone."""
+    return [{name: row[name] for name in names} for row in rows]
+
+
+FILLS = [
+    ("int", "-5", -5),
+    ("tinyint unsigned", "200", 200),
+    ("bigint unsigned", "18446744073709551615", Decimal(2**64 - 1)),
+    ("decimal(38,10)", "1.5", Decimal("1.5000000000")),
+    ("decimal(50,3)", "1.500", "1.500"),
+    ("double", "1.5E-3", 0.0015),
+    ("float", "0.5", 0.5),
+    ("date", "2024-02-29", date(2024, 2, 29)),
+    ("date", "0000-00-00", None),
+    ("datetime(6)", "2024-02-29 01:02:03.000004", datetime(2024, 2, 29, 1, 2, 3, 4)),  # noqa: DTZ001
+    ("timestamp", "2024-02-29 01:02:03", datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC)),
+    ("year", "1999", 1999),
+    ("bit(64)", "18446744073709551615", -1),
+    ("bit(1)", "1", 1),
+    ("varchar(9)", "it's `é`", "it's `é`"),
+    ("time", "-12:00:00", "-12:00:00"),
+    ("varbinary(9)", "\xff\0", b"\xff\0"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "value"), FILLS)
+def test_fill(kind: str, text: str, value: object) -> None:
+    """A column's default is the value that an entry would carry as that text."""
+    schema = lake_schema(TABLE)
+    reshape = Reshape(schema, [AddColumn("c", kind, "utf8mb4", text)])
+    table = schema.empty_table().from_pylist([{"id": 1}, {"id": 2}], schema=schema)
+    rows = reshape.rows(table)
+    assert rows.schema == reshape.schema
+    assert rows["c"].to_pylist() == [value, value]
+
+
+def test_no_fill_of_the_type() -> None:
+    """A default that is not of the type is told."""
+    schema = lake_schema(TABLE)
+    reshape = Reshape(schema, [AddColumn("c", "int", "", "x")])
+    with pytest.raises(LakeError, match="'x' cannot be a default of type int32"):
+        reshape.rows(schema.empty_table())
+
+
+WRONG: list[tuple[Step, str]] = [
+    (AddColumn("n", "int", ""), "has a column n already"),
+    (DropColumn("x"), "has no column x"),
+    (RenameColumn("x", "y"), "has no column x"),
+    (RenameColumn("n", "s"), "has a column s already"),
+    (WidenColumn("x", "int", ""), "has no column x"),
+]
+
+
+@pytest.mark.parametrize(("step", "told"), WRONG)
+def test_steps_that_do_not_fit(step: Step, told: str) -> None:
+    """A step that the table's columns do not bear is told before anything is done."""
+    with pytest.raises(LakeError, match=told):
+        Reshape(lake_schema(TABLE), [step])
+
+
+def test_added_columns(tmp_path: Path, rng: random.Random) -> None:
+    """Columns without a default cost no rewriting: rows have NULL there at first."""
+    rows = filled(TABLE, rng)
+    lake = published(tmp_path, rows)
+    files = {path.name for path in tmp_path.rglob("*.parquet")}
+    steps = [AddColumn("x", "datetime(6)", ""), AddColumn("y z", "bigint unsigned", "")]
+    lake.evolve(COPY, steps, rows.seq + 2, {"ddl": "1"})
+    assert {path.name for path in tmp_path.rglob("*.parquet")} == files
+    expected = [row | {"x": None, "y z": None} for row in rows.rows.values()]
+    assert in_order(lake_rows(lake)) == in_order(expected)
+    assert lake.place() == (rows.seq + 2, {"ddl": "1"})
+    more = [*COLUMNS, ("x", "datetime(6)"), ("y z", "bigint unsigned")]
+    nothing = {"x": None, "y z": None}
+    known = {key: nothing | row for key, row in rows.rows.items()}
+    rows = LakeRows(lake_table(more, ("id",)), rng, rows.seq + 2, known)
+    changes = rows.as_changes(rows.random_changes(60))
+    lake.apply(COPY, changes, rows.seq + 1, {})
+    assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
+
+
+def test_all_steps_at_once(tmp_path: Path, rng: random.Random) -> None:
+    """A DDL of many steps is one commit: names may even be taken by new columns."""
+    rows = filled(TABLE, rng)
+    lake = published(tmp_path, rows)
+    steps: list[Step] = [
+        RenameColumn("n", "m"),
+        AddColumn("n", "varchar(9)", "utf8mb4", "new"),
+        WidenColumn("m", "bigint", ""),
+        WidenColumn("d", "decimal(9,3)", ""),
+        DropColumn("s"),
+    ]
+    before = DeltaTable(str(tmp_path))
+    lake.evolve(COPY, steps, rows.seq + 2, {})
+    delta = DeltaTable(str(tmp_path))
+    delta.load_as_version(delta.version() - 1)
+    assert delta.schema() == before.schema()
+    assert delta.file_uris() == before.file_uris()
+    schema = lake.arrow_schema()
+    assert schema is not None
+    assert [(f.name, f.type) for f in schema][:4] == [
+        ("id", pa.int32()),
+        ("m", pa.int64()),
+        ("d", pa.decimal128(9, 3)),
+        ("n", pa.string()),
+    ]
+    expected = [
+        {"id": r["id"], "m": r["n"], "d": r["d"] and r["d"] + Decimal("0.000")}
+        | {"n": "new"}
+        for r in rows.rows.values()
+    ]
+    left = without_order(lake_rows(lake), "id", "m", "d", "n")
+    assert in_order(left) == in_order(expected)
+    assert lake.applied(COPY) == rows.seq + 2
+
+
+def test_steps_again(tmp_path: Path, rng: random.Random) -> None:
+    """Steps that were done are not done again."""
+    rows = filled(TABLE, rng)
+    lake = published(tmp_path, rows)
+    for _ in range(2):
+        lake.evolve(COPY, [AddColumn("x", "int", "", "7")], rows.seq + 2, {})
+        assert {row["x"] for row in lake_rows(lake)} == {7}
+
+
+def test_same_type(tmp_path: Path, rng: random.Random) -> None:
+    """A type that is wider in MySQL alone changes nothing but the place."""
+    rows = filled(TABLE, rng)
+    lake = published(tmp_path, rows)
+    steps = [WidenColumn("s", "varchar(200)", "utf8mb4")]
+    lake.evolve(COPY, steps, rows.seq + 2, {})
+    assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
+    assert lake.applied(COPY) == rows.seq + 2
+
+
+def test_values_that_do_not_fit(tmp_path: Path, rng: random.Random) -> None:
+    """A type that does not hold all values is told, and the table is as it was."""
+    rows = filled(TABLE, rng)
+    lake = published(tmp_path, rows)
+    told = [rows.change("insert", {"id": 5, "n": 70_000, "d": None, "s": "x"})]
+    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+    before = in_order(lake_rows(lake))
+    with pytest.raises(LakeError, match="column n has values that are none of type"):
+        lake.evolve(COPY, [WidenColumn("n", "smallint", "")], rows.seq + 2, {})
+    assert in_order(lake_rows(lake)) == before
+    assert lake.applied(COPY) == rows.seq + 1
+
+
+def test_an_error_of_no_kind(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with values is told, whatever the lake's library makes of it."""
+    rows = filled(TABLE, rng)
+    lake = published(tmp_path, rows)
+    told = [rows.change("insert", {"id": 5, "n": 70_000, "d": None, "s": "x"})]
+    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+
+    def write(_: object, data: pa.RecordBatchReader, **__: object) -> None:
+        try:
+            data.read_all()
+        except Exception as error:
+            raise Exception("C Data interface error") from error  # noqa: TRY002
+
+    monkeypatch.setattr(delta_rows, "write_deltalake", write)
+    with pytest.raises(LakeError, match="column n has values that are none of type"):
+        lake.evolve(COPY, [WidenColumn("n", "smallint", "")], rows.seq + 2, {})

@@ -1,0 +1,82 @@
+"""The plot of a run: what the history has, in slices of time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.report.plot import Plot, plot
+from canal_server.mirror.settings.mirror_settings import (
+    CanalSettings,
+    LakeSettings,
+    MirrorSettings,
+    SourceSettings,
+)
+from canal_server.mirror.state.run_history import Batch, History
+from canal_server.mysql.source_settings import Access, Address, Credentials
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ACCESS = Access(address=Address("127.0.0.1", 1), credentials=Credentials("u", "p"))
+BEGIN_MS = 1_800_000_000_000
+BATCHES = tuple(
+    Batch(BEGIN_MS + 1000 * n, n, rows=100 * n, seconds=1.0, delay_ms=500 + n)
+    for n in range(1, 101)
+)
+
+
+def settings_of(lake: Path) -> MirrorSettings:
+    """Return settings of which the lake counts."""
+    return MirrorSettings(
+        name="m",
+        canal=CanalSettings(destination="d"),
+        source=SourceSettings(access=ACCESS),
+        lake=LakeSettings(path=str(lake)),
+        tables=(),
+    )
+
+
+def test_slices() -> None:
+    """All batches are in one of at most so many slices, in the order of time."""
+    found = Plot(BATCHES)
+    assert (found.begin_ms, found.seconds) == (BEGIN_MS, 100.0)
+    slices = found.slices(10)
+    assert len(slices) == 10
+    assert sum(each.rows for each in slices) == sum(each.rows for each in BATCHES)
+    assert [each.begin_s for each in slices] == sorted(each.begin_s for each in slices)
+    assert sum(len(each.delays_ms) for each in slices) == len(BATCHES)
+
+
+def test_text() -> None:
+    """Each line has delay and rate of a slice, the last all figures."""
+    *_, last = lines = Plot(BATCHES).text().splitlines()
+    assert "since 2027-01-15 08:00:00 UTC" in lines[0]
+    assert "100 batches, 505,000 rows" in last
+    assert "median 550 ms, 95 % within 596 ms, at most 600 ms" in last
+    assert len(lines) <= 44
+    assert "no batch" in Plot(()).text()
+    assert "no batch" in Plot((Batch(BEGIN_MS),)).text()
+
+
+def test_picture() -> None:
+    """Is XML, with a frame for delays and one for rows; also of nothing."""
+    for batches in (BATCHES, ()):
+        root = ET.fromstring(Plot(batches).picture())
+        assert len(root.findall("{http://www.w3.org/2000/svg}g")) == 2
+
+
+def test_history(tmp_path: Path) -> None:
+    """It is read as a mirror wrote it, the last hours of it when that is wanted."""
+    settings = settings_of(tmp_path)
+    history = History(open_folder(settings.lake, settings.folder))
+    for batch in BATCHES:
+        history.add(batch)
+    history.flush()
+    assert plot(settings).batches == BATCHES
+    assert plot(settings, hours=10 / 3600).batches == BATCHES[-11:]

@@ -1,0 +1,139 @@
+"""What `mirror status` tells, from what is in the lake."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+
+from canal_server.mirror.follow.micro_batches import BatchReport
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.report.report import Report
+from canal_server.mirror.run.overview import as_text, overview
+from canal_server.mirror.run.pauses import copied_again
+from canal_server.mirror.settings.settings_file import read
+from canal_server.mirror.settings.table_values import TableName
+from canal_server.mirror.state.lake_lease import Lease
+from canal_server.mirror.state.run_history import (
+    Batch,
+    Status,
+    read_status,
+    write_status,
+)
+from canal_server.mirror.state.state import Phase, States, TableState
+
+TEXT = """name: shop
+canal: {destination: example}
+source: {host: db, user: canal}
+lake: {path: lake}
+tables: [{match: .*}]
+"""
+
+
+SAID = "the stream fails since "
+
+
+def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
+    """Why it ended is told until it runs again, and how long a table still waits."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+    folder = open_folder(settings.lake, settings.folder)
+    report = Report(settings, folder)
+    report.end("nothing was told before")
+    assert overview(settings).status is None
+
+    now = time.time()
+    last = Batch(round(now * 1000), rows=5, journal="b.000001", position=4)
+    status = Status("shop", "here", 1, 0, round(now * 1000), last=last)
+    write_status(folder, status)
+    report.end("changes would be missing")
+    table = TableState(
+        TableName("shop", "t"), "shop/t", Phase.FOLLOWING, leaves=4,
+        left_at_ms=round(now * 1000),
+    )  # fmt: skip
+    States(folder).write(copied_again(table, "its key is another one", now))
+
+    found = overview(settings)
+    assert found.status == replace(status, message="changes would be missing")
+    text = list(as_text(found))
+    assert text[2] == "ended: changes would be missing"
+    assert re.search(r"waiting, \d+ (s|min) left", text[5])
+    assert text[6] == (
+        "shop.t: its key is another one (it has to be copied again 5 times in a row, "
+        "so it waits for 2 min)"
+    )
+    (told,) = found.to_json()["tables"]
+    assert told["due_at_ms"] == round((now + 120) * 1000)
+
+    report.turn()
+    assert "ended: " not in "\n".join(as_text(overview(settings)))
+
+
+def test_a_stream_that_fails_again_and_again(tmp_path, monkeypatch) -> None:
+    """Since when, and why it did the last time, until a batch goes through."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+    monkeypatch.setattr("canal_server.mirror.report.report.EVERY_S", 0.0)
+    report = Report(settings, open_folder(settings.lake, settings.folder))
+    told = SAID + r"\d{4}-\d\d-\d\dT\S+ \(\d+ s\): the disk is full"
+
+    def lines() -> list[str]:
+        report.turn()
+        return [line for line in as_text(overview(settings)) if line.startswith(SAID)]
+
+    assert lines() == []
+    begun_ms = time.time() * 1000
+    report.failed("no server answers")
+    report.turn()
+    first = overview(settings).to_json()["status"]
+    assert first["failing"] == "no server answers"
+    assert begun_ms - 1 <= first["failing_since_ms"] <= time.time() * 1000
+    report.failed("the disk is full")
+    (line,) = lines()
+    assert re.fullmatch(told, line)
+    status = overview(settings).status
+    assert status is not None
+    assert status.failing_since_ms == first["failing_since_ms"]
+    report.note(BatchReport(1, None))
+    assert lines() == []
+
+    report.failed("the disk is full")
+    report.failed("")
+    assert lines() == []
+    report.failed("the disk is full")
+    report.turn()
+    report.end("changes would be missing")
+    text = list(as_text(overview(settings)))
+    assert "ended: changes would be missing" in text
+    assert not any(line.startswith(SAID) for line in text)
+
+
+def test_a_stream_that_rests(tmp_path) -> None:
+    """It has caught up when a look brought nothing; no place is told as none."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+    folder = open_folder(settings.lake, settings.folder)
+    report = Report(settings, folder)
+    newest_ms = round(time.time() * 1000) - 114_000
+    report.note(BatchReport(1, None, rows=3, newest_ms=newest_ms))
+    assert not report.is_caught_up
+    report.failed("no server")
+    report.idle()
+    report.turn()
+    with Lease(folder):
+        told = list(as_text(overview(settings)))[1]
+    assert told == "stream: caught up, 0 rows/s, last batch 3 rows in 0.00 s, 0 s ago"
+    status = read_status(folder)
+    assert status is not None
+    assert (status.caught_up, status.failing) == (True, "")
+    # Of one that does not run any more nobody knows.
+    assert list(as_text(overview(settings)))[1].startswith("stream: delay 114.")
+    report.note(BatchReport(2, None, rows=1, newest_ms=newest_ms))
+    assert not report.is_caught_up
+
+
+def test_spark_that_gives_no_executor(tmp_path) -> None:
+    """What keeps a mirror waiting is in its status while it runs."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+    folder = open_folder(settings.lake, settings.folder)
+    Report(settings, folder).turn("no executor")
+    with Lease(folder):
+        assert list(as_text(overview(settings)))[2] == "no executor"
+    assert "no executor" not in list(as_text(overview(settings)))

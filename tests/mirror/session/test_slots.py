@@ -1,0 +1,125 @@
+"""Turns of copies: how many at a time, in which order, and when a core is left."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from canal_server.mirror.session.slots import LONG_TURN_S, TURN_S, Slots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE_S = 60.0
+TURNS_MAX = 100
+
+
+def never() -> bool:
+    """Tell that turns are wanted."""
+    return False
+
+
+def at_once(slots: Slots) -> int:
+    """Return how many have a turn at the same time."""
+    asked: list[None] = []
+
+    def is_over() -> bool:
+        asked.append(None)  # it was looked, and there was no turn
+        return True
+
+    count = 0
+    with ExitStack() as turns:
+        while turns.enter_context(slots.turn(is_over)):
+            assert not asked
+            count += 1
+            assert count < TURNS_MAX
+    return count
+
+
+@pytest.mark.parametrize(
+    ("connections", "cores", "followed", "expected"),
+    [
+        (4, 8, False, 4), (4, 2, False, 4), (4, 8, True, 4), (4, 4, True, 3),
+        (4, 2, True, 1), (4, 1, True, 1), (1, 8, True, 1), (4, 0, True, 4),
+    ],
+)  # fmt: skip
+def test_how_many(connections: int, cores: int, followed: bool, expected: int) -> None:
+    """Connections limit them, and a core is left once tables follow; one has turns."""
+    slots = Slots(connections, cores=lambda: cores, is_followed=lambda: followed)
+    assert at_once(slots) == expected
+    assert at_once(slots) == expected  # all were given back
+
+
+def test_tables_begin_to_follow() -> None:
+    """Who has a turn keeps it; another one is short, and leaves a core."""
+    followed = threading.Event()
+    slots = Slots(4, cores=lambda: 2, is_followed=followed.is_set)
+    assert slots.turn_s == LONG_TURN_S
+    with slots.turn(never), slots.turn(never):
+        followed.set()
+        assert at_once(slots) == 0
+        assert slots.turn_s == TURN_S
+    assert at_once(slots) == 1
+    followed.clear()
+    assert at_once(slots) == 4
+
+
+def test_in_order() -> None:
+    """Who had a turn and wants another one comes behind those who wait."""
+    slots = Slots(1)
+    had: list[str] = []
+
+    def wait(name: str) -> None:
+        with slots.turn(never) as has_turn:
+            assert has_turn
+            had.append(name)
+
+    threads = []
+    with slots.turn(never):
+        for number, name in enumerate("abc", 1):
+            threads.append(threading.Thread(target=wait, args=(name,)))
+            threads[-1].start()
+            until(partial(waits, slots, number))
+    wait("again")
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert had == ["a", "b", "c", "again"]
+
+
+def test_not_wanted_any_more() -> None:
+    """Who waits for a turn leaves when it is over, and stands in nobody's way."""
+    slots = Slots(1)
+    is_over = threading.Event()
+    got: list[bool] = []
+
+    def wait() -> None:
+        with slots.turn(is_over.is_set) as has_turn:
+            got.append(has_turn)
+
+    thread = threading.Thread(target=wait)
+    with slots.turn(never):
+        thread.start()
+        until(partial(waits, slots, 1))
+        is_over.set()
+        thread.join(PATIENCE_S)
+        assert got == [False]
+    assert at_once(slots) == 1
+
+
+def waits(slots: Slots, count: int) -> bool:
+    """Tell whether so many wait for a turn."""
+    return len(slots._waiting) == count
+
+
+def until(look: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    waiting = threading.Event()
+    for _ in range(round(PATIENCE_S / 0.01)):
+        if look():
+            return
+        waiting.wait(0.01)
+    raise AssertionError("it never came")

@@ -1,0 +1,265 @@
+"""The file of a mirror's settings: what it gives, and each problem by its place."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from canal_server.errors import ConfigError
+from canal_server.mirror.settings.document import UNREAD
+from canal_server.mirror.settings.settings_file import load, read
+from canal_server.mirror.settings.table_values import Mask, TableName
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRETS = {"CANAL_PW": "secret-1", "DB_PW": "secret-2", "SALT": "secret-3"}
+WHOLE = r"""
+name: shop
+canal:
+  servers: [a:11111, "[::1]:11112"]
+  destination: example
+  user: reader
+  password: ${CANAL_PW}
+source:
+  host: db
+  user: canal
+  password: ${DB_PW}
+  ssl_mode: required
+  replica: {host: copy, port: 3307}
+lake:
+  path: s3a://lake/of/ours/
+  storage_options: {AWS_REGION: eu-central-1, AWS_SECRET_ACCESS_KEY: "${DB_PW}"}
+  deletes: soft
+  compact_every: 5m
+  vacuum_after: 0
+mask_salt: ${SALT}
+tables:
+  - match: shop\.users
+    without: [photo]
+    rename: {E-Mail: email}
+    masks: {phone: {truncate: 4}, mail: hash, note: null, secret: drop, a: show}
+    to: people
+    format: parquet
+  - match: [shop\..*, 'crm\.a{1,2}']
+    exclude: shop\.tmp.*
+    deletes: hard
+    drift: stop
+    dropped_columns: keep
+copy: {connections: 8, rows_per_second: 10_000, keyless_lock: yes}
+stream: {trigger: 500ms}
+spark: {spark.sql.shuffle.partitions: 4}
+"""
+SMALL = r"""
+name: shop
+canal: {destination: example}
+source: {host: db, user: canal}
+lake: {path: /lake}
+tables:
+  - match: shop\..*
+"""
+
+
+def problems_of(text: str, **environ: str) -> list[str]:
+    """Return the problems of a file called m.yml, without its name."""
+    with pytest.raises(ConfigError) as caught:
+        read(text, "/conf/m.yml", environ)
+    assert all(each.startswith("/conf/m.yml:") for each in caught.value.problems)
+    return [each.removeprefix("/conf/m.yml:") for each in caught.value.problems]
+
+
+def test_every_key_arrives():
+    """A file with every kind of value gives the settings that it says."""
+    settings = read(WHOLE, "/conf/m.yml", SECRETS)
+
+    assert settings.canal.servers == "a:11111,[::1]:11112"
+    assert settings.canal.password == "secret-1"
+    assert str(settings.source.access.address) == "db:3306"
+    assert str(settings.source.read_from.address) == "copy:3307"
+    assert settings.source.read_from.credentials.password == "secret-2"
+    assert settings.source.read_from.tls.required
+    assert settings.lake.path == "s3://lake/of/ours"
+    assert settings.lake.storage_options["AWS_SECRET_ACCESS_KEY"] == "secret-2"
+    assert (settings.lake.compact_every_s, settings.lake.vacuum_after_s) == (300, 0)
+    users, others = settings.tables
+    assert users.masks == {
+        "phone": Mask("truncate", 4),
+        "mail": Mask("hash", salt="secret-3"),
+        "note": Mask("null"),
+        "secret": Mask("drop"),
+    }
+    assert users.shown == ("a",)
+    assert (users.deletes, users.form, users.to) == ("soft", "parquet", "people")
+    assert (others.deletes, others.drift, others.dropped_columns) == (
+        *("hard", "stop", "keep"),
+    )
+    assert others.match == r"shop\..*,crm\.a{1,2}"
+    assert (settings.copy.connections, settings.copy.rows_per_second) == (8, 10_000)
+    assert settings.copy.keyless_lock
+    assert settings.stream.trigger_s == 0.5
+    assert settings.spark == {"spark.sql.shuffle.partitions": "4"}
+    assert settings.checkpoint == "s3://lake/of/ours/_mirror/shop/checkpoint"
+
+
+def test_secrets_are_not_shown():
+    """No text form of the settings has a secret, and they travel with them."""
+    settings = read(WHOLE, "/conf/m.yml", SECRETS)
+
+    assert not any(secret in repr(settings) for secret in SECRETS.values())
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_the_first_rule_that_applies_wins():
+    """A name goes to the first pattern that matches and does not exclude it."""
+    settings = read(WHOLE, "/conf/m.yml", SECRETS)
+    users, others = settings.tables
+
+    assert settings.rule_of(TableName("shop", "Users")) is users
+    assert settings.rule_of(TableName("crm", "aa")) is others
+    assert settings.rule_of(TableName("shop", "tmp1")) is None
+    assert settings.rule_of(TableName("other", "users")) is None
+    assert settings.wire_filter == r"shop\.users,shop\..*,crm\.a{1,2}"
+
+
+def test_tables_at_once_have_a_connection_each() -> None:
+    """No more tables are copied at once than there are connections."""
+    for given, wanted in (
+        ("connections: 1", (1, 1)),
+        ("connections: 3, tables_at_once: 8", (3, 3)),
+        ("connections: 9, tables_at_once: 2", (9, 2)),
+    ):
+        copy = read(f"{SMALL}copy: {{{given}}}", "m.yml", {}).copy
+        assert (copy.connections, copy.tables_at_once) == wanted
+
+
+def test_defaults_and_relative_folders(tmp_path: Path):
+    """Few keys are needed; a relative folder is below that of the file."""
+    file = tmp_path / "m.yml"
+    file.write_text(SMALL.replace("/lake", "lake/x"))
+    settings = load(file, {})
+
+    assert settings.lake.path == str(tmp_path / "lake/x")
+    assert settings.canal.servers == "127.0.0.1:11111"
+    assert settings.tables[0].to == "{schema}/{table}"
+    assert settings.source.read_from is settings.source.access
+
+
+def test_all_problems_at_once_by_their_places():
+    """Each wrong value is told with line, column, path, value and remedy."""
+    text = r"""name: a b
+canal: {servers: 'x:y:z', user: u}
+sorce: {}
+source: {host: db, user: u, port: 99999, ssl_mode: require}
+lake:
+  path: gs://x
+  format: detla
+  compact_every: 10
+tables:
+  - match: 'shop\.(.*'
+    to: ../{schema}
+    mask: {}
+  - masks: {a: hsh, b: {truncate: 0}, c: {length: 3}}
+    columns: [a]
+    without: [b]
+copy: [1]
+"""
+    found = problems_of(text)
+    places = [each.partition(": ")[0] for each in found]
+
+    assert places == sorted(places, key=lambda each: [*map(int, each.split(":"))])
+    assert found[0].startswith("1:7: name = 'a b': 1 to 100 of")
+    assert "2:8: canal.destination is missing: what the server calls it" in found
+    assert any("canal.servers" in each and "no address" in each for each in found)
+    assert "3:1: sorce is not known; did you mean source?" in found
+    assert "4:35: source.port = '99999': 1 to 65535 are possible" in found
+    assert any(each.endswith("did you mean required?") for each in found)
+    assert "6:9: lake.path = 'gs://x': write a folder, or s3://bucket/folder" in found
+    assert (
+        "7:11: lake.format = 'detla': write delta, parquet or json; did you mean"
+        in (" ".join(found))
+    )
+    assert any("8:18: lake.compact_every = '10': write a number" in p for p in found)
+    assert any(p.startswith("10:12: tables[0].match = ") for p in found)
+    assert any(p.startswith("11:9: tables[0].to = '../{schema}'") for p in found)
+    assert "12:5: tables[0].mask is not known; did you mean masks?" in found
+    assert any("tables[1].match is missing" in each for each in found)
+    assert any("tables[1].masks.a = 'hsh'" in each for each in found)
+    assert any("tables[1].masks.b.truncate = '0'" in each for each in found)
+    assert any("tables[1].masks.c.length is not known" in each for each in found)
+    assert any("tables[1].without = …: columns says" in each for each in found)
+    assert "16:7: copy: write keys with values" in found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("/lake", "/data/my%20lake", "take %20 for another character"),
+        ("match: ", "to: 'a%2Fb/{table}'\n    match: ", "write it without %"),
+    ],
+)
+def test_folders_that_readers_of_delta_tables_do_not_find(old, new, told):
+    """They decode what looks encoded, and then look for files in another folder."""
+    (found,) = problems_of(SMALL.replace(old, new))
+    assert told in found
+
+
+def test_what_asks_the_lake_alone_needs_no_secrets():
+    """Secrets that the environment lacks are no problem to who looks at the lake."""
+    text = SMALL.replace("user: canal", "user: canal, password: '${NOT_THERE}'")
+    text = text.replace("{path: /lake}", "{path: /lake, storage_options: {a: '${B}'}}")
+    text += "mask_salt: ${NEITHER}\n"
+    text = text.replace(r"match: shop\..*", r"{match: shop\..*, masks: {mail: hash}}")
+    settings = read(text, "m.yml", {"B": "b"}, has_secrets=False)
+    assert settings.source.access.credentials.password == UNREAD
+    assert settings.lake.storage_options == {"a": "b"}
+    with pytest.raises(ConfigError, match="the environment has no B"):
+        read(text, "m.yml", {}, has_secrets=False)
+
+
+def test_secrets_stay_out_of_problems():
+    """A problem with a secret does not show it, nor what the environment lacks."""
+    text = SMALL.replace("user: canal", "user: canal, password: '${NOT_THERE}'")
+    text += "mask_salt: s3cr3t\nspark: {bad: s3cr3t}\n"
+    found = problems_of(text)
+
+    assert "4:43: source.password = (hidden): the environment has no NOT_THERE" in (
+        " ".join(found)
+    )
+    assert not any("s3cr3t" in each for each in found)
+    assert len(found) == 3
+
+
+def test_only_secrets_come_from_the_environment():
+    """A host from the environment is told to be written."""
+    found = problems_of(SMALL.replace("host: db", "host: '${HOST}'"), HOST="db")
+    (problem,) = found
+    assert problem.startswith("4:16: source.host = '${HOST}': only secrets are taken")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: [", "this is no YAML"),
+        ("- a", "1:1: the document: write keys with values"),
+        ("name: x\nname: y", "2:1: name is there twice, line 1 has it, too"),
+        (SMALL.replace("- match", "match"), "write a list, a dash before each"),
+        ("name: &a [*a]", "name = …: write a single value"),
+        ("", "name is missing"),
+        ("a: {b: ${C}}", "put ${NAME} in quotes where braces are around it"),
+        ("x: \x07", "this is no YAML"),
+    ],
+)
+def test_what_is_no_settings_at_all(text: str, problem: str):
+    """A text that is no YAML, or of another form, is told with its place."""
+    assert any(problem in each for each in problems_of(text))
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path):
+    """What is missing, and what is no text, is told without a traceback."""
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load(tmp_path / "m.yml", {})
+    (tmp_path / "m.yml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="no UTF-8"):
+        load(tmp_path / "m.yml", {})

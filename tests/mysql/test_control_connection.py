@@ -1,0 +1,87 @@
+"""The control connection: opened, lost, opened again, aborted."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import pymysql
+import pytest
+from fix_source_access import access_of
+
+from canal_server.errors import ConnectionLost
+from canal_server.mysql.control_connection import ControlConnection
+
+
+def test_open_and_close(source_server):
+    """Opening twice keeps the connection; closing twice does no harm."""
+    connection = ControlConnection(access_of(source_server))
+    assert connection.connection_id == 0
+    with connection:
+        number = connection.connection_id
+        connection.open()
+
+        assert connection.query("SELECT CONNECTION_ID()") == [(number,)]
+        assert connection.is_mariadb == (source_server.flavour == "mariadb")
+        assert connection.server_version
+    assert not connection.is_open
+    connection.close()
+
+
+def test_a_query_needs_an_open_connection(source_server):
+    """Asking before opening is told as such."""
+    connection = ControlConnection(access_of(source_server))
+
+    with pytest.raises(ConnectionLost, match="is not open"):
+        connection.query("SELECT 1")
+
+
+def test_a_lost_connection_is_known_and_replaced(source_server, source):
+    """After a loss the connection says that it is closed, and opens anew."""
+    number = source.connection_id
+    source_server.execute(f"KILL {number}")
+    with pytest.raises(ConnectionLost):
+        source.query("SELECT 1")
+
+    assert not source.is_open
+    source.open()
+    assert source.query("SELECT 1") == [(1,)]
+    assert source.connection_id != number
+
+
+def test_changes_of_others_are_seen(source_server, source, database):
+    """A statement sees what was committed before it: nothing holds a snapshot."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    seen = []
+    for number in range(3):
+        source_server.execute(f"INSERT INTO {database}.t VALUES ({number})")
+        seen.append(source.query(f"SELECT COUNT(*) FROM {database}.t")[0][0])
+
+    assert seen == [1, 2, 3]
+
+
+def test_abort_ends_a_waiting_query_for_good(source_server, source):
+    """Another thread ends a query that waits; the connection stays closed."""
+    number = source.connection_id
+    ended = []
+
+    def ask() -> None:
+        try:
+            source.query("SELECT SLEEP(600)")
+        except ConnectionLost as error:
+            ended.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    running = f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {number} \
+        AND INFO LIKE 'SELECT SLEEP%'"
+    while not source_server.execute(running):
+        assert asking.is_alive()
+    source.abort()
+    asking.join()
+    with contextlib.suppress(pymysql.err.MySQLError):  # it noticed by itself
+        source_server.execute(f"KILL {number}")
+
+    assert len(ended) == 1
+    with pytest.raises(ConnectionLost, match="closed meanwhile"):
+        source.open()

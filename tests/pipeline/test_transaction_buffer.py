@@ -1,0 +1,253 @@
+"""The transaction ring buffer, compared with a list that does the same simply."""
+
+from __future__ import annotations
+
+import pytest
+from fix_blocks import ALTER, BEGIN, END, HEARTBEAT, OTHER, ROWS, Entries, numbers_in
+
+from canal_server.pipeline.transaction_buffer import TransactionBuffer
+
+MIB = 1 << 20
+
+
+class Delivered:
+    """What the buffer delivered, call by call; refuses from a given call on."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[int]] = []
+        self.span_counts: list[int] = []
+        self.accepts = True
+
+    def __call__(self, spans) -> bool:
+        """Note one call; answers as `accepts` says."""
+        if self.accepts:
+            self.calls.append(numbers_in(spans))
+            self.span_counts.append(len(spans))
+        return self.accepts
+
+    @property
+    def numbers(self) -> list[int]:
+        """Return the numbers of all entries, in the order of delivery."""
+        return [number for call in self.calls for number in call]
+
+
+@pytest.fixture
+def entries():
+    """Make entries in blocks of ordinary size."""
+    return Entries()
+
+
+@pytest.fixture
+def delivered():
+    """Record what is delivered and accept it."""
+    return Delivered()
+
+
+def test_delivers_whole_transactions_in_one_call(entries, delivered):
+    """All transactions of a chunk go on together, as one span of one block."""
+    buffer = TransactionBuffer(64, MIB, delivered)
+    for _ in range(5):
+        entries.transaction(rows=2)
+    assert buffer.put(entries.take())
+    assert delivered.calls == [list(range(20))]
+    assert delivered.span_counts == [1]
+    assert buffer.pending == 0
+
+
+def test_keeps_an_open_transaction(entries, delivered):
+    """Entries without their END stay until it comes in a later chunk."""
+    buffer = TransactionBuffer(64, MIB, delivered)
+    entries.transaction(rows=1)
+    entries.add(BEGIN)
+    entries.add(ROWS)
+    assert buffer.put(entries.take())
+    assert delivered.calls == [[0, 1, 2]]
+    assert buffer.pending == 2
+
+    entries.add(ROWS)
+    entries.add(END)
+    assert buffer.put(entries.take())
+    assert delivered.calls[1:] == [[3, 4, 5, 6]]
+
+
+def test_begin_delivers_what_has_no_end(entries, delivered):
+    """A BEGIN ends whatever came before it."""
+    buffer = TransactionBuffer(64, MIB, delivered)
+    entries.add(ROWS)
+    entries.add(BEGIN)
+    assert buffer.put(entries.take())
+    assert delivered.calls == [[0]]
+    assert buffer.pending == 1
+
+
+@pytest.mark.parametrize("kind", [OTHER, HEARTBEAT, END])
+def test_single_entries_do_not_wait(entries, delivered, kind):
+    """A DDL, a heartbeat and an END are delivered with the chunk they came in."""
+    buffer = TransactionBuffer(64, MIB, delivered)
+    entries.add(ROWS)
+    entries.add(kind, event_type=ALTER)
+    assert buffer.put(entries.take())
+    assert delivered.calls == [[0, 1]]
+
+
+def test_a_long_transaction_goes_on_in_parts(entries, delivered):
+    """What exceeds the slots is delivered in parts, in order and complete."""
+    buffer = TransactionBuffer(8, MIB, delivered)
+    entries.transaction(rows=20)
+    assert buffer.put(entries.take())
+    assert delivered.numbers == list(range(22))
+    assert [len(call) for call in delivered.calls] == [8, 8, 6]
+
+
+def test_whole_transactions_go_before_parts(entries, delivered):
+    """A full ring delivers its whole transactions and keeps the open one whole."""
+    buffer = TransactionBuffer(8, MIB, delivered)
+    entries.transaction(rows=3)
+    entries.transaction(rows=4)
+    assert buffer.put(entries.take())
+    assert delivered.calls == [list(range(5)), list(range(5, 11))]
+
+
+def test_bytes_are_limited(entries, delivered):
+    """An open transaction never holds more bytes than the limit."""
+    buffer = TransactionBuffer(1024, 1000, delivered)
+    entries.add(BEGIN, size=100)
+    for _ in range(20):
+        entries.add(ROWS, size=300)
+    assert buffer.put(entries.take())
+    assert buffer.pending_bytes <= 1000
+    assert delivered.numbers == list(range(19))
+    assert max(len(call) for call in delivered.calls) <= 4
+
+
+def test_an_entry_above_the_limit_passes_alone(entries, delivered):
+    """A row larger than the limit of bytes is delivered by itself."""
+    buffer = TransactionBuffer(8, 500, delivered)
+    entries.add(BEGIN)
+    entries.add(ROWS, size=2000)
+    entries.add(END)
+    assert buffer.put(entries.take())
+    assert delivered.calls == [[0], [1], [2]]
+
+
+def test_a_refusal_is_passed_on(entries, delivered):
+    """When deliver refuses, put says so, keeps the entries, and reset forgets them."""
+    buffer = TransactionBuffer(8, MIB, delivered)
+    delivered.accepts = False
+    entries.transaction(rows=1)
+    assert not buffer.put(entries.take())
+    assert buffer.pending == 3
+    buffer.reset()
+    assert buffer.pending == 0
+    assert buffer.pending_bytes == 0
+
+    delivered.accepts = True
+    entries.transaction(rows=1)
+    assert buffer.put(entries.take())
+    assert delivered.numbers == [3, 4, 5]
+
+
+def test_an_error_of_deliver_comes_through(entries):
+    """An exception in deliver reaches the caller and loses nothing that is pending."""
+
+    def deliver(spans):
+        raise OSError("disk on fire")
+
+    buffer = TransactionBuffer(8, MIB, deliver)
+    entries.transaction(rows=1)
+    with pytest.raises(OSError, match="disk on fire"):
+        buffer.put(entries.take())
+    assert buffer.pending == 3
+
+
+def test_blocks_are_let_go(entries, delivered):
+    """Neither delivered nor forgotten entries keep their memory."""
+    buffer = TransactionBuffer(8, MIB, lambda spans: True)
+    pool = entries.pool
+    for _ in range(3):
+        entries.add(ROWS, size=60_000)
+    buffer.put(entries.take())
+    buffer.reset()
+    del entries
+    buffer.put([])
+    assert pool.held <= pool.spare_max
+    assert buffer.pending == 0
+
+
+@pytest.mark.parametrize("size", [0, 3, 1000])
+def test_size_is_a_power_of_two(size):
+    """Any other size is refused."""
+    with pytest.raises(ValueError, match="power of two"):
+        TransactionBuffer(size, MIB, lambda spans: True)
+
+
+def test_a_span_beyond_its_block_is_refused(entries, delivered):
+    """The ring never reads past the records of a block."""
+    buffer = TransactionBuffer(8, MIB, delivered)
+    entries.transaction(rows=1)
+    [(block, first, stop)] = entries.take()
+    with pytest.raises(IndexError):
+        buffer.put([(block, first, stop + 1)])
+
+
+class Model:
+    """The buffer's rules on a plain list, delivering at every occasion."""
+
+    def __init__(self, size: int, bytes_max: int) -> None:
+        self.size = size
+        self.bytes_max = bytes_max
+        self.pending: list[tuple[int, int]] = []
+        self.units: list[list[int]] = []
+
+    def put(self, number: int, kind: int, size: int) -> None:
+        """Take one entry."""
+        if kind == BEGIN:
+            self.flush()
+        held = sum(size for _, size in self.pending)
+        if len(self.pending) == self.size or held + size > self.bytes_max:
+            self.flush()
+        self.pending.append((number, size))
+        if kind not in (BEGIN, ROWS):
+            self.flush()
+
+    def flush(self) -> None:
+        """Deliver what is pending as one unit."""
+        if self.pending:
+            self.units.append([number for number, _ in self.pending])
+        self.pending = []
+
+
+def joins_units(call: list[int], units: list[list[int]]) -> bool:
+    """Tell whether a call is the next units end to end; takes them off."""
+    joined: list[int] = []
+    while len(joined) < len(call):
+        joined += units.pop(0)
+    return joined == call
+
+
+def test_random_sequences_match_the_model(rng):
+    """Calls are always unbroken runs of the units that the simple rules give."""
+    for _ in range(60):
+        size = rng.choice([1, 2, 4, 16, 64])
+        bytes_max = rng.choice([200, 1000, MIB])
+        delivered = Delivered()
+        buffer = TransactionBuffer(size, bytes_max, delivered)
+        model = Model(size, bytes_max)
+        entries = Entries(records_per_block=rng.choice([1, 7, 1000]))
+        for _ in range(rng.randrange(1, 20)):
+            for _ in range(rng.randrange(0, 60)):
+                kind = rng.choices(
+                    [BEGIN, ROWS, END, HEARTBEAT, OTHER], [3, 20, 3, 1, 1]
+                )[0]
+                entry_size = rng.choice([50, 64, 300])
+                model.put(entries.add(kind, size=entry_size), kind, entry_size)
+            assert buffer.put(entries.take())
+            buffer.check()
+            if rng.random() < 0.05:
+                buffer.reset()
+                model.pending = []
+        units = list(model.units)
+        for call in delivered.calls:
+            assert joins_units(call, units), call
+        assert units == []
+        assert buffer.pending == len(model.pending)

@@ -1,0 +1,147 @@
+"""Files after a power cut: torn or zeroed at every length, or cut at every step."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from fix_disk import PowerCut, PowerlessDisk
+from position_writer import CLIENT, position
+
+from canal_server.position.atomic_file import Disk
+from canal_server.position.file_meta import MetaFiles, PositionFiles
+from canal_server.position.meta_file import abridged
+from canal_server.position.write_behind import StoredClient
+
+
+class Cursors:
+    """One client's cursor in its file."""
+
+    FILE = "meta.dat"
+
+    def __init__(self, folder, disk=None):
+        self._place = MetaFiles(folder, disk=disk)
+
+    def write(self, position):
+        """Store it."""
+        self._place.write("example", [StoredClient(CLIENT, position)])
+
+    def read(self):
+        """Return it as a new process finds it."""
+        found = self._place.read("example")
+        return found[0].cursor if found else None
+
+
+class Positions:
+    """A pump's position in its file."""
+
+    FILE = "parse.dat"
+
+    def __init__(self, folder, disk=None):
+        self._place = PositionFiles(folder, disk=disk)
+
+    def write(self, position):
+        """Store it."""
+        self._place.write("example", position)
+
+    def read(self):
+        """Return it as a new process finds it."""
+        return self._place.read("example")
+
+
+KINDS = pytest.mark.parametrize("kind", [Cursors, Positions])
+
+
+@pytest.fixture
+def written(kind, tmp_path):
+    """Give a folder with three positions written to it, one after the other."""
+    stored = kind(tmp_path)
+    for offset in (10, 11, 12):
+        stored.write(position(offset))
+    return tmp_path / "example"
+
+
+def torn(content):
+    """Yield what a power cut may leave of a file: its beginning, or zeros behind it."""
+    for length in range(len(content)):
+        yield content[:length]
+        yield content[:length] + bytes(len(content) - length)
+
+
+@KINDS
+def test_newest_file(kind, written, caplog):
+    """Whatever is left of the newest file, the position before it is found, whole."""
+    caplog.set_level(logging.CRITICAL)
+    path = written / kind.FILE
+    for damage in torn(path.read_bytes()):
+        path.write_bytes(damage)
+        assert kind(written.parent).read() == position(11)
+
+
+@KINDS
+def test_what_is_beside(kind, written, caplog):
+    """Whatever is left of what stands beside a cursor, the cursor is found."""
+    path = written / f"{kind.FILE}.full"
+    for damage in torn(path.read_bytes()):
+        path.write_bytes(damage)
+        caplog.clear()
+        assert kind(written.parent).read() == abridged(position(12))
+        assert "is damaged" in caplog.text
+
+
+@KINDS
+@pytest.mark.parametrize("ending", ["", ".full"])
+def test_file_that_was_being_written(kind, written, ending):
+    """Whatever is left of a file without its name yet, it is not looked at."""
+    path = written / f"{kind.FILE}{ending}"
+    for damage in torn(path.read_bytes()):
+        path.with_name(f"{path.name}.tmp").write_bytes(damage)
+        assert kind(written.parent).read() == position(12)
+    stored = kind(written.parent)
+    stored.read()
+    stored.write(position(13))
+    assert kind(written.parent).read() == position(13)
+    assert not list(written.glob("*.tmp"))
+
+
+class Found(Disk):
+    """What a power cut left on a disk."""
+
+    def __init__(self, files):
+        self._files = files
+
+    def read(self, path):
+        """Return the content, if there is such a file."""
+        if path not in self._files:
+            raise FileNotFoundError(path)
+        return self._files[path]
+
+
+@KINDS
+def test_power_cut_at_every_step(kind):
+    """After a power cut anywhere in a write, one position is found, with its set."""
+    folder = Path("/data")
+    before = PowerlessDisk()
+    stored = kind(folder, before)
+    stored.write(position(10))
+    stored.write(position(11))
+    [files] = before.states()
+    steps = 0
+    finished = False
+    while not finished:
+        disk = PowerlessDisk(files)
+        again = kind(folder, disk)
+        assert again.read() == position(11)
+        disk.steps_left = steps
+        try:
+            again.write(position(12))
+        except PowerCut:
+            allowed = [position(11), position(12)]
+        else:
+            allowed = [position(12)]
+            finished = True
+        for state in disk.states():
+            assert kind(folder, Found(state)).read() in allowed
+        steps += 1
+    assert steps > 16

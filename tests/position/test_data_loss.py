@@ -1,0 +1,140 @@
+"""Who is left behind when the source lacks the oldest place of all clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.mysql.binlogs import BinaryLog
+from canal_server.position.data_loss import LostClients
+from canal_server.source.begin.position_loss import GonePlace
+from canal_server.source.read.available_positions import SourceFiles
+
+if TYPE_CHECKING:
+    import pytest
+
+HERE = LogIdentity("127.0.0.1", 3306)
+FILES = SourceFiles((BinaryLog("bin.000003", 500), BinaryLog("bin.000004", 900)))
+DEAD, SLOW, LIVE = (ClientIdentity("d", number, "") for number in (1, 2, 3))
+
+
+def place(number: int, offset: int = 4) -> LogPosition:
+    """Return a place in a file."""
+    return LogPosition(HERE, EntryPosition(f"bin.{number:06}", offset, 1000, 1))
+
+
+PLACES = {DEAD: place(1), SLOW: place(3, 90), LIVE: place(4)}
+
+
+class Clients:
+    """Clients at places, and what was done to them."""
+
+    def __init__(self, *, resets: bool = False) -> None:
+        self.lost = LostClients("d", resets=resets)
+        self.places = dict(PLACES)
+        self.dropped: list[ClientIdentity] = []
+
+    def move(self, identity: ClientIdentity, to: LogPosition) -> None:
+        """Put a client elsewhere."""
+        self.places[identity] = to
+
+    def leave_behind(
+        self, refused: LogPosition, *, began: bool = False
+    ) -> LogPosition | None:
+        """Say that a place was refused."""
+        return self.lost.leave_behind(
+            self.places,
+            GonePlace(refused, HERE, FILES),
+            began=began,
+            move=self.move,
+            drop=self.dropped.append,
+        )
+
+
+def test_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    """Who lacks something is refused with the reason; the oldest one left counts."""
+    clients = Clients()
+    assert clients.leave_behind(place(1)) == PLACES[SLOW]
+    assert clients.dropped == [DEAD]
+    assert clients.places == PLACES
+    assert "client 1 of d needs bin.000001:4" in clients.lost.why(1)
+    assert not clients.lost.why(2)
+    assert list(clients.lost.told()) == ["1"]
+    (told,) = (record.getMessage() for record in caplog.records)
+    assert "bin.000001 to bin.000002 (2 files) purged" in told
+
+
+def test_a_place_that_is_refused_although_it_is_listed() -> None:
+    """Whatever the list of files says: what was refused is not tried again."""
+    clients = Clients()
+    clients.leave_behind(place(1))
+    assert clients.leave_behind(PLACES[SLOW]) == PLACES[LIVE]
+    assert clients.dropped == [DEAD, SLOW]
+    assert clients.leave_behind(PLACES[LIVE]) is None
+    assert clients.dropped == [DEAD, SLOW], "the last one waits"
+
+
+def test_moved(caplog: pytest.LogCaptureFixture) -> None:
+    """Who lacks something goes on with the others when the operator wants that."""
+    clients = Clients(resets=True)
+    assert clients.leave_behind(place(1)) == PLACES[SLOW]
+    assert clients.places[DEAD] == PLACES[SLOW]
+    assert not clients.lost.told()
+    assert "what lies between is lost" in caplog.text
+    assert clients.leave_behind(PLACES[SLOW]) == PLACES[LIVE]
+    assert set(clients.places.values()) == {PLACES[LIVE]}
+    assert clients.leave_behind(PLACES[LIVE]) is None
+
+
+def test_once_reading_began() -> None:
+    """Nobody is moved or refused then: entries of before may be held for him."""
+    for resets in (False, True):
+        clients = Clients(resets=resets)
+        found = clients.leave_behind(place(3, 200), began=True)
+        assert found == (PLACES[LIVE] if resets else None)
+        assert clients.places == PLACES
+        assert not clients.dropped
+
+
+def test_who_left_may_come_again() -> None:
+    """A client that unsubscribed, and any after a move by hand, is served again."""
+    clients = Clients()
+    clients.leave_behind(place(1))
+    clients.lost.forget(2)
+    assert clients.lost.why(1)
+    clients.lost.forget(1)
+    assert not clients.lost.told()
+    clients.leave_behind(place(1))
+    clients.lost.clear()
+    assert not clients.lost.told()
+
+
+def test_sets_count_in_gtid_mode() -> None:
+    """A set that has all which was purged is as good as a file that is left."""
+    sid = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+    at = LogPosition(HERE, EntryPosition("bin.000001", 400, 1, 1, f"{sid}:1-7"))
+    gone = GonePlace(place(1), HERE, FILES, GtidSet.parse(f"{sid}:1-7"))
+    lost = LostClients("d", resets=False)
+    found = lost.leave_behind(
+        {DEAD: place(1), LIVE: at},
+        gone,
+        began=False,
+        move=lambda *_: None,
+        drop=lambda _: None,
+    )
+    assert found == at
+
+
+def test_one_that_is_late(caplog: pytest.LogCaptureFixture) -> None:
+    """A late client can be refused by itself, or moved, whatever the others do."""
+    gone = GonePlace(place(1), HERE, FILES)
+    lost = LostClients("d", resets=True)
+    lost.refuse_one(DEAD, place(1), gone)
+    assert "is gone" in lost.why(DEAD.client_id)
+    lost.refuse_because(LIVE, "nobody knows")
+    assert lost.why(LIVE.client_id).endswith("is late: nobody knows")
+    caplog.clear()
+    lost.tell_moved(DEAD, place(1), place(2), gone)
+    assert "lost for it" in caplog.text

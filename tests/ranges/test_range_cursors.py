@@ -1,0 +1,251 @@
+"""Cursors of ranged reads and their epochs, in a file and in nodes of ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+
+from canal_server.doors.sqlite import Database
+from canal_server.errors import MetaStoreError, NodeExists
+from canal_server.model.ranges import Epoch, RangePlace, Subscription
+from canal_server.model.znodes import lease_path
+from canal_server.ranges.range_cursors import (
+    FILE_NAME,
+    FORM,
+    SubscriptionFile,
+    SubscriptionNodes,
+    Subscriptions,
+)
+from canal_server.runtime.lifecycle import Stop
+
+AT = RangePlace(0, "bin.000009", 4711)
+LAKE = Subscription("lake", r"shop\..*", AT)
+PATH = "/otter/canal/destinations/example/spark"
+
+
+@pytest.fixture(params=["file", "nodes"])
+def make_place(request, tmp_path):
+    """Give `make()`: the place, as another process would find it."""
+    if request.param == "file":
+        return lambda: SubscriptionFile(tmp_path / "example" / FILE_NAME)
+    zookeeper = request.getfixturevalue("zookeeper")
+    zookeeper.create(lease_path("example", zookeeper.session), ephemeral=True)
+    return lambda: SubscriptionNodes(zookeeper, "example")
+
+
+@pytest.fixture
+def opened(make_place):
+    """Give `open()`: subscriptions, started; the ones before are stopped."""
+    found: list[Subscriptions] = []
+
+    def start():
+        for each in found:
+            each.stop()
+        found.append(Subscriptions(make_place()))
+        found[-1].start(Stop())
+        return found[-1]
+
+    yield start
+    for each in found:
+        each.stop()
+
+
+def test_a_temporary_one_is_in_memory_only(opened):
+    """It moves and ends as others do, and nothing of it is stored."""
+    first = opened()
+    first.put(replace(LAKE, temporary=True))
+    assert first.ack("lake", replace(AT, position=9000))
+    found = first.find("lake")
+    assert found is not None
+    assert found.cursor.position == 9000
+    first.put(replace(LAKE, name="sea", temporary=True))
+    assert first.remove("sea")
+    assert opened().all() == []
+
+
+def test_what_was_put_is_there_again(opened):
+    """A subscription outlives the process as it was put last."""
+    first = opened()
+    assert (first.all(), first.find("lake"), first.epoch()) == ([], None, None)
+    first.put(LAKE)
+    other = Subscription("other.one", "", RangePlace(0, "bin.000001", 4))
+    first.put(other)
+    again = opened()
+    assert sorted(again.all(), key=lambda each: each.name) == [LAKE, other]
+    changed = Subscription("lake", "", AT)
+    again.put(changed)
+    assert opened().find("lake") == changed
+
+
+def test_the_set_of_a_cursor(opened):
+    """The GTID set of a place is kept with the cursor that stands there."""
+    first = opened()
+    first.put(LAKE)
+    assert first.ack("lake", RangePlace(1, "bin.000001", 4, gtids="0-1-7"))
+    assert opened().find("lake").cursor.gtids == "0-1-7"
+
+
+def test_acks_only_move_on(opened):
+    """An ack behind the cursor changes nothing; files count by their numbers."""
+    found = opened()
+    found.put(LAKE)
+    for place, cursor in (
+        (RangePlace(0, "bin.000009", 4800), RangePlace(0, "bin.000009", 4800)),
+        (AT, RangePlace(0, "bin.000009", 4800)),
+        (RangePlace(0, "bin.000010", 4), RangePlace(0, "bin.000010", 4)),
+        (RangePlace(0, "bin.000009", 9000), RangePlace(0, "bin.000010", 4)),
+        (RangePlace(1, "bin.000001", 4, 4), RangePlace(1, "bin.000001", 4)),
+    ):
+        assert found.ack("lake", place)
+        assert found.find("lake").cursor == cursor
+    assert opened().find("lake").cursor == cursor
+    assert not found.ack("nobody", AT)
+
+
+def test_the_time_of_the_last_ack(make_place):
+    """It is kept with the cursor, and is that of acks which moved it."""
+
+    def kept():
+        (one,) = found.all()
+        return one.acked_ms
+
+    found = Subscriptions(make_place(), clock=lambda: 1700.0)
+    found.start(Stop())
+    found.put(LAKE)
+    assert kept() == 0
+    found.ack("lake", RangePlace(0, "bin.000010", 4))
+    found.stop()
+    found = Subscriptions(make_place(), clock=lambda: 1800.0)
+    found.start(Stop())
+    assert kept() == 1_700_000
+    found.ack("lake", AT)
+    found.put(replace(found.all()[0], filter="a.b"))
+    assert kept() == 1_700_000
+    found.stop()
+
+
+def test_a_file_of_the_first_form(tmp_path):
+    """What a server wrote that kept no times is read, and kept on."""
+    path = tmp_path / "example" / FILE_NAME
+    old = Database(path, replace(FORM, steps=FORM.steps[:1]))
+    old.open()
+    with old.transaction():
+        old.execute(
+            "INSERT INTO subscription VALUES (?, ?, 0, 'bin.000009', 4711)",
+            ("lake", LAKE.filter),
+        )
+    old.close()
+    found = Subscriptions(SubscriptionFile(path))
+    found.start(Stop())
+    assert found.all() == [LAKE]
+    assert found.ack("lake", RangePlace(0, "bin.000010", 4))
+    found.stop()
+
+
+def test_nothing_is_written_after_the_end(opened):
+    """A request that is still under way opens nothing again, and is told."""
+    found = opened()
+    found.put(LAKE)
+    found.stop()
+    for call in (
+        lambda: found.ack("lake", RangePlace(0, "bin.000010", 4)),
+        lambda: found.put(Subscription("other", "", AT)),
+        lambda: found.remove("lake"),
+        lambda: found.begin_epoch("a", "bin.000001", 100),
+    ):
+        with pytest.raises(MetaStoreError, match="closed"):
+            call()
+    assert opened().all() == [LAKE]
+
+
+def test_removed_for_good(opened):
+    """What is removed does not come back, and may be made anew."""
+    found = opened()
+    found.put(LAKE)
+    assert found.remove("lake")
+    assert not found.remove("lake")
+    again = opened()
+    assert again.all() == []
+    again.put(LAKE)
+    assert opened().all() == [LAKE]
+
+
+def test_epochs_count_from_0(opened):
+    """Each epoch has the next number, and the last one is known after a restart."""
+    found = opened()
+    assert found.begin_epoch("a", "bin.000001", 100) == Epoch(0, "a", "bin.000001", 100)
+    found.put(LAKE)
+    assert opened().begin_epoch("b", "bin.000007", 200).number == 1
+    again = opened()
+    assert again.epoch() == Epoch(1, "b", "bin.000007", 200)
+    assert again.find("lake") == LAKE
+
+
+def test_a_file_is_made_when_it_is_needed(tmp_path):
+    """Who reads no ranges gets no file; a damaged one is told, not replaced."""
+    path = tmp_path / "example" / FILE_NAME
+    found = Subscriptions(SubscriptionFile(path))
+    found.start(Stop())
+    assert not path.exists()
+    found.put(LAKE)
+    assert path.stat().st_mode & 0o777 == 0o600
+    found.stop()
+    with path.open("r+b") as file:
+        file.write(os.urandom(4096))
+    with pytest.raises(MetaStoreError, match="subscriptions"):
+        Subscriptions(SubscriptionFile(path)).start(Stop())
+
+
+def test_nodes_are_json(zookeeper_root, zookeeper):
+    """What stands in ZooKeeper can be read by people, and by the next server."""
+    session = zookeeper.session
+    zookeeper.create(lease_path("example", session), ephemeral=True)
+    found = Subscriptions(SubscriptionNodes(zookeeper, "example"))
+    found.start(Stop())
+    found.begin_epoch("a", "bin.000001", 100)
+    found.put(LAKE)
+    epochs = [{"began_s": 100, "file": "bin.000001", "number": 0, "source": "a"}]
+    assert json.loads(zookeeper.read(PATH).data) == epochs
+    assert json.loads(zookeeper.read(f"{PATH}/lake").data) == {
+        "cursor": {"epoch": 0, "journal": "bin.000009", "position": 4711},
+        "filter": r"shop\..*",
+    }
+    found.stop()
+
+
+def test_nothing_is_written_without_the_lease(zookeeper_root, zookeeper):
+    """A server that lost the lease moves no cursor, and begins with none."""
+    fence = lease_path("example", zookeeper.session)
+    zookeeper.create(fence, ephemeral=True)
+    found = Subscriptions(SubscriptionNodes(zookeeper, "example"))
+    found.start(Stop())
+    found.put(LAKE)
+    zookeeper.delete(fence)
+    with pytest.raises(MetaStoreError, match=r"lease|run"):
+        found.ack("lake", RangePlace(0, "bin.000010", 4))
+    assert found.find("lake") == LAKE
+    with pytest.raises(MetaStoreError, match=r"lease|run"):
+        found.remove("lake")
+    found.stop()
+    with pytest.raises(MetaStoreError, match=r"lease|run"):
+        Subscriptions(SubscriptionNodes(zookeeper, "example")).start(Stop())
+
+
+def test_nodes_of_somebody_else_are_left(zookeeper_root, zookeeper):
+    """What another wrote meanwhile is not overwritten; what is no JSON is told."""
+    zookeeper.create(lease_path("example", zookeeper.session), ephemeral=True)
+    found = Subscriptions(SubscriptionNodes(zookeeper, "example"))
+    found.start(Stop())
+    found.put(LAKE)
+    node = zookeeper.read(f"{PATH}/lake")
+    zookeeper.write(f"{PATH}/lake", b"{}", node.version)
+    with pytest.raises(MetaStoreError, match="somebody else"):
+        found.ack("lake", RangePlace(0, "bin.000010", 4))
+    found.stop()
+    with pytest.raises(MetaStoreError, match="no subscription"):
+        Subscriptions(SubscriptionNodes(zookeeper, "example")).start(Stop())
+    with pytest.raises(NodeExists):
+        zookeeper.create(f"{PATH}/lake")

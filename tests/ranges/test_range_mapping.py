@@ -1,0 +1,363 @@
+"""Ranges over a change of the source: the same transactions, told by their GTIDs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from fix_ranged import NAME, rows_of
+from fix_store import eventually
+
+from canal_server.config.schema import HostConfig, HostPort
+from canal_server.core.gtid.mariadb_sets import MariaGtidSet
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.errors import ClientError, TableMetaError
+from canal_server.model.ranges import RangeLimits
+from canal_server.protocol.range_messages import NOT_HERE
+from canal_server.ranges.range_source import CUT_ROWS
+
+# So that a place tells which server it is of.
+REPLICA_OPTIONS = ("--log-bin=second",)
+ONE_ROW = RangeLimits(rows=1)
+
+
+@pytest.fixture
+def database(replicated_schema):
+    """Give the name of the schema."""
+    return replicated_schema
+
+
+@pytest.fixture
+def table(replicas, replicated_schema):
+    """Give the name of a table with a key of integers, on both servers."""
+    name = f"{replicated_schema}.t"
+    replicas.source.execute(f"CREATE TABLE {name} (a INT PRIMARY KEY)")
+    replicas.catch_up()
+    return name
+
+
+@pytest.fixture(params=[True, False], ids=["gtid", "set"])
+def gtid_on(request):
+    """Give whether the destination is in GTID mode."""
+    return request.param
+
+
+def refusal(call):
+    """Return the refusal of a call."""
+    with pytest.raises(ClientError) as refused:
+        call()
+    return refused.value
+
+
+def insert(server, table, *numbers):
+    """Insert each number in a transaction of its own."""
+    server.execute(*(f"INSERT INTO {table} VALUES ({n})" for n in numbers))
+
+
+def numbers_of(entries):
+    """Return what was inserted."""
+    return [int(str(row[2])) for row in rows_of(entries) if row[0] == "t"]
+
+
+def next_rows(lake, start, count):
+    """Return the end of a batch with so many rows, and what its rows are."""
+    end = lake.until(start, count)
+    return end, numbers_of(lake.read(start, end))
+
+
+def numbers_behind(lake, start, end):
+    """Return the numbers in a range of old, as its plan of now says."""
+    found = []
+    for part in lake.plan(start, end, 3):
+        assert part.end.epoch > end.epoch
+        found += numbers_of(lake.read(part.start, part.end))
+    return found
+
+
+def test_a_stream_goes_on(make_lake, replicas, table, gtid_on):
+    """Batches of before are read again, and the next ones follow, nothing twice.
+
+    Each server then gives way to the other again.
+    """
+    lake = make_lake(replicas.source, gtid_on=gtid_on)
+    start = lake.subscribe()
+    insert(replicas.source, table, 1, 2)
+    middle, rows = next_rows(lake, start, 2)
+    assert rows == [1, 2]
+    insert(replicas.source, table, 3, 4, 5)
+    end, rows = next_rows(lake, middle, 3)
+    lake.ranges.ack(NAME, middle)
+    replicas.catch_up()
+    replicas.source.kill()
+    replicas.take_over()
+    insert(replicas.source, table, 6, 7)
+
+    lake = make_lake(replicas.source, gtid_on=gtid_on)
+    cursor = lake.subscribe()
+    assert (cursor, cursor.gtids) == (middle, middle.gtids)
+    assert numbers_behind(lake, start, end) == [1, 2, 3, 4, 5]
+    assert numbers_behind(lake, middle, end) == [3, 4, 5]
+    assert refusal(lambda: lake.read(middle, end)).code == 409
+    behind, rows = next_rows(lake, end, 2)
+    assert (rows, behind.epoch) == ([6, 7], end.epoch + 1)
+    assert next_rows(lake, middle, 5) == (behind, [3, 4, 5, 6, 7])
+    assert lake.head(behind, wait_s=0).end == behind
+    columns = lake.ranges.columns(table.partition(".")[0], "t", middle)
+    assert [each.name for each in columns.columns] == ["a"]
+
+    replicas.rejoin()
+    insert(replicas.source, table, 8)
+    replicas.catch_up()
+    replicas.source.kill()
+    replicas.take_over()
+    insert(replicas.source, table, 9)
+    lake = make_lake(replicas.source, gtid_on=gtid_on)
+    last, rows = next_rows(lake, behind, 2)
+    assert (rows, last.epoch) == ([8, 9], end.epoch + 2)
+    assert last.order() > behind.order() > end.order()
+    replicas.rejoin()
+
+
+def test_another_order(make_lake, replicas, table, gtid_on):
+    """Each transaction comes once, though the new source committed them differently."""
+    if replicas.flavour == "mariadb":
+        pytest.skip("a domain of MariaDB has one order")
+    source, replica = replicas.source, replicas.replica
+    lake = make_lake(source, gtid_on=gtid_on)
+    start = lake.subscribe()
+    replica.execute("STOP REPLICA SQL_THREAD")
+    executed = [replicas.executed(source)]
+    for number in range(6):
+        insert(source, table, number)
+        executed.append(replicas.executed(source))
+    sets = itertools.pairwise(map(GtidSet.parse, executed))
+    gtids = [str(after.subtract(before)) for before, after in sets]
+    places = [start]
+    for number in range(6):
+        places.append(lake.head(places[-1], ONE_ROW).end)
+        assert numbers_of(lake.read(*places[-2:])) == [number]
+    # 1 and 4 come first there.
+    for number in (4, 1):
+        replica.execute(
+            f"SET gtid_next = '{gtids[number]}'",
+            f"INSERT INTO {table} VALUES ({number})",
+            "SET gtid_next = AUTOMATIC",
+        )
+    replica.execute("START REPLICA SQL_THREAD")
+    replicas.catch_up()
+    source.kill()
+    replicas.take_over()
+    insert(replicas.source, table, 6)
+
+    lake = make_lake(replicas.source, gtid_on=gtid_on)
+    lake.subscribe()
+    assert numbers_behind(lake, start, places[-1]) == [4, 1, 0, 2, 3, 5]
+    for first, behind in ((0, 1), (0, 2), (1, 4), (2, 5), (4, 5), (5, 6)):
+        found = numbers_behind(lake, places[first], places[behind])
+        assert sorted(found) == list(range(first, behind)), (first, behind)
+    for number in (0, 1, 2, 5):
+        place = places[number]
+        # Whatever the limit: what was read already must not come again.
+        end = lake.head(place, ONE_ROW).end
+        found = numbers_of(lake.read(place, end))
+        while len(found) < 7 - number:
+            before, end = end, lake.head(end, ONE_ROW).end
+            found += numbers_of(lake.read(before, end))
+        assert sorted(found) == list(range(number, 7))
+    replicas.rejoin()
+
+
+def test_lost_with_the_source(make_lake, replicas, table, gtid_on):
+    """What only the dead server had is not waited for; what comes then comes once."""
+    lake = make_lake(replicas.source, gtid_on=gtid_on)
+    start = lake.subscribe()
+    insert(replicas.source, table, 1)
+    replicas.catch_up()
+    with replicas.lag():
+        replicas.replica.execute("STOP REPLICA")
+        insert(replicas.source, table, 2)
+        end, rows = next_rows(lake, start, 2)
+        assert rows == [1, 2]
+        replicas.source.kill()
+        lake = make_lake(replicas.replica, gtid_on=gtid_on)
+        # As long as it is a replica, it may yet get it.
+        waits = refusal(lambda: lake.head(end, wait_s=0))
+        assert (waits.code, "yet to execute" in str(waits)) == (503, True)
+        replicas.take_over()
+    insert(replicas.source, table, 3)
+    assert next_rows(lake, end, 1)[1] == [3]
+    assert numbers_behind(lake, start, end) == [1]
+
+
+def test_sets_without_a_look(make_lake, replicas, table):
+    """Once the pump's sets were found right, memory tells those of new batches."""
+    source = replicas.source
+    kind = GtidSet if replicas.flavour == "mysql" else MariaGtidSet
+    lake = make_lake(source)
+    place = lake.subscribe()
+
+    def next_place(number):
+        insert(source, table, number)
+        file, offset = source.binlog_position()
+        # Else a head is answered from the binlog.
+        lake.wait_for_memory(replace(place, journal=file, position=offset))
+        return next_rows(lake, place, 1)[0]
+
+    for number in range(3):
+        place = next_place(number)
+    before = lake.looks()
+    for number in range(3, 8):
+        place = next_place(number)
+        executed = replicas.executed(source)
+        assert kind.parse(place.gtids) == kind.parse(executed)
+    assert lake.looks()[1] == before[1]
+
+
+def test_idle_over_two_changes(make_lake, replicas, table, gtid_on):
+    """A reader that has nothing to read is not lost when the source changes twice."""
+    source, replica = replicas.source, replicas.replica
+    standby = HostConfig(address=HostPort(replica.host, replica.port))
+    lake = make_lake(source, gtid_on=gtid_on, standby=standby)
+    start = lake.subscribe()
+    insert(source, table, 1)
+    place, _ = next_rows(lake, start, 1)
+    replicas.catch_up()
+    pump = lake.instance._pump
+    for epoch in (1, 2):
+        pump.switch_to(pump.sources.other)
+        eventually(partial(is_read, lake, place, epoch))
+    insert(source, table, 2)
+    end, rows = next_rows(lake, place, 1)
+    assert (rows, end.epoch) == ([2], place.epoch + 2)
+
+
+def is_read(lake, place, epoch):
+    """Tell whether heads behind a place of before look at the source of an epoch."""
+    try:
+        found = lake.head(place, wait_s=0).end
+    except ClientError as error:
+        if error.code != NOT_HERE:
+            raise
+        return False
+    assert found == place
+    return lake.ranges._subscriptions.epoch().number == epoch
+
+
+def test_parts_have_sets(make_lake, replicas, table):
+    """A batch that was cut between transactions is read on by parts elsewhere."""
+    source = replicas.source
+    lake = make_lake(source, gtid_on=True)
+    place = lake.subscribe()
+    insert(source, table, -1)
+    start, _ = next_rows(lake, place, 1)
+    rows = 3 * CUT_ROWS
+    for first in range(0, rows, 1000):
+        values = ",".join(f"({n})" for n in range(first, first + 1000))
+        source.execute(f"INSERT INTO {table} VALUES {values}")
+    end = lake.until(start, rows)
+    parts = lake.plan(start, end, 3)
+    assert len(parts) == 3
+    replicas.catch_up()
+    lake = make_lake(replicas.replica, gtid_on=True)
+    lake.subscribe()
+    found = [numbers_behind(lake, part.start, part.end) for part in parts]
+    assert [n for each in found for n in each] == list(range(rows))
+    assert all(found)
+
+
+def forget_transactions(replicas):
+    """Let both servers have executed nothing, with the tables that they have."""
+    replica = replicas.replica
+    old = replicas.flavour == "mariadb"
+    replica.execute("STOP REPLICA", "RESET REPLICA ALL")
+    for server in (replica, replicas.source):
+        server.execute("RESET MASTER" if old else "RESET BINARY LOGS AND GTIDS")
+    replicas.begin_behind()
+    assert not replicas.executed(replicas.source)
+
+
+def test_tables_known_from_the_first_transaction_on(
+    make_lake, replicas, table, gtid_on, caplog
+):
+    """What was read of a server that had executed nothing is known on the next one."""
+    forget_transactions(replicas)
+    source = replicas.source
+    lake = make_lake(source, gtid_on=gtid_on)
+    lake.subscribe()
+    insert(source, table, 0)
+    start = lake.subscribe("latest", "later")
+    insert(source, table, 1)
+    start, _ = next_rows(lake, start, 1)
+    insert(source, table, 2)
+    source.execute(f"ALTER TABLE {table} ADD b INT FIRST")
+    end = lake.until(start, 2)
+    lake.wait_until_delivered(end)
+    replicas.catch_up()
+
+    caplog.set_level("INFO", "canal_server.source.schema.history_segments")
+    lake = make_lake(replicas.replica, gtid_on=gtid_on)
+    lake.subscribe()
+    (part,) = lake.plan(start, end, 1)
+    rows = rows_of(lake.read(part.start, part.end))
+    assert [row[1:] for row in rows if row[0] == "t"] == [("a", "2")]
+    # The pump's own place is told by GTID in GTID mode only.
+    assert ("the table history goes on at " in caplog.text) is gtid_on
+
+
+def test_tables_that_are_not_known(make_lake, replicas, table, gtid_on):
+    """The refusal is final, and tells why, and from where on they are known."""
+    source = replicas.source
+    file, offset = source.binlog_position()
+    gtids = replicas.executed(source)
+    insert(source, table, 1)
+    source.execute(f"ALTER TABLE {table} ADD b INT FIRST")
+    lake = make_lake(source, gtid_on=gtid_on)
+    lake.subscribe()
+    start = lake.subscribe(f"file:{file}:{offset}", "early")
+    refused = errors_of(lambda: lake.head(start))
+    known = r"is not known: the table history of server \S+ begins after the"
+    assert re.search(known, refused)
+    (place,) = re.findall(r"anew there, with (file:\S+:\d+), and load", refused)
+    begin = lake.subscribe(place, "known")
+    source.execute(f"INSERT INTO {table} VALUES (2, 3)")
+    end = lake.until(begin, 2)
+    assert rows_of(lake.read(begin, end))[1:] == [("t", "b", "2", "a", "3")]
+    lake.wait_until_delivered(end)
+    replicas.catch_up()
+
+    lake = make_lake(replicas.replica, gtid_on=gtid_on)
+    lake.subscribe()
+    refused = errors_of(lambda: lake.head(replace(start, gtids=gtids)))
+    assert re.search(rf"{known}.* cannot be carried over: it begins at", refused)
+
+
+def errors_of(call):
+    """Return what is told of columns that are not known."""
+    with pytest.raises(TableMetaError, match="column size is not match") as refused:
+        call()
+    return str(refused.value)
+
+
+def test_what_cannot_be_told(make_lake, replicas, table):
+    """A place without a set, of no epoch or inside of a transaction is refused."""
+    lake = make_lake(replicas.source, gtid_on=True)
+    start = lake.subscribe()
+    insert(replicas.source, table, 1)
+    end, _ = next_rows(lake, start, 1)
+    replicas.catch_up()
+    lake = make_lake(replicas.replica, gtid_on=True)
+    lake.subscribe()
+    for place, why in (
+        (replace(end, gtids=""), "no GTID set is known"),
+        (replace(end, gtids="x"), "none of this source"),
+        (replace(end, epoch=7), "no such epoch"),
+    ):
+        refused = refusal(lambda place=place: lake.head(place, wait_s=0))
+        assert (refused.code, why in str(refused)) == (409, True), refused
+        assert str(place) in str(refused)
+    # What the subscription's own cursor knows of its place, readers of old need not.
+    lake.ranges.ack(NAME, end)
+    assert lake.head(replace(end, gtids=""), wait_s=0).end == end

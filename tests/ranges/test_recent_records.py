@@ -1,0 +1,178 @@
+"""The newest part of a stream: what it holds, lets go of, and who waits for it."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from fix_blocks import BEGIN, END, ENTRY_BYTES, ROWS, Entries
+from fix_source_access import PATIENCE_S
+from fix_store import eventually, in_thread
+
+from canal_server.model.positions import EntryPosition
+from canal_server.ranges.recent_records import SPAN_BYTES, Tail
+
+END_BYTES = 30  # of an event that ends a transaction, see Entries
+
+
+def behind(numbers):
+    """Return the boundary behind a transaction."""
+    return 1, 100 * numbers[-1] + END_BYTES
+
+
+@pytest.fixture
+def entries():
+    """Make entries, four to a block."""
+    return Entries(records_per_block=4)
+
+
+@pytest.fixture
+def tail():
+    """Give one that is on and has room for some spans."""
+    made = Tail(4 * (SPAN_BYTES + 4 * ENTRY_BYTES))
+    made.turn_on(on=True)
+    return made
+
+
+def note(tail, entries, rows=2, transactions=1):
+    """Note transactions; returns the boundaries behind them."""
+    found = [behind(entries.transaction(rows)) for _ in range(transactions)]
+    tail.note(entries.take())
+    return found
+
+
+def count(spans):
+    """Return how many records spans have."""
+    return sum(stop - first for _, first, stop in spans)
+
+
+def test_nothing_is_kept_unless_it_is_on(entries):
+    """A destination without ranged subscriptions keeps nothing."""
+    tail = Tail(1 << 20)
+    note(tail, entries)
+    assert tail.held_bytes() == 0
+    assert tail.spans_from((1, 1)) is None
+    tail.turn_on(on=True)
+    note(tail, entries)
+    assert tail.held_bytes() > 0
+    tail.turn_on(on=False)
+    assert tail.held_bytes() == 0
+
+
+def test_holds_what_lies_behind_its_first_boundary(tail, entries):
+    """What came before the first boundary that it saw may be missing in it."""
+    first, second = note(tail, entries, transactions=2)
+    assert tail.spans_from((1, 0)) is None
+    assert count(tail.spans_from(first)) >= 4
+    assert tail.spans_from(first, second) is not None
+    assert tail.spans_from(first, (1, second[1] + 1)) is None
+    assert tail.spans_from((1, second[1] + 1)) is None
+    assert tail.latest() == ("bin.000001", second[1], entries.time)
+
+
+def test_a_known_beginning(tail, entries):
+    """After a reset with a place all that comes is known to lie behind that."""
+    note(tail, entries)
+    tail.reset((1, 1000))
+    assert tail.resets == 1
+    assert tail.spans_from((1, 1001)) is None  # the source may have more
+    tail.idle()
+    assert tail.spans_from((1, 1001)) == []
+    assert tail.spans_from((1, 1000)) is None
+
+
+def test_an_end_behind_the_last_boundary(tail, entries):
+    """All up to there is held, what comes from there on, and nobody is woken twice."""
+    first, _ = note(tail, entries, transactions=2)
+    end = EntryPosition("bin.000002", 400, 1_700_000_000_000)
+    tail.idle(end)
+    assert tail.latest() == ("bin.000002", 400, 1_700_000_000)
+    changes = tail.changes
+    tail.idle(EntryPosition("bin.000002", 400, 1_700_000_000_000))
+    assert tail.changes == changes
+    assert count(tail.spans_from(first, end.order())) > 0
+    assert tail.spans_from(end.order(), end.order()) is not None
+    assert tail.spans_from(end.order(), (2, 401)) is None
+    tail.idle(EntryPosition("bin.000001", 1))  # of no use
+    assert tail.latest()[:2] == ("bin.000002", 400)
+
+
+def test_an_end_before_anything_came(tail):
+    """What follows on it will be held, and what lay before it is not."""
+    tail.idle(EntryPosition("bin.000002", 400))
+    assert tail.spans_from((2, 400)) == []
+    assert tail.spans_from((2, 399)) is None
+    tail.reset(None)
+    assert tail.latest() is None
+
+
+def test_the_set_of_a_boundary(tail, entries):
+    """It is what the entry that ends there tells; elsewhere there is none."""
+    entries.add(BEGIN)
+    entries.add(ROWS)
+    last = entries.add(END, gtid="a:1-7")
+    (place,) = [behind([last])]
+    tail.note(entries.take())
+    (other,) = note(tail, entries)
+    assert tail.gtids_at(place) == "a:1-7"
+    assert tail.gtids_at(other) == ""
+    for wrong in ((1, place[1] + 1), (1, 4), (2, place[1]), (0, place[1])):
+        assert tail.gtids_at(wrong) is None
+
+
+def test_the_oldest_goes_first(tail, entries):
+    """Above the limit the oldest spans go, and with them what begins in them."""
+    places = note(tail, entries, transactions=20)
+    assert tail.held_bytes() <= 4 * (SPAN_BYTES + 4 * ENTRY_BYTES)
+    held = [place for place in places if tail.spans_from(place) is not None]
+    assert 1 < len(held) < 20
+    assert held == places[-len(held) :]
+    for place in held:
+        spans = tail.spans_from(place)
+        block, first, _ = spans[0]
+        assert block.record(first)["offset"] <= place[1] + 100
+
+
+def test_inside_of_a_large_transaction_nothing_is_held(tail, entries):
+    """Where only a part of a transaction is left, reading cannot begin."""
+    (place,) = note(tail, entries)
+    entries.add(BEGIN)
+    for _ in range(40):
+        entries.add(ROWS)
+    tail.note(entries.take())
+    assert tail.spans_from(place) is None
+    (after,) = note(tail, entries)
+    assert tail.spans_from(after) is not None
+
+
+def test_neighbours_become_one_span(entries):
+    """Small chunks of one block take the room of one span."""
+    tail = Tail(1 << 20)
+    tail.turn_on(on=True)
+    entries = Entries()
+    places = [note(tail, entries, rows=1)[0] for _ in range(10)]
+    assert tail.held_bytes() == SPAN_BYTES + 30 * ENTRY_BYTES
+    assert len(tail.spans_from(places[0]) or ()) == 1
+
+
+def test_waiting_ends_with_news(tail, entries):
+    """What comes wakes who waits, and so do the end of the source and a stop."""
+    for change in (lambda: note(tail, entries), tail.idle, tail.wake):
+        seen = tail.changes
+        waiting = in_thread(tail.wait, seen, PATIENCE_S, None)
+        change()
+        assert waiting.result(PATIENCE_S)
+        assert tail.changes != seen
+    assert tail.wait(tail.changes - 1, PATIENCE_S, None)
+    assert tail.wait(tail.changes, 0.001, None)
+
+
+def test_waiting_ends_when_the_client_goes(tail):
+    """A client that closes its socket is told apart from news."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        waiting = in_thread(tail.wait, tail.changes, PATIENCE_S, ours.fileno())
+        eventually(lambda: tail._waiters)
+        theirs.close()
+        assert not waiting.result(PATIENCE_S)
+    assert not tail._waiters

@@ -1,0 +1,142 @@
+"""Walks over records: what is wanted, how far a range goes, where it can be cut."""
+
+from __future__ import annotations
+
+import pytest
+from fix_blocks import ALTER, BEGIN, END, HEARTBEAT, OTHER, ROWS, Entries, numbers_of
+
+from canal_server.core.table_ids import Subjects
+from canal_server.errors import StoreError
+from canal_server.ranges.selection import RangeWalk
+
+EVERYTHING = (1 << 30, 0)
+OPEN = 2
+
+
+@pytest.fixture
+def subjects():
+    """Give numbers 1 and 2 to the tables s.red and s.blue."""
+    found = Subjects()
+    assert [found.ordinal_of((("s", n),)) for n in ("red", "blue")] == [1, 2]
+    return found
+
+
+def only_red(names):
+    """Want one table."""
+    return names == (("s", "red"),)
+
+
+def walk_over(entries, subjects, start=(1, 0), end=None, **options):
+    """Return a walk over all entries."""
+    walk = RangeWalk(only_red, subjects, start, end, picks=True, **options)
+    walk.walk(entries.take())
+    return walk
+
+
+def transaction(entries, *wanted):
+    """Add a transaction with a row in the tables of these numbers; returns numbers."""
+    kinds = [(BEGIN, 0), *((ROWS, each) for each in wanted), (END, 0)]
+    return [
+        entries.add(kind, subject=subject, rows=kind == ROWS, event_length=100)
+        for kind, subject in kinds
+    ]
+
+
+def picked(walk):
+    """Return the numbers of what was picked."""
+    slices, size = walk.take()
+    assert sum(map(len, slices)) == size
+    return numbers_of(slices)
+
+
+def test_picks_what_is_wanted(subjects):
+    """Transactions of which nothing is wanted are left out as a whole."""
+    entries = Entries()
+    red = transaction(entries, 1, 2)
+    transaction(entries, 2)
+    entries.add(HEARTBEAT)
+    both = transaction(entries, 2, 1, 1)
+    walk = walk_over(entries, subjects)
+    assert picked(walk) == [red[0], red[1], red[3], both[0], both[2], both[3], both[4]]
+    assert (walk.rows, walk.has_found, walk.pending) == (3, True, False)
+    assert (walk.file, walk.offset) == ("bin.000001", 100 * both[-1] + 100)
+
+
+def test_ends_and_starts(subjects):
+    """Only events from the start to the end count, and more is not looked at."""
+    entries = Entries()
+    first, second, third = (transaction(entries, 1) for _ in range(3))
+    spans = entries.take()
+    walk = RangeWalk(
+        only_red, subjects, (1, 100 * second[0]), (1, 100 * third[0]), picks=True
+    )
+    assert not walk.walk(spans)
+    assert walk.is_over
+    assert picked(walk) == second
+    inside = RangeWalk(
+        only_red,
+        subjects,
+        (1, 100 * second[1]),
+        None,
+        begin=(1, 100 * second[0]),
+        picks=True,
+    )
+    inside.walk(spans)
+    assert picked(inside) == [*second[1:], *third]
+    del first
+
+
+def test_an_open_transaction_is_no_end(subjects):
+    """What has not ended is pending, and the range ends before it."""
+    entries = Entries()
+    whole = transaction(entries, 1)
+    entries.add(BEGIN, event_length=100)
+    entries.add(ROWS, subject=1, rows=5, event_length=100)
+    walk = walk_over(entries, subjects)
+    assert (walk.rows, walk.pending) == (1, True)
+    assert walk.offset == 100 * whole[-1] + 100
+
+
+@pytest.mark.parametrize(("limit", "rows"), [(1, 2), (2, 2), (3, 2), (4, 4), (9, 6)])
+def test_limits_of_rows(subjects, limit, rows):
+    """A range ends within the limit, but has one transaction at least."""
+    entries = Entries()
+    for _ in range(3):
+        transaction(entries, 1, 1)
+    walk = walk_over(entries, subjects, max_rows=limit)
+    assert walk.rows == rows
+    assert walk.is_over == (limit < 9)
+
+
+def test_statements(subjects):
+    """A statement outside of transactions is one by itself, and counts as a row."""
+    entries = Entries()
+    entries.add(OTHER, subject=1, event_type=ALTER, event_length=100)
+    entries.add(OTHER, subject=2, event_type=ALTER, event_length=100)
+    walk = walk_over(entries, subjects)
+    assert (walk.rows, walk.offset) == (1, 200)
+    assert picked(walk) == [0]
+
+
+def test_cuts_between_and_inside_of_transactions(subjects):
+    """Cuts lie behind events; inside of a transaction they tell where that ends."""
+    entries = Entries()
+    short = transaction(entries, 1, 1)
+    long = transaction(entries, 1, 1, 1, 1, 1)
+    transaction(entries, 1)
+    walk = walk_over(entries, subjects, cut_rows=2)
+    stop, begin = 100 * long[-1] + 100, 100 * short[-1] + 100
+    size = 100  # of an event
+    assert walk.found_cuts() == [
+        ("bin.000001", begin, 0, 2, 4 * size, 0, 0),
+        ("bin.000001", 100 * long[3], begin, 4, 7 * size, stop, entries.time),
+        ("bin.000001", 100 * long[5], begin, 6, 9 * size, stop, entries.time),
+    ]
+
+
+def test_forgotten_names_are_told(subjects):
+    """Entries whose table nobody can name any more are an error, not a guess."""
+    entries = Entries()
+    transaction(entries, 7)
+    with pytest.raises(StoreError, match="forgotten"):
+        walk_over(entries, subjects)

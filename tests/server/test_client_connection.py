@@ -1,0 +1,404 @@
+"""One client against the server over TCP: the recorded conversation, time limits."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from fix_server import (
+    DESTINATION,
+    PATIENCE_S,
+    FakeInstance,
+    Wire,
+    make_entry,
+    offsets,
+)
+
+from canal_server.protocol.auth import scramble, stored_form
+from canal_server.protocol.framing import EMPTY_FRAME, frame
+from canal_server.protocol.packets import (
+    Ack,
+    ClientAck,
+    ClientAuth,
+    ClientRollback,
+    Get,
+    Handshake,
+    Messages,
+    Packet,
+    PacketType,
+    Sub,
+    encode_packet,
+)
+from canal_server.protocol.protobuf import decode
+from canal_server.protocol.server_session import ACK_FRAME
+from canal_server.runtime.lifecycle import Deadline
+from canal_server.server.transport import Transport
+
+CONVERSATION = Path(__file__).parent / "conversation.json"
+WHO = (DESTINATION, "1001")
+LOGIN = frame(encode_packet(PacketType.CLIENTAUTHENTICATION, ClientAuth()))
+SUBSCRIBE = frame(encode_packet(PacketType.SUBSCRIPTION, Sub(*WHO)))
+
+
+def get_frame(size: int = 100, timeout_ms: int = -1) -> bytes:
+    """Return the frame of a get."""
+    return frame(encode_packet(PacketType.GET, Get(*WHO, size, timeout_ms, 2)))
+
+
+def logged_in(port: int, auth: bytes = LOGIN) -> Wire:
+    """Return a connection that has logged in and subscribed."""
+    wire = Wire(port)
+    wire.receive()
+    for request in (auth, SUBSCRIBE):
+        wire.send(request)
+        assert wire.receive() == ACK_FRAME
+    return wire
+
+
+# --------------------------------------------------------------------------------
+# The recorded conversation
+# --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def instance() -> FakeInstance:
+    """Give an instance whose batches are measured in units of 1 KiB."""
+    return FakeInstance(DESTINATION, memunit=1024)
+
+
+def entries_of(steps) -> list[bytes]:
+    """Return the entries that batches 1 and 2 of the recording hold."""
+    found: list[bytes] = []
+    for batch_id in (1, 2):
+        for step in steps:
+            frame_ = bytes.fromhex(step.get("frame", ""))
+            if step["from"] == "server" and frame_:
+                packet = decode(Packet, frame_[4:])
+                if packet.type == PacketType.MESSAGES:
+                    messages = decode(Messages, packet.body)
+                    if messages.batch_id == batch_id:
+                        found += messages.messages
+    return found
+
+
+def assert_same_meaning(got: bytes, recorded: bytes) -> None:
+    """Compare frames: to the byte, but for seeds and the texts of errors."""
+    ours, theirs = decode(Packet, got[4:]), decode(Packet, recorded[4:])
+    assert (ours.type, ours.version) == (theirs.type, theirs.version)
+    if ours.type == PacketType.HANDSHAKE:
+        assert len(decode(Handshake, ours.body).seeds) == 8
+        assert len(got) == len(recorded)
+    elif ours.type == PacketType.ACK and theirs.body:
+        assert decode(Ack, ours.body).error_code == decode(Ack, theirs.body).error_code
+    else:
+        assert got == recorded
+
+
+def test_recorded_conversation(serve, instance):
+    """Requests that a client sent to the original get the same answers from ours.
+
+    Where the original stayed silent ours does as well: a frame too many would be
+    taken for the answer of the next request, or be left at the end.
+    """
+    steps = json.loads(CONVERSATION.read_text())
+    compared = 0
+    with Wire(serve().port) as wire:
+        for step in steps:
+            if step["from"] == "client":
+                if step["what"].startswith("get 1 KiB"):
+                    instance.store.append(*entries_of(steps))
+                wire.send(bytes.fromhex(step["frame"]))
+            elif "frame" in step:
+                assert_same_meaning(wire.receive(), bytes.fromhex(step["frame"]))
+                compared += 1
+        wire.sock.shutdown(1)  # no more requests
+        assert wire.receive() == b""
+    assert compared == 15
+
+
+# --------------------------------------------------------------------------------
+# Logging in
+# --------------------------------------------------------------------------------
+
+
+def test_log_in_with_password(serve, caplog):
+    """A wrong password is refused and logged without it, the right one accepted."""
+    server = serve(user="canal", passwd=stored_form("secret"))
+    with Wire(server.port) as wire, caplog.at_level(logging.DEBUG):
+        seed = decode(Handshake, wire.packet().body).seeds
+        for password, code in (("wrong", 400), ("secret", None)):
+            auth = ClientAuth("canal", scramble(password, seed))
+            wire.send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
+            assert decode(Ack, wire.packet().body).error_code == code
+        wire.send(SUBSCRIBE)
+        assert wire.receive() == ACK_FRAME
+    assert "auth failed for user 'canal'" in caplog.text
+    assert scramble("wrong", seed).decode() not in caplog.text
+
+
+def test_seeds_differ(serve):
+    """Each connection gets a seed of its own."""
+    port = serve().port
+    with Wire(port) as one, Wire(port) as two:
+        assert one.receive() != two.receive()
+
+
+def test_client_that_never_logs_in(serve):
+    """A connection that does not log in in time is closed."""
+    with Wire(serve(handshake_timeout_s=0.05).port) as wire:
+        wire.receive()
+        assert wire.receive() == b""
+
+
+def test_client_that_logs_in_byte_by_byte(serve):
+    """Single bytes do not prolong the time for the log-in."""
+    with Wire(serve(handshake_timeout_s=0.2).port) as wire:
+        wire.receive()
+        wire.sock.settimeout(0.02)
+        closed = False
+        for byte in (1000).to_bytes(4) + bytes(900):
+            try:
+                wire.send(bytes([byte]))
+                closed = wire.receive() == b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                closed = True
+            if closed:
+                break
+        assert closed
+
+
+def test_log_in_that_subscribes_in_vain(serve):
+    """When the subscription of a log-in fails, the client can log in again."""
+    with Wire(serve().port) as wire:
+        wire.receive()
+        auth = ClientAuth(destination="nowhere", client_id="1")
+        wire.send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
+        assert decode(Ack, wire.packet().body).error_code == 400
+        wire.send(LOGIN)
+        assert wire.receive() == ACK_FRAME
+
+
+# --------------------------------------------------------------------------------
+# Requests
+# --------------------------------------------------------------------------------
+
+
+def test_requests_sent_together(serve, instance):
+    """Requests that arrive in one piece are answered one after the other."""
+    instance.store.append(make_entry(5))
+    ack = frame(encode_packet(PacketType.CLIENTACK, ClientAck(*WHO, 1)))
+    with Wire(serve().port) as wire:
+        wire.receive()
+        wire.send(LOGIN + SUBSCRIBE + get_frame() + ack + get_frame())
+        assert wire.receive() == ACK_FRAME
+        assert wire.receive() == ACK_FRAME
+        messages = decode(Messages, wire.packet().body)
+        assert (messages.batch_id, offsets(messages.messages)) == (1, [5])
+        assert wire.receive() == EMPTY_FRAME
+
+
+def test_rollback_before_subscription(serve, instances):
+    """A rollback to a lazy instance stays silent, so that subscribing works."""
+    instances.lazy[DESTINATION] = instances.started.pop(DESTINATION)
+    with Wire(serve().port) as wire:
+        wire.receive()
+        rollback = encode_packet(PacketType.CLIENTROLLBACK, ClientRollback(*WHO))
+        wire.send(LOGIN + frame(rollback) + SUBSCRIBE)
+        assert wire.receive() == ACK_FRAME
+        assert wire.receive() == ACK_FRAME
+
+
+def test_waiting_get_is_woken(serve, instance):
+    """A get that waits is answered when an entry comes."""
+    with logged_in(serve().port) as wire:
+        wire.send(get_frame(timeout_ms=0))
+        instance.store.wait_for_getters(1)
+        instance.store.append(make_entry(7))
+        assert offsets(decode(Messages, wire.packet().body).messages) == [7]
+
+
+def test_waiting_get_ends_with_its_socket(serve, instance):
+    """When a client with a waiting get leaves, nothing is taken for it."""
+    port = serve().port
+    with logged_in(port) as wire:
+        wire.send(get_frame(timeout_ms=0))
+        instance.store.wait_for_getters(1)
+    instance.store.wait_for_getters(0)
+    instance.store.append(make_entry(7))
+    with logged_in(port) as wire:
+        # It waits for the turn, which the other get may hold a moment longer.
+        wire.send(get_frame(timeout_ms=int(PATIENCE_S * 1000)))
+        messages = decode(Messages, wire.packet().body)
+        assert (messages.batch_id, offsets(messages.messages)) == (1, [7])
+
+
+def test_large_batch(serve, instance, rng):
+    """A batch of many megabytes arrives whole."""
+    entries = [make_entry(n) + b"\x1a" + b"\x80\x80\x04" + rng.randbytes(1 << 16)
+               for n in range(1, 200)]  # fmt: skip
+    instance.store.append(*entries)
+    with logged_in(serve().port) as wire:
+        wire.send(get_frame(size=1 << 20))
+        assert list(decode(Messages, wire.packet().body).messages) == entries
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"GET "])
+def test_other_protocols(serve, data, caplog):
+    """Bytes that are no frame close the connection, and the log says from whom."""
+    with Wire(serve().port) as wire:
+        wire.receive()
+        wire.send(data + LOGIN)
+        assert wire.receive() == b""
+    assert "closed the connection of 127.0.0.1:" in caplog.text
+
+
+def test_unexpected_error_closes_one_connection(serve, instance, caplog):
+    """A fault in the code ends that connection with a trace; others go on."""
+    port = serve().port
+    with logged_in(port) as wire, logged_in(port) as other:
+        instance.store.append(make_entry(5))
+
+        def fail() -> None:
+            instance.store.on_taken = lambda: None
+            raise ZeroDivisionError
+
+        instance.store.on_taken = fail
+        wire.send(get_frame())
+        assert wire.receive() == b""
+        other.send(get_frame())
+        assert other.receive() == EMPTY_FRAME
+    assert "ZeroDivisionError" in caplog.text
+
+
+# --------------------------------------------------------------------------------
+# Idle limits
+# --------------------------------------------------------------------------------
+
+
+def login_with(read_ms: int, write_ms: int) -> bytes:
+    """Return a log-in that names idle limits."""
+    auth = ClientAuth(net_read_timeout=read_ms, net_write_timeout=write_ms)
+    return frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth))
+
+
+@pytest.mark.parametrize("limits", [(50, 3_600_000), (3_600_000, 50)])
+def test_silence(serve, limits):
+    """A connection without requests, or without answers, ends after its limit."""
+    with logged_in(serve().port, login_with(*limits)) as wire:
+        assert wire.receive() == b""
+
+
+@pytest.mark.parametrize("limits", [(50, 3_600_000), (3_600_000, 50)])
+def test_silence_of_a_waiting_get(serve, limits):
+    """A get that waits is no longer a sign of life than its connection's limit."""
+    with logged_in(serve().port, login_with(*limits)) as wire:
+        wire.send(get_frame(timeout_ms=0))
+        assert wire.receive() == b""
+
+
+def test_client_that_only_acks(serve):
+    """Acks, which are never answered, do not keep a connection beyond its limit."""
+    ack = frame(encode_packet(PacketType.CLIENTACK, ClientAck(*WHO, -1)))
+    with logged_in(serve().port, login_with(3_600_000, 50)) as wire:
+        wire.sock.settimeout(0.01)
+        for _ in range(int(PATIENCE_S / 0.01)):
+            try:
+                wire.send(ack)
+                if wire.receive() == b"":
+                    return
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                return
+        pytest.fail("the connection outlived its limit")
+
+
+# --------------------------------------------------------------------------------
+# Strangers
+# --------------------------------------------------------------------------------
+
+
+def test_little_is_held_before_login(serve):
+    """A stranger's frame is refused by its length, before it is sent."""
+    server = serve(passwd=stored_form("secret"))
+    with Wire(server.port) as wire:
+        wire.receive()
+        wire.send((100_000).to_bytes(4, "big"))
+        assert wire.receive() == b""
+
+
+def test_wrong_passwords_wait(serve, monkeypatch, caplog):
+    """Each wrong password waits longer, the right one never; the log has the sum."""
+    waited = []
+    monkeypatch.setattr(
+        Transport, "wait_for_close", lambda _, seconds: waited.append(seconds)
+    )
+    server = serve(user="canal", passwd=stored_form("secret"), handshake_timeout_s=3600)
+    with Wire(server.port) as wire:
+        seed = decode(Handshake, wire.packet().body).seeds
+        for password in [*["wrong"] * 8, "secret"]:
+            auth = ClientAuth("canal", scramble(password, seed))
+            wire.send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
+            reply = decode(Ack, wire.packet().body)
+    assert reply.error_code in (None, 0)
+    assert waited == [0.25, 0.5, 1, 2, 4, 5, 5, 5]
+    assert caplog.text.count("auth failed") == 1
+    server.request_stop()
+    assert server.join(Deadline(PATIENCE_S))
+    assert "7 more refusals for 127.0.0.1" in caplog.text
+
+
+def test_waiting_refusals_hold_up_nobody(serve):
+    """While a wrong password waits, others of its address log in; a stop ends it."""
+    server = serve(user="canal", passwd=stored_form("secret"))
+    wires = []
+    for _ in range(8):
+        wires.append(Wire(server.port))
+        wires[-1].receive()
+        auth = ClientAuth("canal", b"00" * 20)
+        wires[-1].send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
+    with Wire(server.port) as wire:
+        seed = decode(Handshake, wire.packet().body).seeds
+        auth = ClientAuth("canal", scramble("secret", seed))
+        wire.send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
+        assert wire.receive() == ACK_FRAME
+    server.request_stop()
+    assert server.join(Deadline(PATIENCE_S))
+    for wire in wires:
+        wire.close()
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "expected_s"), [(0, 300), (10**9, 300), (7000, 7)]
+)
+def test_send_timeout_has_a_limit(serve, monkeypatch, asked_ms, expected_s):
+    """A client may ask for less time to take an answer, not for more."""
+    set_to = []
+    monkeypatch.setattr(
+        Transport, "set_send_timeout", lambda _, seconds: set_to.append(seconds)
+    )
+    server = serve()
+    auth = ClientAuth(net_write_timeout=asked_ms)
+    logged_in(
+        server.port, frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth))
+    ).close()
+    assert set_to == [10, expected_s]
+
+
+def test_names_in_the_log_are_escaped(serve, caplog):
+    """A destination with control characters stands in one line of the log."""
+    caplog.set_level(logging.DEBUG)
+    server = serve()
+    with Wire(server.port) as wire:
+        wire.receive()
+        wire.send(LOGIN)
+        wire.receive()
+        sub = Sub("x\nERROR forged \x1b[31m", "1001")
+        wire.send(frame(encode_packet(PacketType.SUBSCRIPTION, sub)))
+        message = decode(Ack, wire.packet().body).error_message
+    assert message == r"can't find destination:x\nERROR forged \x1b[31m"
+    assert not any("\x1b" in each or "\n" in each for each in caplog.messages)

@@ -1,0 +1,180 @@
+"""What becomes of the next session when one could not go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from canal_server.config.schema import HostConfig, InstanceConfig, SourceConfig
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.errors import BinlogPurged, ConnectionLost, InsideTransaction
+from canal_server.model.positions import EntryPosition, LogIdentity
+from canal_server.mysql.binlogs import BinaryLog
+from canal_server.mysql.flavour import server_info
+from canal_server.mysql.source_settings import Access, Address, Credentials
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.begin.beginning import (
+    CURSORS_MAX,
+    REFUSALS_BORNE,
+    Beginning,
+    _covered,
+)
+from canal_server.source.begin.start_finder import StartFinder
+from canal_server.source.read.available_positions import SourceFiles
+from canal_server.source.read.start_position import Place
+
+SID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+ACCESS = Access(address=Address("db", 1), credentials=Credentials("u", ""))
+FILES = SourceFiles((BinaryLog("bin.000002", 500), BinaryLog("bin.000003", 900)))
+PLACE = Place("bin.000003", 400, None)
+PURGED = BinlogPurged("gone")
+
+
+def beginning(*, auto_reset: bool = True, place: Place | None = PLACE) -> Beginning:
+    """Return what has begun a session at a place."""
+    source = SourceConfig(auto_reset_latest=auto_reset)
+    config = InstanceConfig(destination="d", source=source)
+    made = Beginning(config, ACCESS, Stop())
+    made.files = FILES
+    made._place = place
+    return made
+
+
+def test_refusals_are_counted() -> None:
+    """Only the third time in a row that the place is gone, the end is taken."""
+    made = beginning()
+    for _ in range(REFUSALS_BORNE):
+        assert not made.failed(PURGED, passed=False)
+        assert made.is_counting
+        assert not made.goes_to_end
+    assert made.failed(PURGED, passed=False)
+    assert made.goes_to_end
+    assert not made.is_counting
+
+
+def test_refusals_not_in_a_row() -> None:
+    """A session that reads begins the count anew, and so does another server."""
+    made = beginning()
+    for forget in (made.reads, lambda: made.turn_to(ACCESS, Stop())):
+        for _ in range(REFUSALS_BORNE):
+            assert not made.failed(PURGED, passed=False)
+        forget()
+        assert not made.failed(PURGED, passed=False)
+        made.reads()
+
+
+def test_what_does_not_count() -> None:
+    """A lost link says nothing of the place."""
+    made = beginning()
+    for _ in range(2 * REFUSALS_BORNE):
+        assert not made.failed(ConnectionLost("lost"), passed=False)
+        assert not made.is_counting
+    assert not made.place_is_gone
+
+
+def test_the_end_is_wanted() -> None:
+    """A place that is gone is known as such, but the end is taken by a switch only."""
+    made = beginning(auto_reset=False)
+    for number in range(2 * REFUSALS_BORNE):
+        assert made.failed(PURGED, passed=False) == (number == REFUSALS_BORNE)
+        assert made.is_counting == (number < REFUSALS_BORNE)
+        assert made.place_is_gone != made.is_counting
+    assert not made.goes_to_end
+
+
+def test_inside_of_a_transaction() -> None:
+    """It goes back once, and only from a place in a file that was just begun at."""
+    error = InsideTransaction("rows")
+    made = beginning()
+    assert made.failed(error, passed=False)
+    assert not made.failed(error, passed=False), "it never loops"
+    assert not beginning().failed(error, passed=True)
+    by_gtid = Place("", 0, GtidSet(), by_gtid=True)
+    for place in (None, by_gtid):
+        assert not beginning(place=place).failed(error, passed=False)
+
+
+# --- cursors --------------------------------------------------------------------------
+
+
+def cursor(file: str, offset: int, numbers: str = "") -> EntryPosition:
+    """Return a client's place."""
+    return EntryPosition(file, offset, 1, 1, f"{SID}:{numbers}" if numbers else None)
+
+
+def skips(made: Beginning, place: EntryPosition) -> bool:
+    """Tell whether a client wants nothing in front of a place."""
+    return made.skips(place, "bin.000003", (3, 1500))
+
+
+def test_cursors_of_files() -> None:
+    """A client wants nothing before its place, if that is one of this binlog."""
+    made = beginning()
+    assert skips(made, cursor("bin.000003", 900))
+    assert skips(made, cursor("bin.000001", 9999))
+    assert skips(made, cursor("bin.000003", 1500)), "acked since"
+    assert not skips(made, cursor("bin.000003", 1501))
+    assert not skips(made, cursor("log.000003", 100))
+    made._moved = PLACE
+    assert not skips(made, cursor("bin.000003", 400)), "the whole transaction comes"
+    made._voids_stored = True
+    assert not skips(made, cursor("bin.000003", 900))
+    assert skips(beginning(place=None), cursor("log.000003", 100))
+
+
+class Executed:
+    """A search that knows how many transactions end up to each place."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    def covers(self, gtids: Any, file: str, offset: int) -> bool:
+        """Tell whether a set has one transaction for each hundred bytes."""
+        self.asked.append((file, offset))
+        return bool(gtids.contains(GtidSet.parse(f"{SID}:1-{offset // 100}")))
+
+
+def finder(search: Executed) -> StartFinder:
+    """Return a finder that asks a search."""
+    return StartFinder(
+        connection=None,  # type: ignore[arg-type]
+        info=server_info({"version": "9.0.0"}),
+        identity=LogIdentity("db", 1),
+        configured=HostConfig(),
+        gtid_on=True,
+        fallback_interval_s=60,
+        files=FILES,
+        search=search,  # type: ignore[arg-type]
+    )
+
+
+def test_cursors_by_gtid() -> None:
+    """A file and an offset count when the set has all that was executed up to there."""
+    place = Place("", 0, GtidSet.parse(f"{SID}:1-2"), by_gtid=True)
+    covered, lacking = (
+        cursor("bin.000003", 400, "1-4"),
+        cursor("bin.000003", 800, "1-5"),
+    )
+    own, elsewhere = cursor("bin.000003", 200, "1-2"), cursor("bin.000009", 4, "1-9")
+    broken = EntryPosition("bin.000003", 300, 1, 1, "nonsense")
+    search = Executed()
+    made = beginning(place=place)
+    cursors = (covered, lacking, own, elsewhere, broken)
+    made._covered = _covered(finder(search), place, cursors)
+    made._sources = {"uuid-1"}
+    assert [skips(made, each) for each in cursors] == [True, False, False, False, False]
+    assert len(search.asked) == 2
+    since = cursor("bin.000003", 1400, "1-14")
+    assert skips(made, since)
+    made._sources.add("uuid-2")
+    assert not skips(made, since), "it may be one of the other server"
+    by_file = _covered(finder(search), PLACE, cursors)
+    assert by_file == {}
+
+
+def test_many_cursors() -> None:
+    """So many are looked at; clients with others get some transactions again."""
+    place = Place("", 0, GtidSet.parse(f"{SID}:1"), by_gtid=True)
+    cursors = [cursor("bin.000003", 100, f"1-{n}") for n in range(2, 2 * CURSORS_MAX)]
+    found = _covered(finder(Executed()), place, cursors)
+    assert sum(found.values()) == CURSORS_MAX
+    assert len(found) == len(cursors)

@@ -1,0 +1,64 @@
+"""Which places a source has that refused one."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.mysql.binlogs import BinaryLog
+from canal_server.source.begin.position_loss import GonePlace
+from canal_server.source.read.available_positions import SourceFiles
+
+HERE = LogIdentity("127.0.0.1", 3306)
+ELSEWHERE = LogIdentity("127.0.0.1", 3307)
+FILES = SourceFiles((BinaryLog("bin.000003", 500), BinaryLog("bin.000004", 900)))
+SID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+def place(
+    file: str, offset: int = 4, gtid: str | None = None, at: LogIdentity = HERE
+) -> LogPosition:
+    """Return a place."""
+    return LogPosition(at, EntryPosition(file, offset, 1000, 1, gtid))
+
+
+def gone(purged: GtidSet | None = None) -> GonePlace:
+    """Return a place that two files lie behind which are gone."""
+    return GonePlace(place("bin.000001"), HERE, FILES, purged)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "has"),
+    [
+        (place("bin.000001"), False),
+        (place("bin.000002", 9999), False),
+        (place("bin.000003", 500), True),
+        (place("bin.000003", 501), False),
+        (place("bin.000005"), False),
+        (place("log.000003"), False),
+        (place("bin.000001", at=ELSEWHERE), True),
+    ],
+)
+def test_by_files(wanted: LogPosition, *, has: bool) -> None:
+    """A file that is left has its places; another server's are not contradicted."""
+    assert gone().has(wanted) is has
+
+
+def test_by_sets() -> None:
+    """A MySQL goes on behind each set that has all which it purged."""
+    found = gone(GtidSet.parse(f"{SID}:1-5"))
+    assert found.has(place("bin.000001", gtid=f"{SID}:1-5"))
+    assert found.has(place("log.1", gtid=f"{SID}:1-9", at=ELSEWHERE))
+    assert not found.has(place("bin.000003", gtid=f"{SID}:1-4"))
+    assert not found.has(place("bin.000003", gtid="nonsense"))
+
+
+def test_tells_what_is_missing() -> None:
+    """The missing files are named, where it is files that are missing."""
+    found = gone()
+    assert found.why(place("bin.000001")).startswith(
+        "bin.000001 to bin.000002 (2 files) purged"
+    )
+    assert found.why(place("bin.000002")).startswith("bin.000002 purged, the oldest")
+    assert "bin.000003 … bin.000004" in found.why(place("bin.000003"))

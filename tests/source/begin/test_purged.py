@@ -1,0 +1,55 @@
+"""What is said when a source has purged what is needed: the files, and the way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.mysql.binlogs import BinaryLog
+from canal_server.source.begin.purged import told_purged
+from canal_server.source.read.available_positions import SourceFiles
+
+FILES = SourceFiles((BinaryLog("binlog.000007", 500),))
+HERE = LogIdentity("127.0.0.1", 3306)
+ELSEWHERE = LogIdentity("127.0.0.1", 3307)
+MISSING = "; missing: binlog.000006, the oldest left is binlog.000007"
+
+
+def at(identity: LogIdentity, file: str) -> LogPosition:
+    """Return a stored place."""
+    return LogPosition(identity, EntryPosition(file, 4))
+
+
+@pytest.mark.parametrize(
+    ("stored", "back"),
+    [
+        (at(HERE, "binlog.000006"), f"{MISSING}; put the files back, or "),
+        (at(HERE, "binlog.000008"), "; "),  # the binlog was reset
+        (at(ELSEWHERE, "binlog.000006"), "; "),
+    ],
+)
+def test_single_source(stored: LogPosition, back: str) -> None:
+    """Files are named where they are this server's, and were there once."""
+    who = "with a position of another binlog or server"
+    if back != "; ":
+        who = "as purged"
+    assert told_purged("gone", "shop", stored, HERE, FILES) == (
+        f"gone{back}load the tables anew and run `canal-server position seek"
+        " --destination shop --client ID --to oldest` to resume with what is left, for"
+        f" each client that `canal-server position show` shows {who}; others resume by"
+        " themselves"
+    )
+
+
+def test_nothing_stored() -> None:
+    """Without any client the remedy is the configured position, not a seek."""
+    told = told_purged("gone", "shop", None, HERE, FILES)
+    assert "canal.instance.master.journal.name" in told
+    assert "position seek" not in told
+
+
+def test_one_of_a_group() -> None:
+    """The source is named in the command, and the others are said to go on."""
+    told = told_purged("gone", "shop/master2", at(HERE, "binlog.000006"), HERE, FILES)
+    assert "--destination shop --source master2 --client ID --to oldest`" in told
+    assert told.endswith("; the other sources of shop go on meanwhile")

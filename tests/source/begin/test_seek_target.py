@@ -1,0 +1,211 @@
+"""What a person writes as a target, and the places of a real source that it means."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from fix_pipeline import POLL_S
+from fix_source_access import access_of
+
+from canal_server.config.schema import InstanceConfig, SourceConfig
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.errors import PositionError
+from canal_server.source.begin.seek_target import (
+    Kind,
+    TargetFinder,
+    Wanted,
+    parse_target,
+)
+from canal_server.source.begin.source_lag import SourceView
+
+UUID = "4fc5fb63-e620-11f1-9489-02fc00000001"
+T0_MS = 1763719200000
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("oldest", Wanted(Kind.OLDEST, "oldest")),
+        ("LATEST", Wanted(Kind.LATEST, "LATEST")),
+        (str(T0_MS), Wanted(Kind.TIME, str(T0_MS), T0_MS)),
+        ("2025-11-21T10:00:00Z", Wanted(Kind.TIME, "2025-11-21T10:00:00Z", T0_MS)),
+        (
+            "2025-11-21 11:00:00+01:00",
+            Wanted(Kind.TIME, "2025-11-21 11:00:00+01:00", T0_MS),
+        ),
+        (f"{UUID}:1-5", Wanted(Kind.GTIDS, f"{UUID}:1-5")),
+        (f"{UUID}:tag:1-5,{UUID}:7", Wanted(Kind.GTIDS, f"{UUID}:tag:1-5,{UUID}:7")),
+        ("0-1-5", Wanted(Kind.GTIDS, "0-1-5")),
+        ("0-1-5,3-1-8", Wanted(Kind.GTIDS, "0-1-5,3-1-8")),
+        ("a.b-bin.000003:4711", Wanted(Kind.PLACE, "a.b-bin.000003:4711")),
+        (" binlog.1000000:4 ", Wanted(Kind.PLACE, "binlog.1000000:4")),
+    ],
+)
+def test_what_may_be_written(text, wanted):
+    """Each kind is told by its form."""
+    assert parse_target(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is not a position; write FILE:POSITION"),
+        ("soon", "is not a position"),
+        ("binlog.000003", "is not a position"),
+        ("1763719200", "milliseconds since 1970, and this one is too small"),
+        ("2025-11-21T10:00:00", "a time without its zone"),
+        ("2025-13-21T10:00:00Z", "expected a time as"),
+    ],
+)
+def test_what_may_not(text, why):
+    """What cannot be read is refused with what may be written."""
+    with pytest.raises(ValueError, match=why):
+        parse_target(text)
+
+
+def viewed(server, *, gtid_on=False):
+    """Return a look at a server, to be opened."""
+    config = InstanceConfig(destination="target", source=SourceConfig(gtid_on=gtid_on))
+    return SourceView(config, access_of(server))
+
+
+@contextlib.contextmanager
+def finding(server, *, gtid_on=False):
+    """Give `find(text)` of a server as it is now: file, offset, asked place or None."""
+    with viewed(server, gtid_on=gtid_on) as view:
+
+        def find(text):
+            found = TargetFinder(view).find(parse_target(text))
+            place = found.place
+            assert place.included
+            assert place.server_id == view.info.server_id
+            assert place.timestamp
+            assert bool(place.gtid) is gtid_on
+            return place, found.inside and found.inside.position
+
+        yield find
+
+
+@pytest.fixture
+def placed(source_server, database):
+    """Give a server and the places between some transactions in a file of their own."""
+    server = source_server
+    server.execute(f"CREATE TABLE {database}.t (a INT)", "FLUSH BINARY LOGS")
+    places = [server.binlog_position()]
+    for number in range(3):
+        server.execute(
+            "BEGIN",
+            f"INSERT INTO {database}.t VALUES ({number})",
+            f"INSERT INTO {database}.t VALUES ({number})",
+            "COMMIT",
+        )
+        places.append(server.binlog_position())
+    server.execute(f"ALTER TABLE {database}.t ADD b INT")
+    places.append(server.binlog_position())
+    return server, places
+
+
+def test_places(placed):
+    """A place between transactions is itself, one inside becomes the one before."""
+    server, places = placed
+    with finding(server) as find:
+        for file, offset in places[1:]:
+            place, inside = find(f"{file}:{offset}")
+            assert (place.journal_name, place.position) == (file, offset)
+            assert inside is None
+        for (file, offset), (_, after) in pairwise(places[1:]):
+            for within in (offset + 1, (offset + after) // 2, after - 1):
+                place, inside = find(f"{file}:{within}")
+                assert (place.journal_name, place.position) == (file, offset)
+                assert inside == within
+        file = places[0][0]
+        place, _ = find(f"{file}:5")
+        assert (place.journal_name, place.position) == (file, 4)
+
+
+def test_places_that_are_not(placed):
+    """Files that never were or come yet, and places behind the end, are refused."""
+    server, places = placed
+    file, end = places[-1]
+    with finding(server) as find:
+        for text, why in (
+            (f"{file}:{end + 1}", f"does not exist: {file} ends at {end}"),
+            ("nobody.000001:4", "no binlog file is called nobody.000001"),
+            (
+                f"{file[:-6]}999999:4",
+                "does not exist yet: the newest binlog file",
+            ),
+        ):
+            with pytest.raises(PositionError, match=why):
+                find(text)
+
+
+def test_ends_of_the_binlog(placed):
+    """The oldest place is the first event of the first file, the latest the end."""
+    server, places = placed
+    with finding(server) as find:
+        first = server.execute("SHOW BINARY LOGS")[0][0]
+        place, _ = find("oldest")
+        assert (place.journal_name, place.position) == (first, 4)
+        place, _ = find("latest")
+        assert (place.journal_name, place.position) == places[-1]
+
+
+def clock_s(server):
+    """Return the seconds of the server's clock."""
+    return int(server.execute("SELECT UNIX_TIMESTAMP()")[0][0])
+
+
+def test_times(placed):
+    """A time means the end of the last transaction before it."""
+    server, _ = placed
+    begun_s = now_s = clock_s(server)
+    while now_s == begun_s:  # a server that was just begun has nothing that is older
+        time.sleep(POLL_S)
+        now_s = clock_s(server)
+    with finding(server) as find:
+        place, _ = find(str(now_s * 1000))
+        assert place.timestamp == now_s * 1000
+        assert place.position is not None
+        with pytest.raises(PositionError, match="is in the future by the clock of"):
+            find(str((now_s + 3600) * 1000))
+        with pytest.raises(PositionError, match="is before the oldest binlog file"):
+            find("2001-01-01T00:00:00Z")
+
+
+def test_sets(placed):
+    """A GTID set means the first transaction that is not in it."""
+    server, places = placed
+    with viewed(server, gtid_on=True) as view:
+        end = view.end.gtids
+    if server.flavour == "mysql":
+        uuid = server.execute("SELECT @@server_uuid")[0][0]
+        number = int(end.rpartition("-")[2])
+        before = str(GtidSet.parse(end).subtract(GtidSet.parse(f"{uuid}:{number}")))
+        unknown = f"{end},{uuid}:{number + 5}"
+    else:
+        domain, origin, number = (int(part) for part in end.split("-"))
+        before = f"{domain}-{origin}-{number - 1}"
+        unknown = f"{domain}-{origin}-{number + 5}"
+    for gtid_on in (True, False):
+        with finding(server, gtid_on=gtid_on) as find:
+            place, _ = find(before)
+            # The last transaction is the ALTER.
+            assert (place.journal_name, place.position) == places[-2]
+            place, _ = find(end)
+            assert (place.journal_name, place.position) == places[-1]
+            with pytest.raises(PositionError, match="was not all executed by"):
+                find(unknown)
+
+
+def test_sets_of_a_server_without(placed):
+    """Where transactions have no GTIDs a set means nothing."""
+    server, _ = placed
+    with viewed(server) as view:
+        view.info = replace(view.info, gtid_mode="OFF")
+        with pytest.raises(PositionError, match="has no GTIDs"):
+            TargetFinder(view).find(parse_target(f"{UUID}:1"))

@@ -1,0 +1,147 @@
+"""How far places are behind a real source, and what it says of those it has purged."""
+
+from __future__ import annotations
+
+import pytest
+from fix_source_access import access_of
+
+from canal_server.config.schema import InstanceConfig, PositionConfig, SourceConfig
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.source.begin import source_lag
+from canal_server.source.begin.boundary_index import (
+    FILE_NAME,
+    BoundaryIndex,
+    FileKey,
+    Mark,
+)
+from canal_server.source.begin.source_lag import SourceView, transactions_in
+from canal_server.source.schema.source_traits import source_of
+
+UUID = "4fc5fb63-e620-11f1-9489-02fc00000001"
+
+
+@pytest.fixture
+def view(source_server, database):
+    """Give a look at a server that has just written three transactions."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    executed = ""
+    if source_server.flavour == "mysql":
+        ((executed,),) = source_server.execute("SELECT @@global.gtid_executed")
+    view = SourceView(InstanceConfig(destination="lag"), access_of(source_server))
+    file, offset = source_server.binlog_position()
+    view.start = EntryPosition(file, offset, 1000, included=True)  # type: ignore[attr-defined]
+    view.executed = executed  # type: ignore[attr-defined]
+    for number in range(3):
+        source_server.execute(f"INSERT INTO {database}.t VALUES ({number})")
+    return view
+
+
+def test_behind(view):
+    """Bytes, seconds and transactions from a place to the end."""
+    with view:
+        behind = view.behind(LogPosition(view.identity, view.start))
+        assert behind.transactions == 3
+        assert behind.bytes == view.end.position - view.start.position
+        assert 0 <= behind.seconds < 600
+        behind = view.behind(LogPosition(view.identity, view.end_place))
+        assert (behind.bytes, behind.seconds, behind.transactions) == (0, 0.0, 0)
+
+
+def test_too_much_to_look_at(view, monkeypatch):
+    """Much is not read: its transactions are not counted, its age is the place's."""
+    monkeypatch.setattr(source_lag, "LOOKED_AT_BYTES_MAX", 10)
+    with view:
+        behind = view.behind(LogPosition(view.identity, view.start))
+        assert behind.transactions is None
+        assert behind.bytes == view.end.position - view.start.position
+        assert behind.seconds == (view.now_ms - 1000) / 1000
+
+
+def test_by_index(source_server, view, monkeypatch, tmp_path):
+    """Where too much would have to be read, what a server has counted is told."""
+    position = PositionConfig(data_dir=tmp_path)
+    view.config = InstanceConfig(destination="lag", position=position)
+    with view:
+        key = FileKey(
+            source_of(view.info),
+            view.end.file,
+            view.scanner.first_event_ms(view.end.file) // 1000,
+        )
+        start, stop = view.start.position, view.end.position
+    index = BoundaryIndex(tmp_path / "lag" / FILE_NAME)
+    (tmp_path / "lag").mkdir()
+    index.open()
+    index.add(key, [Mark(start, start, stop, 1, 1, 4711, None)])
+    index.close()
+    monkeypatch.setattr(source_lag, "LOOKED_AT_BYTES_MAX", 10)
+    with SourceView(view.config, view.access) as other:
+        place = LogPosition(other.identity, view.start)
+        assert other.behind(place).transactions == 4711
+        source_server.execute("FLUSH BINARY LOGS")
+    with SourceView(view.config, view.access) as other:
+        # Of the new file nothing is known, and it may be much.
+        assert other.behind(place).transactions is None
+
+
+def test_other_places(view):
+    """Of another server's place and of one that never was there is no number."""
+    with view:
+        other = LogPosition(LogIdentity("192.0.2.1", 3306), view.start)
+        behind = view.behind(other)
+        assert (behind.bytes, behind.transactions) == (None, None)
+        assert "192.0.2.1:3306" in behind.problem
+        beyond = EntryPosition(view.end.file, view.end.position + 10**6)
+        behind = view.behind(LogPosition(view.identity, beyond))
+        assert "is not in the binlog of" in behind.problem
+
+
+def test_by_set(source_server, view):
+    """In GTID mode the sets tell the number where too much would have to be read."""
+    if source_server.flavour != "mysql":
+        pytest.skip("the sets of MariaDB tell no numbers")
+    view.config = InstanceConfig(destination="lag", source=SourceConfig(gtid_on=True))
+    with view:
+        place = EntryPosition(gtid=view.executed)
+        other = LogPosition(LogIdentity("192.0.2.1", 3306), place)
+        assert view.behind(other).transactions == 3
+
+
+@pytest.mark.parametrize(
+    ("gtids", "number"),
+    [
+        ("", 0),
+        (f"{UUID}:7", 1),
+        (f"{UUID}:1-5:8", 6),
+        (f"{UUID}:1-5,{UUID}:blue:2-3", 7),
+    ],
+)
+def test_numbers_of_sets(gtids, number):
+    """Each interval of a set counts, tags or not."""
+    assert transactions_in(gtids) == number
+
+
+def test_purged(own_server):
+    """It is told which files are missing, and from when to when they were written."""
+    server = own_server("mysql")
+    server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT)")
+    file, offset = server.binlog_position()
+    for _ in range(3):
+        server.execute("INSERT INTO d.t VALUES (1)", "FLUSH BINARY LOGS")
+    last = server.binlog_position()[0]
+    server.execute(f"PURGE BINARY LOGS TO '{last}'")
+    config = InstanceConfig(destination="lag", source=SourceConfig(gtid_on=True))
+    with SourceView(config, access_of(server)) as view:
+        uuid = view.info.server_uuid
+        place = EntryPosition(file, offset, 1_500_000_000_000, gtid=f"{uuid}:1-2")
+        gone = view.behind(LogPosition(view.identity, place)).gone
+        assert gone is not None
+        assert (gone.first, gone.last, gone.files) == (
+            "binlog.000001",
+            "binlog.000003",
+            3,
+        )
+        assert gone.since_ms == 1_500_000_000_000
+        assert gone.until_ms is not None
+        assert abs(gone.until_ms - view.now_ms) < 600_000
+        assert gone.transactions == 3
+        assert view.gone(view.end_place) is None

@@ -1,0 +1,98 @@
+"""Counting the transactions between two places of a real binlog."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from fix_source_access import access_of
+
+from canal_server.config.schema import (
+    Action,
+    EventConfig,
+    InstanceConfig,
+    NamedEvent,
+    SourceConfig,
+)
+from canal_server.errors import BinlogPurged
+from canal_server.model.positions import EntryPosition
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.begin.survey import Survey, Surveyor
+
+
+@pytest.fixture
+def surveyor(source_server):
+    """Give a surveyor of the MySQL, then of the MariaDB."""
+    config = InstanceConfig(destination="survey")
+    return Surveyor(config, access_of(source_server), Stop())
+
+
+@pytest.fixture
+def places(source_server, database):
+    """Give the places between transactions, in two files."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)", "FLUSH BINARY LOGS")
+    found = []
+    for number in range(6):
+        file, offset = source_server.binlog_position()
+        found.append(EntryPosition(file, offset, included=True))
+        source_server.execute(
+            f"CREATE TABLE {database}.t{number} (a INT)"
+            if number == 1
+            else f"INSERT INTO {database}.t VALUES ({number})"
+        )
+        if number == 2:
+            source_server.execute("FLUSH BINARY LOGS")
+    file, offset = source_server.binlog_position()
+    return [*found, EntryPosition(file, offset, included=True)]
+
+
+def test_numbers(surveyor, places):
+    """Transactions and statements between two places count, over files as well."""
+    for first, start in enumerate(places):
+        for last, stop in enumerate(places):
+            survey = surveyor.between(start, stop)
+            assert survey.transactions == max(0, last - first), (first, last)
+            if last > first:
+                assert survey.last is not None
+                assert survey.first_ms
+                # Behind the last one may lie events that are no transactions.
+                before = places[last - 1]
+                assert before.order() < survey.last.order() <= stop.order()
+
+
+def test_named_events_are_not_reported(source_server, places, caplog):
+    """What is named as unreadable is the business of who delivers it."""
+    begin, *_, end = places
+    named = NamedEvent(begin.journal_name, begin.position, Action.SKIP)
+    source = SourceConfig(events=EventConfig(unreadable=(named,)))
+    config = InstanceConfig(destination="survey", source=source)
+    surveyor = Surveyor(config, access_of(source_server), Stop())
+    assert surveyor.between(begin, end).transactions == len(places) - 1
+    assert not caplog.messages
+
+
+def test_what_was_acked(source_server, surveyor, places):
+    """The event at a place that was acked is not counted from it, but up to it."""
+    rows = source_server.execute(f"SHOW BINLOG EVENTS IN '{places[0].journal_name}'")
+    ends = [row[1] for row in rows if row[2] == "Xid" and row[1] > places[0].position]
+    acked = EntryPosition(places[0].journal_name, ends[0])
+    assert surveyor.between(acked, places[-1]).transactions == 5
+    assert surveyor.between(places[0], acked).transactions == 1
+    assert surveyor.between(acked, acked) == Survey()
+
+
+def test_boundaries(surveyor, places):
+    """The place before one amid a transaction is where that transaction begins."""
+    for before, after in pairwise(places[3:]):
+        amid = (before.position + after.position) // 2
+        found = surveyor.boundary_before(EntryPosition(before.journal_name, amid))
+        # In between there may be events that are no transactions.
+        assert found.order() <= before.order()
+        assert surveyor.between(found, before).transactions == 0
+
+
+def test_a_file_that_is_not_there(surveyor, places):
+    """What the source does not have cannot be counted."""
+    gone = EntryPosition("binlog.000000", 4, included=True)
+    with pytest.raises(BinlogPurged):
+        surveyor.between(gone, places[-1])

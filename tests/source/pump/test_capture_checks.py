@@ -1,0 +1,261 @@
+"""What is checked of a source, and of what its account sees."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from fake_mysql import account
+from fix_source_access import access_of
+
+from canal_server.config.schema import FilterConfig, SourceConfig
+from canal_server.errors import ConnectionLost, SourceError, SourceRefused
+from canal_server.mysql.binlogs import binary_logs
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.silent_foreign_keys import ForeignKey
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.pump import capture_checks
+from canal_server.source.pump.capture_checks import (
+    KEYS_TOLD_MAX,
+    MATCHES_MAX,
+    CaptureChecks,
+    key_warning,
+    table_warning,
+)
+from canal_server.source.pump.session_failures import Failures
+
+REPLICA = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{}'@'%'"
+ME = (("me", "%"), "db:3306")
+TABLES = [("shop", "orders"), ("shop", "items"), ("hr", "people")]
+
+
+def warnings_of(control, caplog, **filters: Any) -> list[str]:
+    """Return what a new look at a source warns of."""
+    checks = CaptureChecks(SourceConfig(), FilterConfig(**filters))
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        checks.examine(control, Failures("example"))
+    first = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    checks.examine(control, Failures("example"))
+    assert not caplog.records, "each server is looked at once"
+    return first
+
+
+def test_an_account_without_select(source_server, database, caplog):
+    """An account that may only replicate is told to have SELECT, and no other one."""
+    name = f"u{database[-8:]}"
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    with account(source_server, name, "IDENTIFIED BY 'x'", REPLICA.format(name)):
+        access = access_of(source_server, user=name, password="x")
+        with ControlConnection(access) as control:
+            (told,) = warnings_of(control, caplog)
+            assert f"account {name} at" in told
+            assert "sees no table" in told
+            assert told.endswith(f"run: GRANT SELECT ON *.* TO '{name}'@'%'")
+        source_server.execute(f"GRANT SELECT ON {database}.* TO '{name}'@'%'")
+        with ControlConnection(access) as control:
+            assert warnings_of(control, caplog) == []
+            (told,) = warnings_of(
+                control, caplog, regex=rf"{database}\.t,other\.t,mysql\..*"
+            )
+            assert r"matches 'other\.t', 'mysql\..*':" in told
+            assert told.endswith(f"run: GRANT SELECT ON *.* TO '{name}'@'%'")
+
+
+def test_a_grant_of_select_names_the_account_of_this_host(
+    source_server, database, caplog
+):
+    """The statement of the warning can be run: it names the account that exists."""
+    account = f"'u{database[-8:]}'@'127.0.0.0/255.0.0.0'"
+    source_server.execute(
+        f"CREATE USER {account} IDENTIFIED BY 'x'",
+        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}",
+    )
+    try:
+        user = account.split("'")[1]
+        access = access_of(source_server, user=user, password="x")
+        with ControlConnection(access) as control:
+            (told,) = warnings_of(control, caplog)
+        source_server.execute(told.partition(" run: ")[2])
+        with ControlConnection(access) as control:
+            assert warnings_of(control, caplog) == []
+    finally:
+        source_server.execute(f"DROP USER {account}")
+
+
+def test_warnings_hold_until_they_are_mended(
+    source_server, database, caplog, monkeypatch
+):
+    """1. no SELECT: a warning; 2. still none: the same, logged once; 3. it is granted.
+
+    4. the next session finds it revoked.
+    """
+    monkeypatch.setattr(capture_checks, "LOOK_AGAIN_S", 0.0)
+    name = f"u{database[-8:]}"
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    checks, failures = CaptureChecks(SourceConfig(), FilterConfig()), Failures("d")
+    with account(source_server, name, "IDENTIFIED BY 'x'", REPLICA.format(name)):
+        access = access_of(source_server, user=name, password="x")
+        with ControlConnection(access) as control:
+            checks.examine(control, failures)
+        (found,) = checks.warnings
+        assert "sees no table" in found
+        checks.look_again(access, Stop(), failures)
+        assert list(checks.warnings) == [found]
+        assert caplog.text.count("sees no table") == 1
+        # On all schemas it counts for new connections only.
+        source_server.execute(f"GRANT SELECT ON *.* TO '{name}'@'%'")
+        checks.look_again(access, Stop(), failures)
+        assert not list(checks.warnings)
+        source_server.execute(f"REVOKE SELECT ON *.* FROM '{name}'@'%'")
+        with ControlConnection(access) as control:
+            checks.examine(control, failures)
+        assert list(checks.warnings) == [found]
+
+
+def test_files_that_are_not_listed(source_server, database):
+    """That holds until the account may ask for them."""
+    name = f"u{database[-8:]}"
+    rights = f"GRANT SELECT, REPLICATION SLAVE ON *.* TO '{name}'@'%'"
+    checks, failures = CaptureChecks(SourceConfig(), FilterConfig()), Failures("d")
+    with account(source_server, name, "IDENTIFIED BY 'x'", rights):
+        access = access_of(source_server, user=name, password="x")
+        with ControlConnection(access) as control:
+            with pytest.raises(SourceRefused):
+                binary_logs(control)
+            checks.examine(control, failures)
+        checks.note_unlisted("denied", failures)
+        (found,) = checks.warnings
+        assert found.endswith("so stored positions are believed unseen: denied")
+        checks.look_again(access, Stop(), failures)
+        assert list(checks.warnings) == [found], "it was looked at just now"
+        checks._looked_at_s -= capture_checks.LOOK_AGAIN_S
+        checks.look_again(access, Stop(), failures)
+        assert checks._wait_s == 2 * capture_checks.LOOK_AGAIN_S
+        assert list(checks.warnings) == [found]
+        source_server.execute(REPLICA.format(name))
+        checks._looked_at_s -= 2 * capture_checks.LOOK_AGAIN_S
+        checks.look_again(access, Stop(), failures)
+        assert not list(checks.warnings)
+
+
+def test_a_filter_without_a_table(source_server, database, caplog):
+    """Each piece of the filter that matches nothing there is named."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    with ControlConnection(access_of(source_server)) as control:
+        assert warnings_of(control, caplog, regex=rf"{database}\..*") == []
+        (told,) = warnings_of(control, caplog, regex=rf"{database}\.T2")
+        assert rf"{database}\.T2" in told
+        assert "correct it" in told
+
+
+FOREIGN = (
+    "CREATE TABLE p (id INT PRIMARY KEY)",
+    (
+        "CREATE TABLE c (p INT, CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id)"
+        " ON DELETE CASCADE)"
+    ),
+)
+
+
+def test_foreign_keys_of_mariadb(mariadb_server, database, caplog):
+    """What they change is in no event: said once, if a client may get the table."""
+    mariadb_server.execute(f"USE {database}", *FOREIGN)
+    with ControlConnection(access_of(mariadb_server)) as control:
+        (told,) = warnings_of(control, caplog, regex=rf"{database}\..*")
+        assert f"no client gets them: {database}.c: foreign key fk (p)" in told
+        assert warnings_of(control, caplog, regex=rf"{database}\.p") == []
+
+
+def test_foreign_keys_of_mysql(mysql_server, database, caplog):
+    """MySQL 9.7 has them in its binlog, so there is nothing to say."""
+    mysql_server.execute(f"USE {database}", *FOREIGN)
+    with ControlConnection(access_of(mysql_server)) as control:
+        assert warnings_of(control, caplog, regex=rf"{database}\..*") == []
+
+
+def test_many_foreign_keys():
+    """Some are named, the rest counted."""
+    keys = [
+        ForeignKey(f"k{n}", ("s", "c"), ("s", "p"), ("a",), ("b",), "CASCADE")
+        for n in range(KEYS_TOLD_MAX + 2)
+    ]
+    told = key_warning(FilterConfig(), keys)
+    assert told.endswith(" ON DELETE CASCADE; and 2 more")
+    assert told.count("foreign key k") == KEYS_TOLD_MAX
+    assert key_warning(FilterConfig(regex=r"x\..*"), keys) == ""
+
+
+class Answers:
+    """A connection whose answers to the look at the tables fail, one after another."""
+
+    def __init__(self, control: ControlConnection, *errors: SourceError) -> None:
+        self._control = control
+        self._errors = list(errors)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._control, name)
+
+    def query(self, sql: str, *given: Any) -> Any:
+        """Answer, or fail while there are errors left."""
+        if "information_schema.TABLES" in sql and self._errors:
+            raise self._errors.pop(0)
+        return self._control.query(sql, *given)
+
+
+def test_a_look_that_fails(source_server, caplog):
+    """Where the link breaks, the next session looks; what is refused is a warning."""
+    checks = CaptureChecks(SourceConfig(), FilterConfig(regex=r"x\.y"))
+    with ControlConnection(access_of(source_server)) as control:
+        lost: Any = Answers(control, ConnectionLost("lost"))
+        with pytest.raises(ConnectionLost):
+            checks.examine(lost, Failures("example"))
+        checks.examine(lost, Failures("example"))
+        assert r"matches 'x\.y'" in checks.warnings[0]
+
+        checks = CaptureChecks(SourceConfig(), FilterConfig())
+        denied: Any = Answers(control, SourceRefused("command denied"))
+        checks.examine(denied, Failures("example"))
+        (told,) = checks.warnings
+        assert told.startswith("cannot check the tables that ")
+        assert told.endswith(" sees: command denied")
+        assert told in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("regex", "black", "told"),
+    [
+        ("", "", None),
+        (r".*\..*", "", None),
+        (r"shop\..*,hr\.people", "", None),
+        (r"SHOP\.Orders", "", None),
+        (r"shop\.(orders|gone)", "", None),
+        (r"shop\.order", "", r"matches 'shop\.order':"),
+        (r"shop\..*,x\..*,y\..*", "", r"matches 'x\..*', 'y\..*':"),
+        (r"hr\..*", r"hr\..*", "black.regex leaves none"),
+        (r".*\..*", r"hr\..*", None),
+    ],
+)
+def test_filters(regex, black, told):
+    """A filter is odd when a piece matches no table, or when nothing is left."""
+    found = table_warning(FilterConfig(regex=regex, black_regex=black), TABLES, *ME)
+    assert bool(found) == bool(told)
+    assert (told or "") in found
+
+
+def test_many_tables_are_not_all_looked_at():
+    """A look that takes too long ends without an answer."""
+    tables = [("s", f"t{number}") for number in range(MATCHES_MAX + 1)]
+    assert table_warning(FilterConfig(regex=r"x\.y"), tables, *ME) == ""
+
+
+def test_settings_that_forbid_capture(source_server):
+    """A format that is not allowed is refused before tables are looked at."""
+    checks = CaptureChecks(SourceConfig(binlog_formats=("STATEMENT",)), FilterConfig())
+    with (
+        ControlConnection(access_of(source_server)) as control,
+        pytest.raises(SourceRefused, match="binlog_format is ROW"),
+    ):
+        checks.examine(control, Failures("example"))

@@ -1,0 +1,74 @@
+"""What is said of sessions that fail, and when the next attempt comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canal_server.errors import BinlogPurged, ConnectionLost, TableMetaStoreError
+from canal_server.runtime.backoff import Backoff
+from canal_server.source.pump.session_failures import (
+    STUBBORN_DELAY_S,
+    UNREACHABLE_DELAY_S,
+    Failures,
+)
+
+if TYPE_CHECKING:
+    import pytest
+
+LOST, PURGED = ConnectionLost("gone"), BinlogPurged("old")
+
+
+def fail(failures: Failures, error: Exception, **how: bool) -> float:
+    """Note an error, by default one that puts nothing else off."""
+    return failures.fail(
+        error, str(error), **({"elsewhere": False, "counting": False} | how)
+    )
+
+
+def test_delays() -> None:
+    """They grow; what a person has to mend is tried slowly, another place at once."""
+    failures = Failures("d", Backoff(1.0, 8.0, jitter=0.0))
+    assert [fail(failures, LOST) for _ in range(5)] == [1.0, 2.0, 4.0, 8.0, 8.0]
+    assert fail(failures, PURGED) == STUBBORN_DELAY_S
+    assert fail(failures, PURGED, counting=True) == 8.0
+    assert fail(failures, PURGED, elsewhere=True) == 0.0
+    failures.forget()
+    assert fail(failures, LOST) == 1.0
+
+
+def test_a_history_that_is_out_of_reach() -> None:
+    """Its server may be back at any time: it is tried as a source is."""
+    failures = Failures("d", Backoff(1.0, 8.0, jitter=0.0))
+    away = TableMetaStoreError("cannot connect")
+    assert [fail(failures, away) for _ in range(5)] == [1.0, 2.0, 4.0, 8.0, 8.0]
+
+
+def test_an_address_where_nobody_answers() -> None:
+    """It is tried every second, however long; other failures are put off as before."""
+    failures = Failures("d", Backoff(1.0, 8.0, jitter=0.0))
+    silent = ConnectionLost("cannot connect", unreachable=True)
+    delays = [fail(failures, silent) for _ in range(50)]
+    assert all(0 < delay <= UNREACHABLE_DELAY_S for delay in delays)
+    assert [fail(failures, LOST) for _ in range(2)] == [1.0, 2.0]
+
+
+def test_no_wait_is_no_figure(caplog: pytest.LogCaptureFixture) -> None:
+    """Where nothing is waited for, the line says so instead of a figure."""
+    assert Failures("d").fail(LOST, "gone", elsewhere=True, counting=False) == 0
+    assert caplog.messages == ["destination d: gone; trying again at once"]
+
+
+def test_each_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """What comes with each attempt is news again when something was well meanwhile."""
+    failures = Failures("d")
+    for _ in range(2):
+        for _ in range(2):
+            fail(failures, LOST)
+            failures.warn("look out")
+            assert failures.fault(RuntimeError("ours")) == STUBBORN_DELAY_S
+        failures.forget()
+    lost, warned, fault, *again = caplog.messages
+    assert lost.startswith("destination d: gone; next attempt in ")
+    assert warned == "destination d: look out"
+    assert fault == "destination d failed"
+    assert len(again) == 3

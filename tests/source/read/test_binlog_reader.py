@@ -1,0 +1,379 @@
+"""Dump and decode as one: the loop, tables, and the sets that files begin with."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from typing import TYPE_CHECKING
+
+import binlog_bytes as b
+import pytest
+from byte_source import Bytes
+from reader_driver import INT, Images, Reading, insert, log_with
+
+from canal_server.core.gtid.mariadb_sets import MariaGtidSet
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.errors import (
+    DecodeError,
+    InsideTransaction,
+    SourceError,
+    TableMetaError,
+)
+from canal_server.filters.table_filters import TableFilter
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.binlog_reader import StreamEnd
+
+if TYPE_CHECKING:
+    from fix_blocks import Span
+
+SID = bytes(range(16))
+SID_TEXT = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+# --- the loop -----------------------------------------------------------------------
+
+
+def test_to_the_end_of_the_source() -> None:
+    """All chunks are decoded, and the source's end is told."""
+    log = log_with()
+    insert(log, 1)
+    insert(log, 2)
+    stream = log.as_stream()
+    reading = Reading()
+    assert reading.run(stream[:50], stream[50:51], None, stream[51:])
+    assert reading.values == ["1", "2"]
+    assert reading.idle == 1
+
+
+def test_stops_when_asked() -> None:
+    """A stop ends the reading before the next chunk."""
+    log = log_with()
+    insert(log, 1)
+    reading = Reading()
+    reading.stop.request()
+    assert not reading.run(log.as_stream())
+    assert reading.values == []
+
+
+def test_stops_when_delivery_is_refused() -> None:
+    """Where delivery is refused nothing more is read."""
+    log = log_with()
+    insert(log, 1)
+    reading = Reading()
+    source = Bytes([log.as_stream(), log.as_stream()])
+    assert not reading.reader.run(source, lambda _: False, reading.note_idle, Stop())
+    assert source.try_receive_into(memoryview(bytearray(10))) == 10
+
+
+def test_nothing_at_hand_and_stopped() -> None:
+    """A source that has nothing and was stopped ends the reading."""
+
+    class Silent(Bytes):
+        """Has nothing."""
+
+        def try_receive_into(self, buffer: memoryview) -> int | None:
+            return None
+
+        receive_into = lambda self, buffer, timeout_s: None  # noqa: E731
+
+    reading = Reading()
+    assert not reading.reader.run(
+        Silent([]), reading.deliver, reading.note_idle, reading.stop
+    )
+    assert reading.idle == 1
+
+
+def test_limit() -> None:
+    """With `until` it ends in front of the first event at that offset."""
+    log = log_with()
+    insert(log, 1)
+    limit = log.position
+    insert(log, 2)
+    reading = Reading(until=limit)
+    assert not reading.run(log.as_stream())
+    assert reading.values == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("packet", "error", "message"),
+    [
+        (b"\xfe\0\0\2\0", StreamEnd, r"behind bin\.000001:"),
+        (b"\xff\xd4\x04#HY000purged", DecodeError, "an error packet"),
+    ],
+)
+def test_ends_of_a_stream(packet: bytes, error: type[Exception], message: str) -> None:
+    """The server's own end and its errors are told apart."""
+    log = log_with()
+    insert(log, 1)
+    reading = Reading()
+    head = len(packet).to_bytes(3, "little") + b"\x20"
+    with pytest.raises(error, match=message):
+        reading.run(log.as_stream() + head + packet)
+    assert reading.values == ["1"]
+
+
+def test_errors_of_a_server() -> None:
+    """What an error packet means is told by who knows the server."""
+    reading = Reading(error_of_packet=lambda body: SourceError(f"said {body!r}"))
+    with pytest.raises(SourceError, match=r"said b'.*abc'"):
+        reading.run(b"\4\0\0\1\xffabc")
+
+
+def test_rows_inside_of_a_statement() -> None:
+    """A start between a table map and its rows says what to do."""
+    log = log_with()
+    log.add(b.WRITE_ROWS, b.rows_body(1, b.int_row(1)))
+    with pytest.raises(DecodeError, match="inside of a statement"):
+        Reading().run(log.as_stream())
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_table_map_inside_of_a_transaction(*, refuses: bool) -> None:
+    """Who wants whole transactions is told of one that began before the start."""
+    log = log_with()
+    log.add(b.TABLE_MAP, b.table_map_body([INT]))
+    log.add(b.WRITE_ROWS, b.rows_body(1, b.int_row(1)))
+    log.xid()
+    reading = Reading()
+    reading.reader.decoder.refuses_inside = refuses
+    if refuses:
+        with pytest.raises(InsideTransaction):
+            reading.run(log.as_stream())
+    else:
+        reading.run(log.as_stream())
+    assert reading.values == ([] if refuses else ["1"])
+
+
+def test_transactions_that_began_behind_the_start() -> None:
+    """The rest of one that ended is borne, whatever is refused."""
+    log = log_with()
+    log.xid()
+    insert(log, 7)
+    reading = Reading()
+    reading.reader.decoder.refuses_inside = True
+    reading.run(log.as_stream())
+    assert reading.values == ["7"]
+
+
+def test_rotate_without_a_name() -> None:
+    """A rotate that names no file is refused with its place."""
+    log = log_with()
+    log.add(b.ROTATE, bytes(8))
+    with pytest.raises(DecodeError, match="without a file name") as caught:
+        Reading().run(log.as_stream())
+    assert (caught.value.file, caught.value.position) == (
+        "bin.000001",
+        4 + len(log.events[0]),
+    )
+
+
+# --- tables -------------------------------------------------------------------------
+
+
+def test_subjects() -> None:
+    """Rows carry the number of their table's name."""
+    log = log_with()
+    insert(log, 1)
+    reading = Reading()
+    numbers: list[int] = []
+
+    def deliver(spans: list[Span]) -> bool:
+        for block, first, stop in spans:
+            numbers.extend(block.record(i)["subject"] for i in range(first, stop))
+        return True
+
+    reading.reader.run(Bytes([log.as_stream()]), deliver, reading.note_idle, Stop())
+    number = reading.subjects.ordinal_of((("db", "t"),))
+    assert numbers == [0, number, 0]
+
+
+def test_tables_that_are_not_wanted() -> None:
+    """What nobody wants is not looked up, nor read."""
+    log = log_with()
+    insert(log, 1, table="other", table_id=6)
+    insert(log, 2)
+    reading = Reading(black=r"db\.other")
+    reading.run(log.as_stream())
+    assert reading.values == ["2"]
+    assert reading.images.refreshed == []
+
+
+def test_wishes_change_between_a_table_map_and_its_rows() -> None:
+    """A new wish counts from the next table map on; the rows before it are whole."""
+    log = log_with()
+    insert(log, 1)
+    insert(log, 2)
+    insert(log, 3, table="other", table_id=6)
+    cut = sum(len(b.in_packets(event)) for event in log.events[:3])
+    stream = log.as_stream()
+    reading = Reading(Images(t=("int",), other=("int",)), black=r"db\.other")
+
+    def change() -> None:
+        reading.reader.change_wants(TableFilter(r"db\.other", "").accepts)
+
+    source = Bytes([stream[:cut], None, stream[cut:]])
+    reading.reader.run(source, reading.deliver, change, Stop())
+    assert reading.values == ["1", "3"]
+
+
+def test_columns_that_are_wanted() -> None:
+    """A filter of columns is asked for each table."""
+    log = log_with()
+    log.begin()
+    log.add(b.TABLE_MAP, b.table_map_body([INT, INT]))
+    log.add(b.WRITE_ROWS, b.rows_body(2, b.int_row(1, 2)))
+    reading = Reading(Images(t=("int", "int")), field="db.t:c1")
+    reading.run(log.as_stream())
+    (row,) = reading.entries[-1].row_change().row_datas
+    assert [(c.name, c.value) for c in row.after_columns] == [("c1", "2")]
+
+
+def test_columns_that_changed_places() -> None:
+    """Where the binlog names columns, their filter goes by those names."""
+    log = log_with()
+    log.begin()
+    names = b"\4\6\2c1\2c0"  # a field of that type and length: two names
+    log.add(b.TABLE_MAP, b.table_map_body([INT, INT], optional=names))
+    log.add(b.WRITE_ROWS, b.rows_body(2, b.int_row(1, 2)))
+    reading = Reading(Images(t=("int", "int")), field="db.t:c1")
+    reading.run(log.as_stream())
+    (row,) = reading.entries[-1].row_change().row_datas
+    assert [(c.name, c.value) for c in row.after_columns] == [("c1", "1")]
+
+
+def test_columns_are_looked_up_again() -> None:
+    """Where what is known does not fit, the server is asked, and then it may."""
+    log = log_with()
+    insert(log, 1)
+    images = Images(t=("int", "int"))
+    images.fresh = Images(t=("int",)).tables
+    reading = Reading(images)
+    reading.run(log.as_stream())
+    assert reading.values == ["1"]
+    assert images.refreshed == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        (("int", "int"), "column size is not match for table: db.t: 1 .* vs 2 known"),
+        (("date",), r"column 1 \(c0\) of table db.t: binlog type 3 vs known type date"),
+        (None, "the server has no table db.t"),
+    ],
+)
+def test_columns_that_do_not_fit(types: tuple[str, ...] | None, message: str) -> None:
+    """Where they do not fit at all it stops, says how, where, and what to do."""
+    log = log_with()
+    insert(log, 1)
+    images = Images() if types is None else Images(t=types)
+    with pytest.raises(TableMetaError, match=message) as caught:
+        Reading(images).run(log.as_stream())
+    place = 4 + len(log.events[0]) + len(log.events[1])
+    assert f"that rows at bin.000001:{place} have" in str(caught.value)
+    assert "filter.table.error" in str(caught.value)
+
+
+def test_columns_that_do_not_fit_of_a_table_that_is_gone() -> None:
+    """What is known and does not fit is told also when the server cannot help."""
+    log = log_with()
+    insert(log, 1)
+    images = Images(t=("int", "int"))
+    images.refresh = lambda *_: None  # type: ignore[method-assign]
+    with pytest.raises(TableMetaError) as caught:
+        Reading(images).run(log.as_stream())
+    assert "1 in the binlog vs 2 known; the server has no such table now. The" in str(
+        caught.value
+    )
+
+
+def test_tables_that_may_be_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """With filter.table.error the rows are left out with a warning."""
+    log = log_with()
+    insert(log, 1, table="gone", table_id=6)
+    insert(log, 2)
+    reading = Reading(table_error=True)
+    with caplog.at_level(logging.WARNING):
+        reading.run(log.as_stream())
+    assert reading.values == ["2"]
+    assert "rows of db.gone left out at bin.000001:" in caplog.text
+
+
+# --- GTIDs --------------------------------------------------------------------------
+
+
+def test_sets_that_a_file_begins_with() -> None:
+    """In GTID mode the set in front of a file is part of the executed set."""
+    log = log_with()
+    known = GtidSet.parse(f"{SID_TEXT}:1-5")
+    log.add(b.PREVIOUS_GTIDS, known.encode())
+    log.add(b.GTID, b.gtid_body(SID, 6))
+    insert(log, 1)
+    reading = Reading(gtids=GtidSet())
+    reading.run(log.as_stream())
+    assert str(reading.reader.gtids) == f"{SID_TEXT}:1-6"
+    assert reading.entries[0].header.gtid == f"{SID_TEXT}:1-6"
+    outside = Reading()
+    outside.run(log.as_stream())
+    assert outside.reader.gtids is None
+
+
+def test_lists_that_a_file_begins_with() -> None:
+    """The same for MariaDB's list."""
+    log = log_with()
+    log.add(b.GTID_LIST, struct.pack("<IIIQ", 1, 0, 11, 5))
+    log.server_id = 11
+    log.add(b.MARIA_GTID, struct.pack("<QIB", 6, 0, 0) + bytes(6))
+    insert(log, 1)
+    reading = Reading(gtids=MariaGtidSet())
+    reading.run(log.as_stream())
+    assert str(reading.reader.gtids) == "0-11-6"
+    assert reading.entries[-1].header.gtid == "0-11-6"
+
+
+@pytest.mark.parametrize(
+    ("kind", "gtids"),
+    [(b.PREVIOUS_GTIDS, GtidSet()), (b.GTID_LIST, MariaGtidSet())],
+)
+def test_broken_sets(kind: int, gtids: GtidSet | MariaGtidSet) -> None:
+    """A set that ends early is refused with its place."""
+    log = log_with()
+    log.add(kind, b"\3\0\0\0")
+    with pytest.raises(DecodeError) as caught:
+        Reading(gtids=gtids).run(log.as_stream())
+    assert caught.value.file == "bin.000001"
+
+
+# --- numbers of tables --------------------------------------------------------------
+
+
+def test_tables_ask_anew_when_their_numbers_do() -> None:
+    """Rows carry a table's new number though its table map has the same bytes."""
+    log = log_with()
+    for table_id, table in enumerate(("t", "u", "v", "t"), start=5):
+        insert(log, table_id, table=table, table_id=5 if table == "t" else table_id)
+    reading = Reading(Images(t=("int",), u=("int",), v=("int",)), names_max=2)
+    reading.run(log.as_stream())
+    assert reading.subjects.epoch == 1
+    first, second, third, fourth = reading.row_subjects
+    assert (first, second) == (1, 2)
+    assert len({first, second, third, fourth}) == 4
+    names = [reading.subjects.names_of(each) for each in reading.row_subjects]
+    assert names == [(("db", name),) for name in "tuvt"]
+
+
+def test_a_statement_in_which_numbers_begin_anew() -> None:
+    """A table whose map stood before keeps its old number for this statement."""
+    log = log_with()
+    insert(log, 1, table="a", table_id=1)
+    log.begin()
+    for table_id, table in ((2, "b"), (3, "c")):
+        log.add(b.TABLE_MAP, b.table_map_body([INT], table=table, table_id=table_id))
+    for table_id in (2, 3):
+        log.add(b.WRITE_ROWS, b.rows_body(1, b.int_row(table_id), table_id=table_id))
+    log.xid()
+    insert(log, 4, table="b", table_id=2)
+    reading = Reading(Images(a=("int",), b=("int",), c=("int",)), names_max=2)
+    reading.run(log.as_stream())
+    assert reading.row_subjects == [1, 2, 3, 4]
+    names = [reading.subjects.names_of(each) for each in reading.row_subjects]
+    assert names == [(("db", name),) for name in "abcb"]

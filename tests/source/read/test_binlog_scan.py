@@ -1,0 +1,193 @@
+"""Looking into a server's binlog files for what a start needs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_pipeline import POLL_S, UNIT_S
+from fix_source_access import access_of
+
+from canal_server.config.schema import InstanceConfig
+from canal_server.core.gtid.mariadb_sets import MariaGtidSet
+from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.errors import BinlogPurged, ConnectionLost
+from canal_server.mysql.replication import GtidStart, MariaGtidStart
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.binlog_scan import Scanner
+
+if TYPE_CHECKING:
+    from servers import Server
+
+    from canal_server.mysql.replication import DumpStart
+
+EARLY, LATE = 1_500_000_000, 1_500_001_000  # s; older than any test
+
+
+@pytest.fixture
+def scanner(source_server: Server) -> Scanner:
+    """Give a scanner of the MySQL, then of the MariaDB."""
+    return Scanner(InstanceConfig(destination="scan"), access_of(source_server), Stop())
+
+
+def new_file(server: Server) -> str:
+    """Begin a binlog file that nothing but changes grows; returns its name."""
+    server.execute("FLUSH BINARY LOGS")
+    file = server.binlog_position()[0]
+    if server.flavour == "mariadb":
+        # It is in the background that MariaDB notes in the file where its recovery
+        # would begin: nothing of the changes, but behind them if it comes late.
+        give_up_at = time.monotonic() + 3 * UNIT_S
+        while not any(
+            (row[2], row[5]) == ("Binlog_checkpoint", file)
+            for row in server.execute(f"SHOW BINLOG EVENTS IN '{file}'")
+        ):
+            assert time.monotonic() < give_up_at, "it was not noted"
+            time.sleep(POLL_S)
+    return file
+
+
+def beside_rows(server: Server) -> str:
+    """Return the statement that logs texts of statements beside their rows."""
+    if server.flavour == "mysql":
+        return "SET SESSION binlog_rows_query_log_events = ON"
+    return "SET SESSION binlog_annotate_row_events = ON"
+
+
+def test_first_event(source_server: Server, scanner: Scanner) -> None:
+    """A file begins when the server began it."""
+    file = new_file(source_server)
+    now = int(source_server.execute("SELECT UNIX_TIMESTAMP()")[0][0])
+    assert (now - 100) * 1000 <= scanner.first_event_ms(file) <= (now + 1) * 1000
+
+
+def test_boundaries(source_server: Server, scanner: Scanner, database: str) -> None:
+    """The last transaction before a time ends where the server's binlog stood."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT) ENGINE=InnoDB")
+    file = new_file(source_server)
+    source_server.execute(
+        f"SET timestamp = {EARLY}", f"INSERT INTO {database}.t VALUES (1)"
+    )
+    _, end = source_server.binlog_position()
+    source_server.execute(
+        f"SET timestamp = {LATE}", f"INSERT INTO {database}.t VALUES (2)"
+    )
+    assert scanner.boundary_before(file, (EARLY + 1) * 1000) == end
+    assert scanner.boundary_before(file, LATE * 1000) == end
+    assert scanner.boundary_before(file, EARLY * 1000) is None
+    _, last = source_server.binlog_position()
+    assert scanner.boundary_before(file, (LATE + 1) * 1000) == last
+
+
+def test_no_boundary_inside_of_a_transaction(
+    source_server: Server, scanner: Scanner, database: str
+) -> None:
+    """A statement's text beside rows is no place to begin, whatever its time."""
+    source_server.execute(f"CREATE TABLE {database}.t (a INT) ENGINE=InnoDB")
+    file = new_file(source_server)
+    source_server.execute(
+        beside_rows(source_server),
+        f"SET timestamp = {EARLY}",
+        "BEGIN",
+        f"INSERT INTO {database}.t VALUES (1)",
+        f"SET timestamp = {LATE}",
+        f"INSERT INTO {database}.t VALUES (2)",
+        "COMMIT",
+    )
+    assert scanner.boundary_before(file, (EARLY + 1) * 1000) is None
+
+
+def test_ddl_is_a_boundary_of_its_own(
+    source_server: Server, scanner: Scanner, database: str
+) -> None:
+    """A file of nothing but statements has boundaries, or none to be wrong."""
+    file = new_file(source_server)
+    source_server.execute(f"SET timestamp = {EARLY}", f"CREATE DATABASE {database}x")
+    _, end = source_server.binlog_position()
+    source_server.execute(f"SET timestamp = {LATE}", f"DROP DATABASE {database}x")
+    assert scanner.boundary_before(file, LATE * 1000) == end
+
+
+def test_gtids(source_server: Server, scanner: Scanner, database: str) -> None:
+    """The set at an offset is that of the server when its binlog stood there."""
+    mariadb = source_server.flavour == "mariadb"
+    variable = "gtid_binlog_pos" if mariadb else "gtid_executed"
+    kind = MariaGtidSet if mariadb else GtidSet
+    source_server.execute(f"CREATE TABLE {database}.t (a INT) ENGINE=InnoDB")
+    places = []
+    for number in range(3):
+        source_server.execute(f"INSERT INTO {database}.t VALUES ({number})")
+        text = source_server.execute(f"SELECT @@global.{variable}")[0][0]
+        places.append((*source_server.binlog_position(), str(text)))
+    for file, offset, text in places:
+        found = scanner.gtids_at(file, offset, mariadb=mariadb)
+        assert str(found) == str(kind.parse("".join(text.split())))
+
+
+def test_first_sent(source_server: Server, scanner: Scanner, database: str) -> None:
+    """What is sent behind a set begins when its first transaction was written."""
+    mariadb = source_server.flavour == "mariadb"
+    variable = "gtid_binlog_pos" if mariadb else "gtid_executed"
+
+    def start_behind_all() -> DumpStart:
+        text = str(source_server.execute(f"SELECT @@global.{variable}")[0][0])
+        if mariadb:
+            return MariaGtidStart(text)
+        return GtidStart(GtidSet.parse("".join(text.split())).encode())
+
+    source_server.execute(f"CREATE TABLE {database}.t (a INT) ENGINE=InnoDB")
+    start = start_behind_all()
+    assert scanner.first_sent_ms(start) is None
+    for number, time_s in enumerate((LATE, EARLY)):
+        source_server.execute(
+            f"SET timestamp = {time_s}", f"INSERT INTO {database}.t VALUES ({number})"
+        )
+    assert scanner.first_sent_ms(start) == LATE * 1000
+
+
+def test_stop(source_server: Server) -> None:
+    """A stop ends a scan with an error, not with half an answer."""
+    stop = Stop()
+    stop.request()
+    access = access_of(source_server)
+    scanner = Scanner(InstanceConfig(destination="scan"), access, stop)
+    with pytest.raises(ConnectionLost):
+        scanner.boundary_before(source_server.binlog_position()[0], EARLY * 1000)
+
+
+def test_files_that_are_gone(source_server: Server, scanner: Scanner) -> None:
+    """A file that the server no longer has is told as purged."""
+    file, _ = source_server.binlog_position()
+    gone = file.rpartition(".")[0] + ".999999"
+    with pytest.raises(BinlogPurged):
+        scanner.first_event_ms(gone)
+
+
+def test_behind_a_statement_that_leaves_no_record(
+    source_server: Server, scanner: Scanner, database: str
+) -> None:
+    """Behind a GRANT it is between transactions, amid a transaction it is not."""
+    file = new_file(source_server)
+    source_server.execute(f"CREATE TABLE {database}.t (a INT)")
+    source_server.execute(f"GRANT SELECT ON {database}.t TO 'canal'@'%'")
+    _, offset = source_server.binlog_position()
+    source_server.execute(f"INSERT INTO {database}.t VALUES (1)")
+    mariadb = source_server.flavour == "mariadb"
+    variable = "gtid_binlog_pos" if mariadb else "gtid_executed"
+    executed = "".join(
+        source_server.execute(f"SELECT @@global.{variable}")[0][0].split()
+    )
+    kind = MariaGtidSet if mariadb else GtidSet
+    found, before = scanner.executed_at(file, offset, mariadb=mariadb)
+    assert found == offset
+    assert before != kind.parse(executed)
+    events = source_server.execute(f"SHOW BINLOG EVENTS IN '{file}' FROM {offset}")
+    for inside in (int(row[1]) for row in events if row[2] == "Table_map"):
+        found, known = scanner.executed_at(file, inside, mariadb=mariadb)
+        assert found <= offset
+        assert before.contains(known)  # type: ignore[arg-type]  # of one kind
+    end = int(events[-1][1])  # whose end was acknowledged there
+    found, after = scanner.executed_at(file, end, mariadb=mariadb)
+    assert (found, after) == (end, kind.parse(executed))
+    assert not scanner.head_of(file, mariadb=mariadb).contains(before)  # type: ignore[arg-type]

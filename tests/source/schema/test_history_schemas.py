@@ -1,0 +1,186 @@
+"""What the pump is told of tables, and when the server is asked, on real servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_source_access import access_of
+
+from canal_server.config.schema import InstanceConfig
+from canal_server.model.positions import EntryPosition
+from canal_server.mysql.binlogs import binary_logs
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.flavour import read_server_info
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.available_positions import SourceFiles
+from canal_server.source.read.binlog_scan import Scanner
+from canal_server.source.read.ddl_scan import DdlScanner
+from canal_server.source.read.start_position import Place
+from canal_server.source.schema import history_schemas
+from canal_server.source.schema.history_schemas import HistoryImages
+from canal_server.tablemeta.history.tsdb import TableMetaTsdb
+from canal_server.tablemeta.storage.sqlite_storage import (
+    FILE_NAME,
+    SqliteHistoryStorage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from servers import Server
+
+CONFIG = InstanceConfig(destination="history")
+
+
+class Session:
+    """Images of a session that begins where the binlog ends when it is made."""
+
+    def __init__(self, server: Server, schema: str, folder: Path) -> None:
+        self.server = server
+        self.schema = schema
+        self.tsdb = TableMetaTsdb(SqliteHistoryStorage(folder / FILE_NAME))
+        self.tsdb.init(CONFIG.destination)
+        access = access_of(server)
+        self.control = ControlConnection(access)
+        self.control.open()
+        self.scanner = DdlScanner(CONFIG, access, Stop())
+        self.images = HistoryImages(
+            self.tsdb,
+            self.control,
+            read_server_info(self.control),
+            destination=CONFIG.destination,
+            scanner=self.scanner,
+        )
+        self.read_to = self.here()
+        self.images.begin(
+            Place(self.read_to.journal_name or "", self.read_to.position or 4, None),
+            None,
+            SourceFiles(tuple(binary_logs(self.control))),
+            Scanner(CONFIG, access, Stop()),
+        )
+
+    def here(self) -> EntryPosition:
+        """Return the end of the binlog."""
+        return EntryPosition(*self.server.binlog_position())
+
+    def run(self, *statements: str, logged: bool = True) -> None:
+        """Run statements in the schema, told by the binlog or not."""
+        self.server.execute(
+            f"USE {self.schema}", f"SET sql_log_bin = {int(logged)}", *statements
+        )
+
+    def read(self) -> None:
+        """Follow what the binlog has told since."""
+        end = self.here()
+        for event in self.scanner.between(self.read_to, end):
+            self.images.apply(event.position, event.schema, event.ddl, event.extra)
+        self.read_to = end
+
+    def find(self, table: str = "t") -> Sequence[str]:
+        """Return the names of a table's columns, as rows here would have them."""
+        found = self.images.find(self.schema, table, self.read_to)
+        return [] if found is None else [column.name for column in found.columns]
+
+    def refresh(self, table: str = "t") -> Sequence[str]:
+        """Ask anew, as when the binlog contradicts what is known."""
+        found = self.images.refresh(self.schema, table, self.read_to)
+        return [] if found is None else [column.name for column in found.columns]
+
+    def is_uncertain(self, table: str = "t") -> bool:
+        """Tell whether the table is in doubt."""
+        return self.tsdb.is_uncertain(self.schema, table)
+
+
+@pytest.fixture
+def session(source_server: Server, database: str, tmp_path: Path) -> Iterator[Session]:
+    """Give a session with a table in doubt: it came without the binlog."""
+    made = Session(source_server, database, tmp_path)
+    made.run("CREATE TABLE t (a INT)", logged=False)
+    made.run("ALTER TABLE t ADD b INT")
+    made.read()
+    assert made.is_uncertain()
+    yield made
+    made.tsdb.close()
+    made.control.close()
+
+
+def test_a_doubt_is_settled(session: Session) -> None:
+    """What nobody changes any more is what it is now, and is followed from there."""
+    assert session.find() == ["a", "b"]
+    assert not session.is_uncertain()
+    session.run("ALTER TABLE t ADD c INT")
+    assert session.find() == ["a", "b"]
+    session.read()
+    assert session.find() == ["a", "b", "c"]
+    assert not session.is_uncertain()
+
+
+def test_a_doubt_stays(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    """A table that is altered behind the place may have been another; that is told."""
+    session.run("ALTER TABLE t RENAME COLUMN a TO z")
+    for _ in range(2):
+        assert session.find() == []
+    assert caplog.text.count(f"table {session.schema}.t had at this place is not") == 1
+    assert session.refresh() == ["z", "b"]
+    assert session.find() == []
+    session.read()
+    assert session.find() == ["z", "b"]
+    assert not session.is_uncertain()
+
+
+def test_other_tables_leave_no_doubt(session: Session) -> None:
+    """Statements on others between the place and now do not count."""
+    session.run("CREATE TABLE other (x INT)", "DROP TABLE other")
+    assert session.find() == ["a", "b"]
+    assert not session.is_uncertain()
+
+
+def test_far_behind(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where too much lies between, it is not read for one table's sake."""
+    monkeypatch.setattr(history_schemas, "LOOK_BYTES_MAX", -1)
+    assert session.find() == []
+    assert session.is_uncertain()
+    assert session.refresh() == ["a", "b"]
+    assert session.is_uncertain()
+
+
+def test_a_table_that_nobody_knew(
+    session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is unknown until the server is asked, and known to the history then.
+
+    So is one that the account could not see when the history began.
+    """
+    session.run("CREATE TABLE quiet (a INT)", logged=False)
+    assert session.find("quiet") == []
+    caplog.clear()
+    assert session.refresh("quiet") == ["a"]
+    # Nothing was known that could be contradicted.
+    assert not [each for each in caplog.messages if "contradicts" in each]
+    (told,) = [each for each in caplog.messages if "was not in the history" in each]
+    assert f"table {session.schema}.quiet" in told
+    assert "the account had no SELECT on it" in told
+    assert session.find("quiet") == ["a"]
+    assert session.refresh("none") == []
+
+
+def test_a_table_that_was_altered_without_the_binlog(
+    session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the binlog contradicts is corrected, kept, and told with table and place."""
+    assert session.find() == ["a", "b"]
+    session.run("ALTER TABLE t ADD secret INT", logged=False)
+    caplog.clear()
+    assert session.refresh() == ["a", "b", "secret"]
+    assert session.find() == ["a", "b", "secret"]
+    (told,) = [each for each in caplog.messages if "contradicts the history" in each]
+    assert f"binlog at {session.read_to} " in told
+    assert f"of table {session.schema}.t:" in told
+
+
+def test_a_connection_that_was_lost(session: Session) -> None:
+    """The server is asked over a new connection when it has closed the old one."""
+    session.server.execute(f"KILL {session.control.connection_id}")
+    assert session.find() == ["a", "b"]

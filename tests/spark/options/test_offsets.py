@@ -1,0 +1,73 @@
+"""Offsets: one text for each place, and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from canal_server.client.range_client import RangePosition
+from canal_server.errors import PositionError
+from canal_server.spark.options.offsets import (
+    offset_from_json,
+    offset_to_json,
+    version_of,
+)
+
+AT = RangePosition(3, "mysql-bin.000012", 4567)
+TEXT = (
+    '{"d": {"example": {"e": 3, "j": "mysql-bin.000012", "p": 4567,'
+    ' "s": 216172833653395927}}, "v": 1}'
+)
+
+
+def test_the_text_is_this_one() -> None:
+    """What a checkpoint holds stays readable: the form does not change."""
+    assert json.dumps(offset_to_json({"example": AT})) == TEXT
+    assert offset_from_json(json.loads(TEXT)) == {"example": AT}
+
+
+def test_a_set_is_kept_beside_the_place() -> None:
+    """The GTID set comes back as it was told, and is no part of the place."""
+    with_set = replace(AT, gtids="0-1-7")
+    told = offset_to_json({"example": with_set})
+    assert told["d"]["example"]["g"] == "0-1-7"
+    found = offset_from_json(told)
+    assert (found, found["example"].gtids) == ({"example": AT}, "0-1-7")
+
+
+def test_the_order_of_destinations_makes_no_difference() -> None:
+    """Spark compares texts, so equal places have equal ones."""
+    other = RangePosition(0, "b.1", 4)
+    one = json.dumps(offset_to_json({"b": AT, "a": other}))
+    assert one == json.dumps(offset_to_json({"a": other, "b": AT}))
+
+
+def test_versions_order_the_places_of_a_destination() -> None:
+    """Epoch, then the number of the file, then the offset."""
+    places = [
+        RangePosition(0, "bin.999999", 5),
+        RangePosition(0, "bin.1000000", 4),
+        RangePosition(0, "bin.1000000", 5),
+        RangePosition(1, "bin.000001", 4),
+    ]
+    assert sorted(places, key=version_of) == places
+    assert version_of(AT) == json.loads(TEXT)["d"]["example"]["s"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({}, "form None"),
+        ({"v": 2, "d": {}}, "form 2"),
+        ({"v": 1}, "did not write"),
+        ({"v": 1, "d": {"a": {"e": 1}}}, "did not write"),
+        ({"v": 1, "d": {"a": {"e": "x", "j": "b.1", "p": 4}}}, "did not write"),
+        ({"v": 1, "d": [1]}, "did not write"),
+    ],
+)
+def test_an_offset_of_others_is_refused(value, words) -> None:
+    """A checkpoint of something else is named as such."""
+    with pytest.raises(PositionError, match=words):
+        offset_from_json(value)

@@ -1,0 +1,172 @@
+"""Kept images: they say what a replay from the beginning says, and cost less."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_tablemeta_storage import UUID, at, ddl
+
+from canal_server.tablemeta.history.replay_cache import KEPT_MAX, KeptReplays
+from canal_server.tablemeta.history.tsdb import Retention, TableMetaTsdb
+from canal_server.tablemeta.storage.history_storage import SourceTraits, StoredSchema
+from canal_server.tablemeta.storage.sqlite_storage import (
+    FILE_NAME,
+    SqliteHistoryStorage,
+)
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from canal_server.model.positions import EntryPosition
+    from canal_server.tablemeta.history.replay import Replay
+    from canal_server.tablemeta.storage.history_storage import (
+        DdlRecord,
+        Snapshot,
+        Stretch,
+    )
+
+TRAITS = SourceTraits(version=80401, collation="utf8mb4_0900_ai_ci")
+BASE = [
+    StoredSchema(
+        "db",
+        "utf8mb4_0900_ai_ci",
+        tuple((f"t{n}", f"CREATE TABLE `t{n}` (`a` int)") for n in range(3)),
+    )
+]
+
+
+class CountingStorage(SqliteHistoryStorage):
+    """Counts the snapshots that are loaded."""
+
+    loaded = 0
+
+    def snapshot(
+        self, stretch_id: int, at: EntryPosition | None = None
+    ) -> Snapshot | None:
+        """Load one."""
+        self.loaded += 1
+        return super().snapshot(stretch_id, at)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> CountingStorage:
+    """Give a storage in a file."""
+    return CountingStorage(tmp_path / FILE_NAME)
+
+
+@pytest.fixture
+def tsdb(storage: CountingStorage) -> Iterator[TableMetaTsdb]:
+    """Give a history with three tables, from 1:100 on; every tenth DDL a snapshot."""
+    history = TableMetaTsdb(storage, Retention(ddls_per_snapshot=10))
+    history.init("test")
+    stretch = history.begin(UUID, TRAITS, at(1, 100), BASE)
+    history.rollback(at(1, 100), stretch)
+    yield history
+    history.close()
+
+
+def told(replay: Replay) -> list[tuple[str, object]]:
+    """Return all that an image says of tables."""
+    image = replay.model.freeze()
+    found = [(name, image.find("db", name)) for name in sorted(image.tables("db"))]
+    return [(name, table and table.columns) for name, table in found]
+
+
+def columns(replay: Replay, table: str = "t0") -> list[str]:
+    """Return the names of a table's columns."""
+    found = replay.find("db", table)
+    return [] if found is None else [column.name for column in found.columns]
+
+
+def alter(tsdb: TableMetaTsdb, place: EntryPosition, text: str) -> None:
+    """Let the history follow a statement."""
+    record = ddl(place, text)
+    tsdb.apply(place, "db", text, record.context.to_json())
+
+
+def look(
+    tsdb: TableMetaTsdb, kept: KeptReplays, place: EntryPosition
+) -> tuple[list[tuple[str, object]], list[DdlRecord]]:
+    """Return what an image with the kept ones' help says, and what comes behind."""
+    replay, records = tsdb.replay_at(place, newest(tsdb), kept)
+    said = told(replay)
+    behind = [each for each in records if each.position.order() >= place.order()]
+    for record in behind:  # as its reader would; nobody else may notice
+        replay.apply(record)
+    return said, behind
+
+
+def newest(tsdb: TableMetaTsdb) -> Stretch:
+    """Return the stretch that is being written."""
+    return tsdb.stretches()[-1]
+
+
+def test_a_place_again_loads_nothing(
+    tsdb: TableMetaTsdb, storage: CountingStorage
+) -> None:
+    """The second look at a place, and one behind it, take the image of the first."""
+    kept = KeptReplays()
+    for number in range(1, 4):
+        alter(tsdb, at(1, 100 * number + 100), f"ALTER TABLE t0 ADD c{number} INT")
+    tsdb.reached(at(2, 500))
+    first = tsdb.replay_at(at(1, 250), newest(tsdb), kept)[0]
+    assert columns(first) == ["a", "c1"]
+    before = storage.loaded
+    assert columns(tsdb.replay_at(at(1, 250), newest(tsdb), kept)[0]) == ["a", "c1"]
+    later = tsdb.replay_at(at(1, 350), newest(tsdb), kept)[0]
+    assert columns(later) == ["a", "c1", "c2"]
+    assert storage.loaded == before
+    kept.forget()
+    tsdb.replay_at(at(1, 250), newest(tsdb), kept)
+    assert storage.loaded == before + 1
+
+
+def test_an_image_belongs_to_its_reader(tsdb: TableMetaTsdb) -> None:
+    """What one reader applies to its image is in no other one's."""
+    kept = KeptReplays()
+    alter(tsdb, at(1, 200), "ALTER TABLE t0 ADD b INT")
+    one, behind = tsdb.replay_at(at(1, 150), newest(tsdb), kept)
+    other = tsdb.replay_at(at(1, 150), newest(tsdb), kept)[0]
+    one.apply(behind[0])
+    one.model.forget("db", "t1")
+    assert columns(one) == ["a", "b"]
+    assert columns(other) == ["a"]
+    assert columns(other, "t1") == ["a"]
+    assert columns(tsdb.replay_at(at(1, 150), newest(tsdb), kept)[0], "t1") == ["a"]
+
+
+def test_an_answer_that_came_later_counts(tsdb: TableMetaTsdb) -> None:
+    """A kept image is none where more became known of what lies before its place."""
+    kept = KeptReplays()
+    alter(tsdb, at(1, 200), "ALTER TABLE t0 ADD b INT")
+    tsdb.reached(at(1, 900))
+    assert not columns(tsdb.replay_at(at(1, 500), newest(tsdb), kept)[0], "late")
+    tsdb.rollback(at(1, 300))
+    tsdb.load(at(1, 310), "db", "CREATE TABLE `late` (`z` int)")
+    found = tsdb.replay_at(at(1, 500), newest(tsdb), kept)[0]
+    assert columns(found, "late") == ["z"]
+
+
+def test_random_places_say_the_same(tsdb: TableMetaTsdb, rng: random.Random) -> None:
+    """Looks at random places, with DDL between them, say what a new replay says."""
+    kept = KeptReplays()
+    offset, places = 100, [at(1, 100)]
+    for number in range(60):
+        offset += rng.randrange(20, 60)
+        table = rng.randrange(3)
+        text = rng.choice(
+            (
+                f"ALTER TABLE t{table} ADD c{number} INT",
+                f"CREATE TABLE n{number} (x INT)",
+                f"RENAME TABLE t{table} TO r{number}, r{number} TO t{table}",
+                f"DROP TABLE IF EXISTS n{number - 3}",
+            )
+        )
+        alter(tsdb, at(1, offset), text)
+        places += [at(1, offset), at(1, offset + 19)]
+        for place in rng.choices(places, k=3):
+            assert look(tsdb, kept, place) == look(tsdb, KeptReplays(), place)
+    assert len(kept._kept) <= KEPT_MAX

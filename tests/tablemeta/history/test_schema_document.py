@@ -1,0 +1,87 @@
+"""Exported tables as a document, and documents that are not what was written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from fix_table_history import SHOP, TRAITS, UUID, place
+
+from canal_server.errors import TableMetaError
+from canal_server.tablemeta.history.schema_document import (
+    Exported,
+    from_document,
+    to_document,
+)
+from canal_server.tablemeta.model.session_context import Context
+from canal_server.tablemeta.storage.history_storage import DdlRecord, StoredSchema
+
+OTHER = StoredSchema("ü\n`", "", (("t", "CREATE TABLE `t` (`ä'\\` int)"),), (), ("t",))
+EXPORTED = Exported(UUID, TRAITS, place(500, gtid=f"{UUID}:1-7"), (*SHOP, OTHER))
+
+
+def test_what_is_written_is_read():
+    """A document gives the same tables, place and server again."""
+    assert from_document(to_document(EXPORTED)) == EXPORTED
+    assert EXPORTED.count == 2
+
+
+def test_statement_before_the_place():
+    """A statement whose effect the tables have comes with all that is known of it."""
+    behind = DdlRecord(
+        place(499, gtid=f"{UUID}:7"),
+        "shop",
+        "DROP TABLE `ü`",
+        Context(schema="shop", sql_mode=4, thread_id=9),
+        contained=True,
+        event_type="ERASE",
+        sql_schema="shop",
+        sql_table="ü",
+    )
+    exported = replace(EXPORTED, behind=behind)
+    assert from_document(to_document(exported)) == exported
+
+
+def test_form_does_not_matter():
+    """Blanks and the order of keys are not part of the content."""
+    content = json.loads(to_document(EXPORTED))
+    text = json.dumps(dict(reversed(content.items())))
+    assert from_document(text) == EXPORTED
+
+
+def changed(**values):
+    """Return the document with other values."""
+    return json.dumps(json.loads(to_document(EXPORTED)) | values)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "not JSON"),
+        ("[]", "no JSON object with the format"),
+        ("{}", "no JSON object with the format"),
+        (changed(format="x"), "no JSON object with the format"),
+        (changed(version=2), "it has version 2, this canal-server reads 1"),
+        (changed(server="x"), "its checksum is not that of its content"),
+        (changed(schemas=[]), "its checksum is not that of its content"),
+        (changed(checksum=None), "its checksum is not that of its content"),
+        (to_document(EXPORTED)[:-200], "not JSON"),
+    ],
+)
+def test_other_documents(text, problem):
+    """What is not a whole document of this version is an error that says why."""
+    with pytest.raises(TableMetaError, match=problem):
+        from_document(text)
+
+
+@pytest.mark.parametrize("part", ["server", "traits", "position", "schemas"])
+def test_a_missing_part(part, monkeypatch):
+    """A document whose checksum is right but that lacks a part is refused."""
+    monkeypatch.setattr(
+        "canal_server.tablemeta.history.schema_document._checksum", lambda _: None
+    )
+    content = json.loads(to_document(EXPORTED))
+    del content[part]
+    with pytest.raises(TableMetaError, match=f"a part is missing .*{part}"):
+        from_document(json.dumps(content))

@@ -1,0 +1,250 @@
+"""What happened to one table, told from a history."""
+
+from __future__ import annotations
+
+import pytest
+from fix_table_history import BOOK, UUID, WrittenHistory
+
+from canal_server.tablemeta.history.table_log import Changelog, since
+from canal_server.tablemeta.storage.history_storage import StoredSchema
+
+BASE = (
+    157,
+    [
+        "+ table shop.book",
+        "+ id int not null auto_increment",
+        "+ title varchar(100)",
+        "+ price decimal(8,2)",
+        "+ primary key (id)",
+    ],
+)
+
+
+@pytest.fixture
+def changes(written_history: WrittenHistory):
+    """Return a function that tells what happened to a table."""
+
+    def ask(name, schema="shop"):
+        storage = written_history._storage
+        storage.open()
+        try:
+            return Changelog(storage).of_table(schema, name)
+        finally:
+            storage.close()
+
+    return ask
+
+
+@pytest.fixture
+def told(changes):
+    """Return a function that tells the offset and the differences of each change."""
+
+    def ask(name, schema="shop"):
+        return [
+            (each.position.position, [str(one) for one in each.found])
+            for each in changes(name, schema)
+        ]
+
+    return ask
+
+
+def test_statements_that_changed_it(written_history, told):
+    """Its base comes first, then each statement with what it made of the columns."""
+    written_history.write(
+        (300, "ALTER TABLE book ADD n int FIRST, DROP price"),
+        (350, "ALTER TABLE other ADD n int"),
+        (400, "CREATE INDEX by_title ON shop.book (title)"),
+        (500, "DROP TABLE book"),
+    )
+    assert told("book") == [
+        BASE,
+        (300, ["- price decimal(8,2)", "+ n int first"]),
+        (400, ["+ key by_title (title)"]),
+        (500, ["- table shop.book (3 columns)"]),
+    ]
+
+
+def test_renamed_columns_are_told_as_such(written_history, told):
+    """A CHANGE and a RENAME COLUMN are no new columns."""
+    written_history.write(
+        (300, "ALTER TABLE book CHANGE title name varchar(200), RENAME COLUMN id TO no")
+    )
+    assert told("book")[1:] == [
+        (
+            300,
+            [
+                "~ id renamed to no",
+                "~ title renamed to name: varchar(100) → varchar(200)",
+            ],
+        )
+    ]
+
+
+def test_columns_that_swap_names(written_history, told):
+    """Two renames that swap names are two renames."""
+    written_history.write(
+        (300, "ALTER TABLE book RENAME COLUMN id TO title, RENAME COLUMN title TO id")
+    )
+    assert told("book")[1:] == [
+        (300, ["~ id renamed to title", "~ title renamed to id"])
+    ]
+
+
+def test_statements_without_effect_on_columns(written_history, told):
+    """An ALTER of the table is told also when columns and keys stay."""
+    written_history.write(
+        (300, "ALTER TABLE book COMMENT = 'all of them'"),
+        (400, "TRUNCATE TABLE book"),
+    )
+    assert told("book") == [BASE, (300, [])]
+
+
+def test_a_table_is_followed_to_its_former_name(written_history, told):
+    """What happened under the name that a RENAME replaced belongs to the table.
+
+    Who asks for the replaced name is told the new one, instead of a table that went.
+    """
+    written_history.write(
+        (300, "ALTER TABLE book ADD n int"),
+        (400, "RENAME TABLE book TO tome"),
+        (500, "ALTER TABLE tome RENAME TO library.volume, ADD m int"),
+        (600, "CREATE TABLE book (other int)"),
+    )
+    moved = (400, ["~ table shop.book renamed to shop.tome"])
+    assert told("volume", "library") == [
+        BASE,
+        (300, ["+ n int"]),
+        moved,
+        (500, ["~ table shop.tome renamed to library.volume", "+ m int"]),
+    ]
+    assert told("tome")[-1] == (
+        500,
+        ["~ table shop.tome renamed to library.volume", "+ m int"],
+    )
+    assert told("book") == [
+        BASE,
+        (300, ["+ n int"]),
+        moved,
+        (600, ["+ table shop.book", "+ other int"]),
+    ]
+
+
+def test_a_swap_by_an_online_ddl_tool(written_history, told):
+    """The table that takes the place of another one is told as a change of that."""
+    written_history.write(
+        (300, "CREATE TABLE `shop`.`_book_gho` LIKE `shop`.`book`"),
+        (350, "ALTER TABLE `_book_gho` ADD n int AFTER id, MODIFY title text"),
+        (400, "RENAME TABLE book TO _book_del, _book_gho TO book"),
+        (500, "DROP TABLE _book_del"),
+    )
+    assert told("book") == [
+        BASE,
+        (400, ["+ n int after id", "~ title: varchar(100) → text"]),
+    ]
+    assert [offset for offset, _ in told("_book_del")] == [157, 400, 500]
+    assert [offset for offset, _ in told("_book_gho")] == [300, 350, 400]
+
+
+def test_several_renames_in_one_statement(written_history, told):
+    """Renames run from left to right, and a table is followed through all of them."""
+    written_history.write(
+        (300, "CREATE TABLE b (x int)"),
+        (400, "RENAME TABLE book TO tmp, b TO book, tmp TO b"),
+    )
+    assert [offset for offset, _ in told("b")] == [300, 400]
+    assert told("b")[1][1][0] == "- x int"
+    assert [offset for offset, _ in told("book")] == [157, 400]
+
+
+def test_schemas_that_come_and_go(written_history, told):
+    """DROP DATABASE is told for its tables, and its character set is inherited."""
+    written_history.write(
+        (300, "DROP DATABASE shop"),
+        (400, "CREATE DATABASE shop CHARACTER SET latin1"),
+        (500, "CREATE TABLE book (t varchar(3))"),
+    )
+    assert told("book") == [
+        BASE,
+        (300, ["- table shop.book (3 columns)"]),
+        (500, ["+ table shop.book", "+ t varchar(3)"]),
+    ]
+
+
+def test_names_that_need_quotes(written_history, told):
+    """A name with quotes or blanks in it is found in the statements."""
+    written_history.write(
+        (300, "CREATE TABLE `a``b c` (x int)"),
+        (400, "ALTER TABLE `shop` . `a``b c` ADD y int"),
+    )
+    assert [offset for offset, _ in told("a`b c")] == [300, 400]
+
+
+def test_a_later_stretch_is_compared_with_the_one_before(written_history, told):
+    """Where the history begins anew, only what happened unseen is told."""
+    written_history.write((300, "ALTER TABLE book ADD n int"), last=400)
+    base = (StoredSchema("shop", "utf8mb4_bin", (("book", BOOK),)),)
+    written_history.write((700, "ALTER TABLE book ADD m int"), base=base, first=600)
+    assert told("book") == [
+        BASE,
+        (300, ["+ n int"]),
+        (600, ["- n int"]),
+        (700, ["+ m int"]),
+    ]
+
+
+def test_statements_that_the_base_contains(written_history, changes):
+    """A statement before the place of the base says that it is contained."""
+    written_history.write(
+        (700, "ALTER TABLE book DROP price"),
+        contained=((300, "ALTER TABLE book ADD price decimal(8,2)"),),
+        first=500,
+    )
+    found = changes("book")
+    assert [(each.position.position, each.is_contained) for each in found] == [
+        (300, False),  # the base, whose place is that of the first statement now
+        (300, True),
+        (700, False),
+    ]
+    assert [each.is_uncertain for each in found] == [True, False, False]
+    assert [str(each) for each in found[2].found] == ["- price decimal(8,2)"]
+
+
+def test_doubt_is_told(written_history, changes):
+    """A statement that does not tell the columns says that they may be others."""
+    written_history.write((300, "CREATE TABLE book2 SELECT * FROM book"))
+    (change,) = changes("book2")
+    assert change.is_uncertain
+    assert change.found == ()
+    assert change.record.ddl.startswith("CREATE TABLE book2")
+    assert change.stretch.source == UUID
+
+
+def test_unknown_tables(written_history, told):
+    """Nothing happened to a table that never was."""
+    written_history.write((300, "ALTER TABLE book ADD n int"))
+    assert told("boo") == []
+    assert told("book", "other") == []
+
+
+def test_since(written_history, changes):
+    """Changes before a time are left out."""
+    written_history.write(
+        (300, "ALTER TABLE book ADD n int"), (400, "ALTER TABLE book ADD m int")
+    )
+    found = changes("book")
+    assert since(found, 0) == found
+    assert since(found, found[2].position.timestamp) == found[2:]
+    assert since(found, found[2].position.timestamp + 1) == []
+
+
+def test_statements_on_other_tables(written_history, told):
+    """What is of other tables does not change the answer, whatever their names."""
+    noise = [
+        (300 + 2 * number, f"CREATE TABLE book_{number} LIKE book")
+        for number in range(100)
+    ]
+    written_history.write(
+        *noise, (901, "ALTER TABLE book ADD n int"), (903, "DROP TABLE book_7")
+    )
+    assert told("book") == [BASE, (901, ["+ n int"])]
+    assert [offset for offset, _ in told("book_7")] == [314, 903]

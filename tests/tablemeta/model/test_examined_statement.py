@@ -1,0 +1,26 @@
+"""The names by which filters judge an entry."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_server.tablemeta.model.examined_statement import names_of
+from canal_server.tablemeta.sql.ddl import classify
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("CREATE TABLE t (a INT)", (("db", "t"),)),
+        ("DROP TABLE t, o.u, t", (("db", "t"), ("o", "u"))),
+        ("RENAME TABLE a TO b, b TO c", (("db", "b"), ("db", "a"), ("db", "c"))),
+        ("ALTER TABLE a ADD b INT, RENAME c", (("db", "a"), ("db", "c"))),
+        ("CREATE DATABASE o", ()),
+        ("INSERT INTO t VALUES (1)", ()),
+        ("REPAIR TABLE t", ()),
+        ("GRANT ALL ON *.* TO u", ()),
+    ],
+)
+def test_names(sql, expected):
+    """DDL on tables has the names of all of them, once each; all else has none."""
+    assert names_of(classify(sql, "db")) == expected

@@ -1,0 +1,365 @@
+"""The table history in a MySQL: the original's rows, and what a server refuses."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_tablemeta_storage import (
+    PASSWORD,
+    at,
+    ddl,
+    mysql_database,
+    schemas,
+    stretch,
+)
+from mysql_history import (
+    HISTORY_COLUMNS,
+    SNAPSHOT_COLUMNS,
+    Place,
+    fresh_place,
+    open_history,
+)
+
+from canal_server.errors import TableMetaStoreError
+from canal_server.mysql.source_settings import Address, Credentials
+from canal_server.tablemeta.storage.mysql_storage import MysqlHistoryStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from servers import PrivateServer
+
+
+place = pytest.fixture(fresh_place, name="place")
+history = pytest.fixture(open_history, name="history")
+
+
+def test_rows_for_java(place: Place, history: MysqlHistoryStorage) -> None:
+    """The original finds in its columns what it looks for there."""
+    of = history.begin(stretch(at(1, 4)), schemas("t", "u"))
+    history.append(of.id, ddl(at(1, 100), "ALTER TABLE t ADD a INT COMMENT '名😀'"))
+    time = at(1, 100).timestamp
+    assert place.rows(HISTORY_COLUMNS, "meta_history") == [
+        ("example", "mysql-bin.000001", 100, "17", time, "db", "db", "t",
+         "ALTER TABLE t ADD a INT COMMENT '名\ufffd'", "ALTER", None)
+    ]  # fmt: skip
+    ((*key, data, extra),) = place.rows(SNAPSHOT_COLUMNS, "meta_snapshot")
+    assert key == ["example", "mysql-bin.000001", 4, "17", at(1, 4).timestamp]
+    assert extra is None
+    assert json.loads(str(data)) == {
+        "db": "CREATE TABLE `t` (a INT); \nCREATE TABLE `u` (a INT); \n"
+    }
+    ((zone,),) = place.rows("ABS(gmt_create - UTC_TIMESTAMP()) < 3600", "meta_history")
+    assert zone
+
+
+def test_java_base_dump(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """What the original wrote is a stretch, from its first statement to its last."""
+    old = at(1, 100, timestamp=1_000)
+    places = [old, at(1, 200, timestamp=2**42), at(2, 50, timestamp=2**42)]
+    texts = ["DROP TABLE a", None, "ALTER TABLE `order` ADD c INT"]
+    place.add_snapshot("0", 0, "-1", -2)
+    for position, text in zip(places, texts, strict=True):
+        place.add_statement(position, text)
+    history = place.storage()
+    with caplog.at_level(logging.INFO):
+        history.open()
+    assert "took over 3 statements" in caplog.text
+    assert "1 of them without a text" in caplog.text
+    (of,) = history.stretches()
+    assert (of.source, of.first, of.last) == ("17", old, places[2])
+    records = list(history.records(of.id))
+    assert [one.position for one in records] == places
+    assert [one.ddl for one in records] == ["DROP TABLE a", "", texts[2]]
+    assert [one.contained for one in records] == [True, False, False]
+    assert (records[2].event_type, records[2].sql_table) == ("ALTER", "order")
+    base = history.snapshot(of.id)
+    assert base is not None
+    assert base.position == old
+    assert [one.name for one in base.schemas] == ["Od-d", "shop", "leer"]
+    assert dict(base.schemas[1].tables)["order"].startswith("CREATE TABLE `order`")
+    history.close()
+    history.open()
+    assert history.stretches() == [of]
+    history.close()
+
+
+def test_java_goes_on_as_ours(place: Place) -> None:
+    """An adopted stretch is extended, compacted and expires as others do."""
+    place.add_snapshot("0", 0, "-1", -2)
+    for offset in (100, 200):
+        place.add_statement(at(1, offset), f"ALTER TABLE t ADD c{offset} INT")
+    history = place.storage()
+    history.open()
+    (of,) = history.stretches()
+    assert not history.append(of.id, ddl(at(1, 200)))
+    assert history.append(of.id, ddl(at(1, 300)), last=at(1, 400))
+    history.extend(of.id, first=at(1, 50))
+    base = history.snapshot(of.id, at(1, 99))
+    assert base is not None
+    assert base.position == at(1, 50)
+    assert len(base.schemas) == 3
+    history.write_snapshot(of.id, at(1, 250), schemas("t"))
+    assert history.expire(at(1, 300).timestamp or 0) == 3
+    assert [one.position.position for one in history.records(of.id)] == [300]
+    assert len(place.rows("id", "meta_history")) == 1
+    assert len(place.rows("id", "meta_snapshot")) == 1
+    history.close()
+
+
+def test_java_snapshot_that_is_broken(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A snapshot of the original that cannot be read is told, another one serves."""
+    place.add_snapshot("0", 0, "-1", -2, data="{")
+    for offset in (100, 200):
+        place.add_statement(at(1, offset), "DROP TABLE x")
+    place.add_snapshot("mysql-bin.000001", 200, "17", at(1, 200).timestamp)
+    history = place.storage()
+    history.open()
+    assert "cannot be read" in caplog.text
+    (of,) = history.stretches()
+    assert of.first == at(1, 200)
+    assert [one.contained for one in history.records(of.id)] == [True]
+    history.close()
+
+
+def test_java_without_a_base(place: Place) -> None:
+    """Statements of the original without a snapshot are left alone, and give way."""
+    place.add_statement(at(1, 100), "DROP TABLE javas")
+    place.add_statement(at(1, 200), "DROP TABLE javas")
+    history = place.storage()
+    history.open()
+    assert history.stretches() == []
+    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    assert history.append(of.id, ddl(at(1, 100)))
+    assert [row[1] for row in place.rows("id, sql_text", "meta_history")] == [
+        "DROP TABLE javas",
+        ddl(at(1, 100)).ddl,
+    ]
+    history.close()
+
+
+def test_java_goes_on_with_ours(place: Place, history: MysqlHistoryStorage) -> None:
+    """What the original asks for finds the snapshot of ours and what is behind it."""
+    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    for offset in (100, 200, 300):
+        history.append(of.id, ddl(at(1, offset)), last=at(1, offset + 1))
+    history.write_snapshot(of.id, at(1, 150), schemas("t", "u"))
+    wanted = at(1, 250).timestamp
+    ((data, since, file, offset, master),) = place.server.execute(
+        "SELECT data, binlog_timestamp, binlog_file, binlog_offest, binlog_master_id"
+        f" FROM {place.name}.meta_snapshot WHERE destination = 'example'"
+        f" AND binlog_timestamp < {wanted} ORDER BY binlog_timestamp DESC, id DESC"
+        " LIMIT 1"
+    )
+    assert list(json.loads(data)) == ["db"]
+    assert data.count("CREATE TABLE") == 2
+    assert (file, offset, master) == ("mysql-bin.000001", 150, "17")
+    rows = place.server.execute(
+        "SELECT sql_text, use_schema, sql_type, sql_schema, sql_table FROM"
+        f" {place.name}.meta_history WHERE destination = 'example' AND"
+        f" binlog_timestamp >= {since} AND binlog_timestamp <= {wanted}"
+        " ORDER BY binlog_timestamp, id"
+    )
+    assert [tuple(row) for row in rows] == [
+        (ddl(at(1, 200)).ddl, "db", "ALTER", "db", "t")
+    ]
+
+
+def test_java_expired_our_base(
+    place: Place, history: MysqlHistoryStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the original deleted old snapshots, stretches begin later or are gone."""
+    lost = history.begin(stretch(at(1, 4)), schemas("lost"))
+    history.append(lost.id, ddl(at(1, 50)))
+    of = history.begin(stretch(at(2, 4)), schemas("t"))
+    for offset in (100, 200):
+        history.append(of.id, ddl(at(2, offset)), last=at(2, offset + 1))
+    history.write_snapshot(of.id, at(2, 150), schemas("t", "u"))
+    history.close()
+    place.server.execute(
+        f"DELETE FROM {place.name}.meta_snapshot WHERE binlog_timestamp <"
+        f" {at(2, 150).timestamp}"
+    )
+    history.open()
+    assert history.stretches() == [replace(of, first=at(2, 150), last=at(2, 201))]
+    assert [one.position for one in history.records(of.id)] == [at(2, 200)]
+    base = history.snapshot(of.id)
+    assert base is not None
+    assert base.schemas == schemas("t", "u")
+    assert caplog.text.count("was deleted from meta_snapshot") == 2
+
+
+def test_statement_deleted(place: Place, history: MysqlHistoryStorage) -> None:
+    """A statement that somebody deleted is told where it is missed, with a remedy."""
+    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    for offset in (100, 200):
+        history.append(of.id, ddl(at(1, offset)))
+    place.server.execute(
+        f"DELETE FROM {place.name}.meta_history WHERE binlog_offest = 100"
+    )
+    with pytest.raises(TableMetaStoreError) as caught:
+        list(history.records(of.id))
+    told = str(caught.value)
+    assert f"lacks the statement at {at(1, 100)}" in told
+    remedy = f"DELETE FROM canal_server_stretch WHERE id = {of.id}"
+    assert told.endswith(remedy)
+    place.server.execute(remedy.replace("FROM ", f"FROM {place.name}."))
+    again = history.begin(stretch(at(1, 4)), schemas("t"))
+    assert history.append(again.id, ddl(at(1, 200)))
+    assert history.stretches() == [again]
+
+
+def test_stretch_changed_by_others(place: Place, history: MysqlHistoryStorage) -> None:
+    """A stretch that cannot be read is told with the row to delete."""
+    history.begin(stretch(at(1, 4)), schemas("t"))
+    place.server.execute(f"UPDATE {place.name}.canal_server_stretch SET last = '?'")
+    with pytest.raises(TableMetaStoreError, match="in canal_server_stretch: delete"):
+        history.stretches()
+
+
+def test_binlog_begun_anew(place: Place, history: MysqlHistoryStorage) -> None:
+    """Two stretches of one server share places, and each keeps all it has."""
+    old = history.begin(stretch(at(1, 4)), schemas("old"))
+    history.append(old.id, ddl(at(1, 100), "DROP TABLE old"))
+    new = history.begin(stretch(at(1, 4)), schemas("new"))
+    assert history.append(new.id, ddl(at(1, 100), "DROP TABLE new"))
+    for of, name in ((old, "old"), (new, "new")):
+        (record,) = history.records(of.id)
+        assert record == ddl(at(1, 100), f"DROP TABLE {name}")
+        base = history.snapshot(of.id)
+        assert base is not None
+        assert base.schemas == schemas(name)
+    servers = [row[0] for row in place.rows("binlog_master_id", "meta_history")]
+    assert [int(str(server)) < 0 for server in servers] == [True, False]
+
+
+def test_destinations_differ_in_case(place: Place) -> None:
+    """Destinations whose names differ in case alone have histories of their own."""
+    one, other = place.storage("Example"), place.storage("example")
+    for storage in (one, other):
+        storage.open()
+        of = storage.begin(stretch(at(1, 4)), schemas("t"))
+        assert storage.append(of.id, ddl(at(1, 100)))
+        assert len(list(storage.records(of.id))) == 1
+    for storage in (one, other):
+        assert len(storage.stretches()) == 1
+        storage.close()
+
+
+def test_other_rows_stay(place: Place, history: MysqlHistoryStorage) -> None:
+    """A stretch of another destination cannot be written by its number."""
+    other = place.storage("other")
+    other.open()
+    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    with pytest.raises(TableMetaStoreError, match=f"no stretch {of.id} of other"):
+        other.append(of.id, ddl(at(1, 100)))
+    other.close()
+
+
+def test_no_server(place: Place) -> None:
+    """A server that cannot be reached is told with what to look at."""
+    storage = place.storage(address=Address("127.0.0.1", 1), connect_timeout_s=2.0)
+    with pytest.raises(TableMetaStoreError) as caught:
+        storage.open()
+    assert f"in {place.name} on 127.0.0.1:1 cannot be read" in str(caught.value)
+    assert "see whether the server of canal.instance.tsdb.url runs" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "name", "told"),
+    [
+        (None, "wrong secret", None, "check canal.instance.tsdb.dbUsername and"),
+        (None, None, "missing", "GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON"),
+        ("nobody", PASSWORD, None, "check canal.instance.tsdb.dbUsername and"),
+    ],
+)
+def test_refused(
+    place: Place,
+    user: str | None,
+    password: str | None,
+    name: str | None,
+    told: str,
+) -> None:
+    """Who is not let in reads why and what to do, and never a password."""
+    place.name = name or place.name
+    own = place.access.credentials
+    storage = place.storage(
+        credentials=Credentials(user or own.user, password or own.password)
+    )
+    with pytest.raises(TableMetaStoreError) as caught:
+        storage.open()
+    text = str(caught.value)
+    assert told in text
+    assert "secret" not in text
+    assert "REPLICATION" not in text
+    assert "secret" not in repr(storage.__dict__)
+
+
+def test_no_right_to_write(place: Place) -> None:
+    """An account that may only look is told what it lacks; reading works."""
+    place.server.execute(
+        f"REVOKE CREATE, INSERT, UPDATE, DELETE ON {place.name}.* FROM {place.name}"
+    )
+    storage = place.storage()
+    storage.open()
+    with pytest.raises(TableMetaStoreError, match="GRANT CREATE, SELECT, INSERT"):
+        storage.begin(stretch(at(1, 4)), schemas("t"))
+    assert storage.stretches() == []
+    storage.close()
+
+
+def test_dropped_while_in_use(place: Place, history: MysqlHistoryStorage) -> None:
+    """A table that somebody drops is named, with what comes of it, and made anew."""
+    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    tables = ("meta_history", "meta_snapshot", "canal_server_place")
+    for table in (*tables, "canal_server_stretch"):
+        place.server.execute(f"DROP TABLE {place.name}.{table}")
+    with pytest.raises(TableMetaStoreError, match="canal_server_stretch") as caught:
+        history.extend(of.id, last=at(1, 500))
+    assert "the next attempt of a running server makes it anew" in str(caught.value)
+    history.close()
+    history.open()
+    assert history.stretches() == []
+
+
+def test_newer_form(place: Place) -> None:
+    """Tables of a newer version are not touched, and the remedy is told."""
+    place.server.execute(
+        f"ALTER TABLE {place.name}.canal_server_stretch COMMENT 'x, version 2'"
+    )
+    with pytest.raises(TableMetaStoreError, match=r"newer canal-server \(version 2, "):
+        place.storage().open()
+
+
+def test_changed_by_others(place: Place, history: MysqlHistoryStorage) -> None:
+    """A snapshot that somebody changed is refused, with the row to look at."""
+    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    place.server.execute(f"UPDATE {place.name}.meta_snapshot SET data = '{{}}'")
+    with pytest.raises(TableMetaStoreError, match=r"cannot be read .*meta_snapshot"):
+        history.snapshot(of.id)
+
+
+def test_too_large(
+    own_server: Callable[[str, Sequence[str]], PrivateServer],
+) -> None:
+    """What the server does not take at once is told with both sizes, and not begun."""
+    server = own_server("mysql", ["--max-allowed-packet=1M"])
+    with mysql_database(server) as (access, name):
+        storage = MysqlHistoryStorage(access, name, "example")
+        storage.open()
+        of = storage.begin(stretch(at(1, 4)), schemas("t"))
+        with pytest.raises(TableMetaStoreError) as caught:
+            storage.append(of.id, ddl(at(1, 100), "'" * 600_000))
+        assert "max_allowed_packet is 1048576; raise that" in str(caught.value)
+        assert list(storage.records(of.id)) == []
+        assert storage.append(of.id, ddl(at(1, 100), "'" * 300_000))
+        many = [ddl(at(2, n), "x" * 50_000) for n in range(100)]
+        storage.append_all(of.id, many)
+        assert len(list(storage.records(of.id))) == 101
+        storage.close()

@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server pyspark_canal tests tools benchmarks
 
-.PHONY: help demo demo-spark test bench bench-spark bench-mirror spark-plot format dev
+.PHONY: help demo demo-spark test docs bench bench-spark bench-mirror spark-plot format dev
 .PHONY: servers clean soak
 .PHONY: demo-needs lint lint-format lint-style lint-types
 
@@ -20,6 +20,8 @@ help:
 	@echo 'make test    build the package, run the tests on it; T=path runs some,'
 	@echo '             N=2 has two processes run most of them in the place of four,'
 	@echo '             SPARK_N=1 one those of Spark in the place of two'
+	@echo 'make docs    build the documents as pages for a browser, in build/site; fails'
+	@echo '             where a link leads nowhere'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
 	@echo 'make bench-spark  the same of the Spark source; needs Java 17 or 21'
 	@echo 'make bench-mirror  the same of the mirror; needs Java 17 or 21'
@@ -58,6 +60,11 @@ else
 	exit $$status
 endif
 
+# A link or an anchor that is not there, and a page that is not in the navigation, fail it.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(VENV)/installed
+	$(BIN)/mkdocs build --strict --site-dir build/site
+
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py $(B)
 
@@ -94,7 +101,7 @@ lint-style: $(VENV)/installed
 # Test functions may be untyped; everything else is as strict as the package.
 lint-types: $(VENV)/installed
 	$(BIN)/mypy
-	MYPYPATH=tools:tests:benchmarks $(BIN)/mypy --explicit-package-bases --allow-untyped-defs \
+	MYPYPATH=$(subst $(eval ) ,:,tools tests benchmarks tests/support $(wildcard tests/support/*/)) $(BIN)/mypy --explicit-package-bases --allow-untyped-defs \
 		--allow-incomplete-defs --allow-untyped-calls --allow-untyped-decorators \
 		$(wildcard tools tests benchmarks)
 

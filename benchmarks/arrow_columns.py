@@ -19,7 +19,7 @@ from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer
 
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.filters.column_filters import ColumnFilter
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.control_connection import ControlConnection
@@ -64,9 +64,9 @@ class Load:
             images = CachedColumns(control)
             reader = Reader(
                 BlockPool(),
-                Subjects(),
+                TableIds(),
                 images,
-                wants=lambda names: names[0][1] == TABLE,
+                table_filter=lambda names: names[0][1] == TABLE,
                 columns=ColumnFilter("", ""),
                 filters=FilterConfig(),
                 packets=False,

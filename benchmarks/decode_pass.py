@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.filters.column_filters import ColumnFilter
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.control_connection import ControlConnection
@@ -43,9 +43,9 @@ class _Pass:
         """Read the file from its beginning."""
         reader = Reader(
             BlockPool(spare_max=SPARE_BYTES_MAX),
-            Subjects(),
+            TableIds(),
             CachedColumns(control),
-            wants=lambda _: True,
+            table_filter=lambda _: True,
             columns=ColumnFilter("", ""),
             filters=FilterConfig(),
             packets=False,

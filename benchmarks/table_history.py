@@ -113,16 +113,16 @@ def measure_history(tables: int, ddls: int, columns: int) -> None:
         tsdb = TableMetaTsdb(SqliteHistoryStorage(path), Retention())
         tsdb.init("bench")
         first = EntryPosition("binlog.000001", 4, 1_700_000_000_000)
-        stretch = tsdb.begin(SOURCE, TRAITS, first, base_of(tables, columns))
+        segment = tsdb.begin(SOURCE, TRAITS, first, base_of(tables, columns))
         gap = ddls - STATEMENTS_DURABLE
         extra = CONTEXT.to_json()
         records = [
             made_record(place(n), "shop", statement(n, tables, chance), extra)
             for n in range(gap)
         ]
-        stretch = tsdb.extend(stretch, records, last=place(gap))
+        segment = tsdb.extend(segment, records, last=place(gap))
         begun_s = time.perf_counter()
-        tsdb.rollback(place(gap), stretch)
+        tsdb.rollback(place(gap), segment)
         replayed_s = time.perf_counter() - begun_s
         rate = gap / replayed_s
         tell("statements replayed, /s", f"{rate:,.0f}", "2,000", rate >= 2000)

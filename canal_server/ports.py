@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 # Tells whether a client (or the instance) wants entries with these table names.
 # Pure, bounded in time, and never raises.
-Accepts = Callable[["Names"], bool]
+TablePredicate = Callable[["Names"], bool]
 
 
-class TableImages(Protocol):
+class TableSchemas(Protocol):
     """Columns of tables as of where the pump reads. Called by the pump's thread."""
 
     def find(
@@ -98,7 +98,7 @@ class EventStore(Protocol):
     def subscribe(
         self,
         client_id: int,
-        accepts: Accepts | None,
+        table_filter: TablePredicate | None,
         after: EntryPosition | Mapping[int, EntryPosition] | None,
     ) -> None:
         """Give a client a cursor, or its cursor another filter (None: all entries).
@@ -143,19 +143,19 @@ class EventStore(Protocol):
         """Drop the content and end every waiting get and put."""
 
 
-class Absences(Protocol):
+class Liveness(Protocol):
     """Which clients have been away for so long that entries need not wait for them.
 
     Called under the lock of a store, by any thread; nothing waits in it.
     """
 
-    def floats(self, client_id: int) -> bool:
+    def is_evictable(self, client_id: int) -> bool:
         """Tell whether a client may be passed over now."""
 
-    def floats_in_s(self, client_ids: Collection[int]) -> float | None:
+    def evictable_in_s(self, client_ids: Collection[int]) -> float | None:
         """Return when all of these may be passed over, None: not foreseeable."""
 
-    def passed_over(self, client_id: int, accepts: Accepts | None) -> None:
+    def evicted(self, client_id: int, table_filter: TablePredicate | None) -> None:
         """Take note that a client, which had this filter, has no cursor any more."""
 
 

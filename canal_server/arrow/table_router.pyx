@@ -43,7 +43,7 @@ class Held(NamedTuple):
     is_unlike: bool  # columns are known, and the entry has others
 
 
-class MetStatement(NamedTuple):
+class FoundStatement(NamedTuple):
     """A statement among the changes, and where it is."""
 
     number: int      # by which `committed_statements` tells of it
@@ -379,7 +379,7 @@ cdef class TableRouter(EntryColumns):
         cdef int status = OK
         try:
             self.statement_number += 1
-            self.met_statements.append(MetStatement(
+            self.met_statements.append(FoundStatement(
                 self.statement_number, text_of(self.head.file), self.head.offset,
                 self.head.offset + self.head.length, text_of(self.head.schema),
                 text_of(self.head.table), self.change.event, bool(self.change.is_ddl),
@@ -444,7 +444,7 @@ cdef class TableRouter(EntryColumns):
     cdef object put_xa_rows(self, tuple name):
         """Tell as of a statement of the transaction; its text is the xid."""
         self.statement_number += 1
-        self.met_statements.append(MetStatement(
+        self.met_statements.append(FoundStatement(
             self.statement_number, text_of(self.head.file), self.head.offset,
             self.head.offset + self.head.length, name[0], name[1], EVENT_XA_ROWS,
             False, self.xa_xid.strip(), "", self.seq_now, self.head.time_ms,

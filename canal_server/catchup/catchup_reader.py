@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.core.blocks import BlockPool
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.errors import ClientError, SourceError
 from canal_server.filters.column_filters import ColumnFilter
 from canal_server.model.positions import EntryPosition, binlog_file_number
@@ -28,7 +28,7 @@ from canal_server.mysql.flavour import read_server_info
 from canal_server.pipeline.sink import EntrySink
 from canal_server.pipeline.transaction_buffer import TransactionBuffer
 from canal_server.protocol.range_messages import PURGED
-from canal_server.ranges.range_schemas import RangeTables, images_at
+from canal_server.ranges.range_schemas import RangeTables, schemas_at
 from canal_server.ranges.range_unread import UnreadStatements
 from canal_server.source.pump.pump import Pump
 from canal_server.source.read.ddl_scan import DdlScanner
@@ -38,14 +38,14 @@ from canal_server.tablemeta.history.replay_cache import KeptReplays
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canal_server.catchup.handoff import Meeting
+    from canal_server.catchup.handoff import Handoff
     from canal_server.config.schema import InstanceConfig, StoreConfig
     from canal_server.model.positions import LogPosition
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.source_settings import Access
-    from canal_server.ports import Absences, Accepts, Span, TableImages
+    from canal_server.ports import Liveness, Span, TablePredicate, TableSchemas
     from canal_server.runtime.lifecycle import Deadline
-    from canal_server.source.begin.position_loss import GonePlace
+    from canal_server.source.begin.position_loss import LostPosition
     from canal_server.source.begin.source_servers import Source
     from canal_server.source.read.start_position import Place
 
@@ -94,22 +94,22 @@ class CatchUpReader:
         self,
         config: InstanceConfig,
         client_id: int,
-        accepts: Accepts | None,
-        meeting: Meeting,
-        absences: Absences,
+        table_filter: TablePredicate | None,
+        handoff: Handoff,
+        liveness: Liveness,
         access: Access,
         standby: Access | None,
         *,
         source: Callable[[], Source],
         acked: Callable[[], LogPosition | None],
-        lost: Callable[[GonePlace], None],
+        lost: Callable[[LostPosition], None],
         refused: Callable[[str], None],
         is_judged_anew: bool,
     ) -> None:
         self.met = False
         self._client_id = client_id
-        self._accepts = accepts
-        self._meeting = meeting
+        self._table_filter = table_filter
+        self._handoff = handoff
         self._source = source
         self._acked = acked
         self._lost = lost
@@ -129,13 +129,13 @@ class CatchUpReader:
         self._gtids = ""
         self._is_whole = True  # what is in the store ends with a boundary
 
-        subjects, pool = Subjects(), BlockPool(spare_max=SPARE_BYTES_MAX)
+        table_ids, pool = TableIds(), BlockPool(spare_max=SPARE_BYTES_MAX)
         self.store = MemoryEventStore(
             share_of(config.store),
-            subjects,
+            table_ids,
             pool,
             destination=self._named.destination,
-            absences=absences,
+            liveness=liveness,
         )
         self._sink = EntrySink(self.store, thin_markers=config.filter.transaction_entry)
         self._buffer = TransactionBuffer(
@@ -147,10 +147,10 @@ class CatchUpReader:
             self._named,
             access,
             pool,
-            subjects,
+            table_ids,
             ClientPlace(acked),
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
-            wants=accepts or _everything,
+            table_filter=table_filter or _everything,
             deliver=self._buffer.put,
             reset=self._reset,
             idle=self._idle,
@@ -159,10 +159,10 @@ class CatchUpReader:
             cursors=self._cursors,
             gone=self._gone,
             standby=standby,
-            images=self._images_at,
+            images=self._schemas_at,
         )
         self._pump.begin_with(source().identity)
-        self.store.subscribe(client_id, accepts, self._pump.begins_after(acked()))
+        self.store.subscribe(client_id, table_filter, self._pump.begins_after(acked()))
 
     # --- CatchUp ----------------------------------------------------------------------
 
@@ -184,14 +184,14 @@ class CatchUpReader:
         if self._pump.sources.current != source:
             self._pump.switch_to(source)
 
-    def change_wants(self, accepts: Accepts | None) -> None:
+    def change_table_filter(self, table_filter: TablePredicate | None) -> None:
         """Read other tables from now on."""
-        if accepts == self._accepts:
+        if table_filter == self._table_filter:
             return
-        self._accepts = accepts
+        self._table_filter = table_filter
         # First: who finds the filter must not find the ring admitted.
         self._admitted = None
-        self._pump.change_wants(accepts or _everything)
+        self._pump.change_table_filter(table_filter or _everything)
 
     def request_stop(self) -> None:
         """End it; returns at once."""
@@ -224,9 +224,9 @@ class CatchUpReader:
         acked = self._acked()
         return [] if acked is None else [acked.position]
 
-    def _images_at(
+    def _schemas_at(
         self, control: ControlConnection, info: ServerInfo, place: Place
-    ) -> TableImages:
+    ) -> TableSchemas:
         """Return the tables as of where the session begins. Raises CanalError."""
         access = self._pump.sources.current.access
         scanner = DdlScanner(self._named, access, self._pump.stop)
@@ -239,7 +239,7 @@ class CatchUpReader:
         try:
             # Read once: nothing is kept, and the history tells what is known.
             tables = RangeTables(KeptReplays(), UnreadStatements(), lambda: None)
-            return images_at(
+            return schemas_at(
                 self._config,
                 control,
                 info,
@@ -254,7 +254,7 @@ class CatchUpReader:
                 self._pump.request_stop()
             raise
 
-    def _gone(self, gone: GonePlace) -> bool:
+    def _gone(self, gone: LostPosition) -> bool:
         self._lost(gone)
         self._pump.request_stop()
         return False
@@ -280,7 +280,7 @@ class CatchUpReader:
         self._buffer.reset()
         if not goes_on:
             self._sink.reset()
-            self._is_whole, self._place = True, self._pump.reads_behind
+            self._is_whole, self._place = True, self._pump.reads_after
 
     def _idle(self) -> None:
         """Take note that the source has nothing more at hand."""
@@ -294,13 +294,13 @@ class CatchUpReader:
 
     def _meets(self) -> bool:
         """Hand the client over if the ring goes on here; true when it was."""
-        place, accepts = self._place, self._accepts
+        place, table_filter = self._place, self._table_filter
         if self.met or place is None:
             return self.met
         here = place, self._gtids, self._pump.server
-        if not self._meeting.is_near(*here) or not self._is_admitted(place):
+        if not self._handoff.is_near(*here) or not self._is_admitted(place):
             return False
-        if not self._meeting.join(self._client_id, accepts, *here):
+        if not self._handoff.join(self._client_id, table_filter, *here):
             return False
         self.met = True
         self.store.end()

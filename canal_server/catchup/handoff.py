@@ -17,12 +17,12 @@ from canal_server.core.gtid.mysql_sets import GtidSet
 
 if TYPE_CHECKING:
     from canal_server.model.positions import LogPosition
-    from canal_server.ports import Accepts
+    from canal_server.ports import TablePredicate
     from canal_server.source.pump.pump import Pump
     from canal_server.store.event_store import MemoryEventStore
 
 
-class Meeting:
+class Handoff:
     """The ring of one instance and how its pump reads; `begin_run` is the pump's."""
 
     def __init__(self, ring: MemoryEventStore, pump: Pump, *, gtid_on: bool) -> None:
@@ -33,11 +33,14 @@ class Meeting:
 
     def begin_run(self) -> None:
         """Take note that what the pump reads next does not go on behind the last."""
-        self._left_out = self._pump.reads_behind_set
-        self._ring.begin_run(self._pump.reads_behind)
+        self._left_out = self._pump.reads_after_set
+        self._ring.begin_run(self._pump.reads_after)
 
     def rejoin(
-        self, client_id: int, accepts: Accepts | None, acked: LogPosition | None
+        self,
+        client_id: int,
+        table_filter: TablePredicate | None,
+        acked: LogPosition | None,
     ) -> bool:
         """Give a client that has acked to a place its cursor; false if it is too late.
 
@@ -53,7 +56,7 @@ class Meeting:
             return False
         needs = file_number, offset - 1
         return self._ring.join(
-            client_id, accepts, (file_number, offset), run, needs=needs
+            client_id, table_filter, (file_number, offset), run, needs=needs
         )
 
     def is_near(self, place: tuple[int, int], gtids: str, server: str) -> bool:
@@ -68,7 +71,7 @@ class Meeting:
     def join(
         self,
         client_id: int,
-        accepts: Accepts | None,
+        table_filter: TablePredicate | None,
         place: tuple[int, int],
         gtids: str,
         server: str,
@@ -80,7 +83,7 @@ class Meeting:
         run = self._ring.run
         if self._pump.server != server or not self._has_all(gtids, place[0]):
             return False
-        return self._ring.join(client_id, accepts, place, run, needs=place)
+        return self._ring.join(client_id, table_filter, place, run, needs=place)
 
     def _has_all(self, gtids: str, file_number: int) -> bool:
         """Tell whether a client with this set has all that the pump left out."""

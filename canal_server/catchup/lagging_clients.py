@@ -1,6 +1,6 @@
 """The late clients of one instance: who floats, and what becomes of them.
 
-Joins what is known of absences (`position.presence`), the stores (`store.apart`) and
+Joins what is known of absences (`position.presence`), the stores (`store.diverted`) and
 the readers of late clients (`dump.catch_up`).
 """
 
@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from canal_server.catchup.catchup_reader import CatchUpReader
-from canal_server.catchup.handoff import Meeting
+from canal_server.catchup.handoff import Handoff
 from canal_server.catchup.store_router import ClientStores
 from canal_server.config.schema import Wiring
 from canal_server.model.identity import ClientIdentity
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from canal_server.doors.zookeeper import ZooKeepers
     from canal_server.model.positions import LogPosition
     from canal_server.mysql.source_settings import Access
-    from canal_server.ports import Accepts, MetaManager
-    from canal_server.position.presence import SeenPlace
+    from canal_server.ports import MetaManager, TablePredicate
+    from canal_server.position.presence import LastSeenStorage
     from canal_server.runtime.lifecycle import Stop
-    from canal_server.source.begin.position_loss import GonePlace
+    from canal_server.source.begin.position_loss import LostPosition
     from canal_server.source.pump.pump import Pump
     from canal_server.store.event_store import MemoryEventStore
 
 _log = logging.getLogger(__name__)
 
 
-class LateClients:
-    """Implements `ports.Absences`; `attach` gives it the stages of the instance.
+class LaggingClients:
+    """Implements `ports.Liveness`; `attach` gives it the stages of the instance.
 
     A client that is here but reads what the ring lacks counts as one that floats: after
     a restart, or a move of others, nobody is to wait for it.
@@ -50,10 +50,10 @@ class LateClients:
         meta: MetaManager,
         zookeepers: ZooKeepers,
         *,
-        lost: Callable[[ClientIdentity, GonePlace], None],
+        lost: Callable[[ClientIdentity, LostPosition], None],
         refused: Callable[[int, str], None],
     ) -> None:
-        self.presence = presence_of(config, zookeepers, self._is_apart)
+        self.presence = presence_of(config, zookeepers, self._is_diverted)
         # When reading began anew the last time: for all who ask the same ones, as
         # some come, and others begin to float, until the source can be read.
         self._late: frozenset[int] = frozenset()
@@ -63,7 +63,7 @@ class LateClients:
         self._refused = refused
         self._ring: MemoryEventStore
         self._pump: Pump
-        self._meeting: Meeting
+        self._handoff: Handoff
         self.stores: ClientStores | None = None
 
     def attach(
@@ -74,19 +74,19 @@ class LateClients:
         standby: Access | None,
     ) -> ClientStores:
         """Serve clients from these stages from now on; they have not begun."""
-        meeting = Meeting(ring, pump, gtid_on=self._config.source.gtid_on)
+        handoff = Handoff(ring, pump, gtid_on=self._config.source.gtid_on)
 
-        def rejoin(client_id: int, accepts: Accepts | None) -> bool:
-            return meeting.rejoin(client_id, accepts, self._acked(client_id))
+        def rejoin(client_id: int, table_filter: TablePredicate | None) -> bool:
+            return handoff.rejoin(client_id, table_filter, self._acked(client_id))
 
         def read(
-            client_id: int, accepts: Accepts | None, is_judged_anew: bool
+            client_id: int, table_filter: TablePredicate | None, is_judged_anew: bool
         ) -> CatchUpReader:
             return CatchUpReader(
                 self._config,
                 client_id,
-                accepts,
-                meeting,
+                table_filter,
+                handoff,
                 self,
                 access,
                 standby,
@@ -97,7 +97,7 @@ class LateClients:
                 is_judged_anew=is_judged_anew,
             )
 
-        self._ring, self._pump, self._meeting = ring, pump, meeting
+        self._ring, self._pump, self._handoff = ring, pump, handoff
         self.stores = ClientStores(ring, rejoin, read, self.presence.look_again)
         return self.stores
 
@@ -115,10 +115,10 @@ class LateClients:
         self._late = frozenset(
             client_id
             for client_id in (each.client_id for each in clients)
-            if self._is_apart(client_id) or self.floats(client_id)
+            if self._is_diverted(client_id) or self.is_evictable(client_id)
         )
 
-    def pins(self, identity: ClientIdentity) -> bool:
+    def retains(self, identity: ClientIdentity) -> bool:
         """Tell whether reading begins at a client's cursor or before it."""
         return identity.client_id not in self._late
 
@@ -132,8 +132,8 @@ class LateClients:
         if self.stores is not None:
             self.stores.unsubscribe(client_id)
 
-    def _is_apart(self, client_id: int) -> bool:
-        return self.stores is not None and self.stores.is_apart(client_id)
+    def _is_diverted(self, client_id: int) -> bool:
+        return self.stores is not None and self.stores.is_diverted(client_id)
 
     def left(self, client_id: int) -> None:
         """Take note that a connection that served a client ended."""
@@ -142,7 +142,7 @@ class LateClients:
 
     def begin_run(self) -> None:
         """Take note that what is read does not go on behind what was."""
-        self._meeting.begin_run()
+        self._handoff.begin_run()
 
     def session_begins(self) -> None:
         """Let readers turn to the server that is read now."""
@@ -155,31 +155,33 @@ class LateClients:
         """Return what is to be told of clients that float, as plain values."""
         found: dict[str, object] = {}
         assert self.stores is not None
-        apart = self.stores.apart()
+        diverted = self.stores.diverted()
         for identity in self._meta.subscriptions(self._config.destination):
             client_id = identity.client_id
-            if client_id in apart or self.floats(client_id):
+            if client_id in diverted or self.is_evictable(client_id):
                 away_s = self.presence.away_s(client_id)
                 found[str(client_id)] = {
                     "away_s": None if away_s is None else round(away_s),
-                    "in_ring": client_id not in apart,
-                    **apart.get(client_id, {"reading": False}),
+                    "in_ring": client_id not in diverted,
+                    **diverted.get(client_id, {"reading": False}),
                 }
         return found
 
     # --- ports.Absences ---------------------------------------------------------------
 
-    def floats(self, client_id: int) -> bool:
+    def is_evictable(self, client_id: int) -> bool:
         """Tell whether a client may be passed over now: it has a place to return to."""
-        return self.presence.floats(client_id) and self._acked(client_id) is not None
+        return (
+            self.presence.is_evictable(client_id) and self._acked(client_id) is not None
+        )
 
-    def floats_in_s(self, client_ids: Collection[int]) -> float | None:
+    def evictable_in_s(self, client_ids: Collection[int]) -> float | None:
         """Return when all of these may be passed over, None: not foreseeable."""
         if any(self._acked(each) is None for each in client_ids):
             return None
-        return self.presence.floats_in_s(client_ids)
+        return self.presence.evictable_in_s(client_ids)
 
-    def passed_over(self, client_id: int, accepts: Accepts | None) -> None:
+    def evicted(self, client_id: int, table_filter: TablePredicate | None) -> None:
         """Have a client read by itself what it lacks, once it returns."""
         identity = self._identity(client_id)
         _log.info(
@@ -193,7 +195,7 @@ class LateClients:
         # They mean sequences of the cursor that is gone.
         self._meta.clear_batches(identity)
         assert self.stores is not None
-        self.stores.set_apart(client_id, accepts)
+        self.stores.divert(client_id, table_filter)
 
     def _identity(self, client_id: int) -> ClientIdentity:
         return ClientIdentity(self._config.destination, client_id)
@@ -207,7 +209,7 @@ def presence_of(
 ) -> Presence:
     """Return what knows which clients of a destination are here."""
     position = config.position
-    place: SeenPlace | None = None
+    place: LastSeenStorage | None = None
     period_s = position.flush_period_ms / 1000
     if position.wiring is Wiring.ZOOKEEPER:
         session_s = position.zookeeper_session_timeout_ms / 1000

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from canal_server.model.batch import Batch
     from canal_server.model.positions import EntryPosition
-    from canal_server.ports import Accepts, Span
+    from canal_server.ports import Span, TablePredicate
     from canal_server.runtime.lifecycle import Stop
     from canal_server.store.event_store import MemoryEventStore
 
@@ -62,7 +62,7 @@ class CatchUp(Protocol):
     def start(self) -> None:
         """Begin to read."""
 
-    def change_wants(self, accepts: Accepts | None) -> None:
+    def change_table_filter(self, table_filter: TablePredicate | None) -> None:
         """Read other tables from now on."""
 
     def request_stop(self) -> None:
@@ -78,10 +78,10 @@ class CatchUp(Protocol):
 class _Late:
     """One client apart; it has a reader once it came back."""
 
-    __slots__ = ("accepts", "is_judged_anew", "is_started", "reader")
+    __slots__ = ("table_filter", "is_judged_anew", "is_started", "reader")
 
-    def __init__(self, accepts: Accepts | None) -> None:
-        self.accepts = accepts
+    def __init__(self, table_filter: TablePredicate | None) -> None:
+        self.table_filter = table_filter
         self.is_judged_anew = False  # it has another filter than the ring was read by
         self.reader: CatchUp | None = None
         self.is_started = False  # the reader; it may have to wait for its turn
@@ -98,8 +98,8 @@ class ClientStores:
     def __init__(
         self,
         ring: MemoryEventStore,
-        rejoin: Callable[[int, Accepts | None], bool],
-        read: Callable[[int, Accepts | None, bool], CatchUp],
+        rejoin: Callable[[int, TablePredicate | None], bool],
+        read: Callable[[int, TablePredicate | None, bool], CatchUp],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._ring = ring
@@ -113,13 +113,13 @@ class ClientStores:
 
     # -- clients apart ------------------------------------------------------------
 
-    def set_apart(self, client_id: int, accepts: Accepts | None) -> None:
+    def divert(self, client_id: int, table_filter: TablePredicate | None) -> None:
         """Have a client read by itself what it lacks, once it comes.
 
         Also under the lock of the ring, or of its own store.
         """
         old = self._late.get(client_id)
-        self._late[client_id] = _Late(accepts)
+        self._late[client_id] = _Late(table_filter)
         self._changed()
         if old is not None and old.reader is not None:
             old.reader.request_stop()
@@ -128,12 +128,12 @@ class ClientStores:
         """Give a client that is apart a cursor at the oldest entry of the ring."""
         late = self._late.pop(client_id, None)
         if late is not None:
-            self._ring.subscribe(client_id, late.accepts, None)
+            self._ring.subscribe(client_id, late.table_filter, None)
             if late.reader is not None:
                 late.reader.request_stop()
                 late.reader.store.close()
 
-    def apart(self) -> dict[int, dict[str, object]]:
+    def diverted(self) -> dict[int, dict[str, object]]:
         """Return what is to be told of the clients that are apart."""
         return {
             client_id: {"reading": False}
@@ -142,7 +142,7 @@ class ClientStores:
             for client_id, late in sorted(self._late.items())
         }
 
-    def is_apart(self, client_id: int) -> bool:
+    def is_diverted(self, client_id: int) -> bool:
         """Tell whether a client is apart."""
         return client_id in self._late
 
@@ -158,11 +158,15 @@ class ClientStores:
             if self._late.get(client_id) is not late:
                 return None
             if late.reader is None:
-                if not late.is_judged_anew and self._rejoin(client_id, late.accepts):
+                if not late.is_judged_anew and self._rejoin(
+                    client_id, late.table_filter
+                ):
                     self._late.pop(client_id, None)
                     self._changed()
                     return None
-                late.reader = self._read(client_id, late.accepts, late.is_judged_anew)
+                late.reader = self._read(
+                    client_id, late.table_filter, late.is_judged_anew
+                )
             if not self._closed and len(self._active()) < READERS_MAX:
                 late.is_started = True
                 self._readers.append(late.reader)
@@ -218,24 +222,24 @@ class ClientStores:
     def subscribe(
         self,
         client_id: int,
-        accepts: Accepts | None,
+        table_filter: TablePredicate | None,
         after: EntryPosition | Mapping[int, EntryPosition] | None,
     ) -> None:
         """Give a client a cursor, or another filter; a late one begins to read."""
         late = self._late.get(client_id)
         if late is None:
-            self._ring.subscribe(client_id, accepts, after)
+            self._ring.subscribe(client_id, table_filter, after)
             return
         # Methods of one object are equal, but not the same.
-        late.is_judged_anew |= accepts != late.accepts
-        late.accepts = accepts
+        late.is_judged_anew |= table_filter != late.table_filter
+        late.table_filter = table_filter
         reader = self._begin(client_id, late)
         if reader is None:
             return
-        reader.store.subscribe(client_id, accepts, None)
-        reader.change_wants(accepts)
+        reader.store.subscribe(client_id, table_filter, None)
+        reader.change_table_filter(table_filter)
         if reader.met:
-            self._ring.subscribe(client_id, accepts, None)
+            self._ring.subscribe(client_id, table_filter, None)
 
     def unsubscribe(self, client_id: int) -> None:
         """Forget a client."""

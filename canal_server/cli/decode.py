@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from canal_server.decoder.events.engine import Decoder
     from canal_server.mysql.source_settings import Access
-    from canal_server.ports import TableImages
+    from canal_server.ports import TableSchemas
     from canal_server.protocol.entry_messages import Entry
 
 DIFFERENT = 3  # exit status of a comparison that found something
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         part = Part(
             images=images,
             take=_Printer(args).take,
-            wants=filter_of(args).accepts,
+            table_filter=filter_of(args).accepts,
             until=args.until,
             unreadable=Action(args.unreadable) if args.unreadable else None,
             advice=_advice,
@@ -250,7 +250,7 @@ def _check(args: argparse.Namespace) -> None:
 @contextmanager
 def _images(
     args: argparse.Namespace, reached: Access | None
-) -> Iterator[TableImages | None]:
+) -> Iterator[TableSchemas | None]:
     if args.columns:
         yield load_columns(args.columns)
     elif reached is not None:

@@ -21,7 +21,7 @@ cdef struct Record:
     uint64_t offset        # of the event's start in its binlog file
     uint32_t ordinal       # among the events of one offset (compressed payloads)
     uint32_t time          # of the event, s
-    uint32_t subject       # ordinal in Subjects: whose filter decides; 0: passes all
+    uint32_t table_ordinal       # ordinal in Subjects: whose filter decides; 0: passes all
     uint32_t rows          # rows of a KIND_ROWS entry
     uint32_t event_length  # bytes in the binlog
     uint8_t kind           # Kind

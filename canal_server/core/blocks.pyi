@@ -8,7 +8,7 @@ class RecordFields(TypedDict):
     offset: int
     ordinal: int
     time: int
-    subject: int
+    table_ordinal: int
     rows: int
     event_length: int
     kind: int
@@ -31,7 +31,7 @@ class Block:
     def record(self, i: int) -> RecordFields: ...
     def last_boundary(self, first: int, stop: int) -> int: ...
     def first_boundary(self, first: int, stop: int) -> int: ...
-    def first_behind(self, first: int, stop: int, offset: int, ordinal: int) -> int: ...
+    def first_after(self, first: int, stop: int, offset: int, ordinal: int) -> int: ...
     def first_since(self, first: int, stop: int, time: int) -> int: ...
     def totals(self, first: int, stop: int) -> tuple[int, int, int]: ...
     def position(
@@ -62,7 +62,7 @@ class BlockWriter:
         offset: int = 0,
         ordinal: int = 0,
         time: int = 0,
-        subject: int = 0,
+        table_ordinal: int = 0,
         rows: int = 0,
         event_length: int = 0,
         event_type: int = 0,

@@ -60,7 +60,7 @@ cdef class Block:
         cdef Record* r = &self.records[i]
         return {
             "begin": self.begin_of(i), "end": r.end, "offset": r.offset,
-            "ordinal": r.ordinal, "time": r.time, "subject": r.subject,
+            "ordinal": r.ordinal, "time": r.time, "subject": r.table_ordinal,
             "rows": r.rows, "event_length": r.event_length, "kind": r.kind,
             "event_type": r.event_type, "flags": r.flags,
         }
@@ -90,7 +90,7 @@ cdef class Block:
                 return <int64_t>i
         return -1
 
-    def first_behind(self, uint32_t first, uint32_t stop, uint64_t offset,
+    def first_after(self, uint32_t first, uint32_t stop, uint64_t offset,
                      uint32_t ordinal):
         """Return the first record first <= i < stop behind a place in the file.
 
@@ -304,7 +304,7 @@ class BlockWriter:
         self.block = _open(pool, file, file_number)
 
     def append(self, bytes entry, int kind, *, uint64_t offset=0, uint32_t ordinal=0,
-               uint32_t time=0, uint32_t subject=0, uint32_t rows=0,
+               uint32_t time=0, uint32_t table_ordinal=0, uint32_t rows=0,
                uint32_t event_length=0, int event_type=0, int flags=0):
         """Append a serialized Entry; ValueError when the block has no room for it.
 
@@ -329,7 +329,7 @@ class BlockWriter:
         block.used += size
         cdef Record* r = &block.records[block.count]
         r.end, r.offset, r.ordinal, r.time = block.used, offset, ordinal, time
-        r.subject, r.rows, r.event_length = subject, rows, event_length
+        r.table_ordinal, r.rows, r.event_length = table_ordinal, rows, event_length
         r.kind, r.event_type, r.flags = kind, event_type, flags
         block.count += 1
         return block.count - 1

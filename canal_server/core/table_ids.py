@@ -21,7 +21,7 @@ NAMES_MAX = 1 << 17
 Names = tuple[tuple[str | None, str], ...]  # (schema, table) pairs, one or several
 
 
-class Subjects:
+class TableIds:
     """Gives each tuple of (schema, table) names a number, from 1 on.
 
     A row entry has one name; a DDL entry has the names of all tables it touches

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import FilterConfig
     from canal_server.core.table_ids import Names
     from canal_server.model.identity import ClientIdentity
-    from canal_server.ports import Accepts
+    from canal_server.ports import TablePredicate
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class ClientFilters:
         destination: str,
         config: FilterConfig,
         default: TableFilter,
-        change: Callable[[Accepts], None],
+        change: Callable[[TablePredicate], None],
     ) -> None:
         self._destination = destination
         self._config = config
@@ -88,7 +88,7 @@ class ClientFilters:
         self._lock = threading.Lock()
 
     @property
-    def wants(self) -> Accepts:
+    def table_filter(self) -> TablePredicate:
         """Return what is wanted now."""
         return self._union
 

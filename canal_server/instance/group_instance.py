@@ -20,7 +20,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError, StoreError
 from canal_server.filters.client_filters import ClientFilters
@@ -43,7 +43,7 @@ from canal_server.pipeline.source_merge import Merge
 from canal_server.position.data_loss import LostClients
 from canal_server.position.ended_files import LeavingCursors, furthest_of
 from canal_server.position.log_positions import same_server
-from canal_server.position.offline import check_subscribed, tell_move
+from canal_server.position.offline import check_subscribed, log_move
 from canal_server.position.presence import Presence
 from canal_server.position.source_positions import (
     acked_places,
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
-    from canal_server.ports import Accepts, MetaManager, RangeSource
-    from canal_server.source.begin.position_loss import GonePlace
+    from canal_server.ports import MetaManager, RangeSource, TablePredicate
+    from canal_server.source.begin.position_loss import LostPosition
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class GroupInstance:
         self._servers = servers_of(config.group)
         self._default = default_filter(config)
         self._filters = ClientFilters(
-            self.destination, config.filter, self._default, self._change_wants
+            self.destination, config.filter, self._default, self._change_table_filter
         )
         # Held while clients' places change, and while the stages are replaced.
         self._steady = threading.Lock()
@@ -118,10 +118,10 @@ class GroupInstance:
         """Make what the entries pass, empty: at first, and when cursors were moved."""
         config, pool = self.config, block_pool()
         self._filters.clear()
-        self._subjects = Subjects()
+        self._table_ids = TableIds()
         self._store = MemoryEventStore(
             config.store,
-            self._subjects,
+            self._table_ids,
             pool,
             destination=self.destination,
             grouped=True,
@@ -136,8 +136,8 @@ class GroupInstance:
                 store=self._store,
                 merge=merge,
                 pool=pool,
-                subjects=self._subjects,
-                wants=self._filters.wants,
+                table_ids=self._table_ids,
+                table_filter=self._filters.table_filter,
                 begun=self._begun,
                 session=self._session_begins,
                 changed=self._epoch_changed,
@@ -297,7 +297,7 @@ class GroupInstance:
                 self._move(clients, moved)
                 self._begin_anew(moved)
                 self._is_whole = True
-            tell_move(self.destination, clients, positions)
+            log_move(self.destination, clients, positions)
             self.meta.flush()
 
     def _move(self, clients: Collection[int], moved: Mapping[int, LogPosition]) -> None:
@@ -436,9 +436,9 @@ class GroupInstance:
                 found[number] = member.log_position(position)
         return found
 
-    def _change_wants(self, wants: Accepts) -> None:
+    def _change_table_filter(self, table_filter: TablePredicate) -> None:
         for member in self._members.values():
-            member.pump.change_wants(wants)
+            member.pump.change_table_filter(table_filter)
 
     def _begins_after(self, identity: ClientIdentity) -> dict[int, EntryPosition]:
         """Return the places behind which the client's entries begin, by member.
@@ -482,7 +482,7 @@ class GroupInstance:
                 self.meta.update_cursor(identity, place)
         self._all_lost.discard(member.number)
 
-    def _gone(self, member: Member, gone: GonePlace) -> bool:
+    def _gone(self, member: Member, gone: LostPosition) -> bool:
         """Begin a source at the oldest of the clients' places that is left.
 
         False when there is none: where the operator wants that, reading then begins
@@ -540,9 +540,9 @@ class GroupInstance:
 
     def _epoch_changed(self) -> None:
         """Let old names of tables go once no member has anything more with one."""
-        epoch = self._subjects.epoch
+        epoch = self._table_ids.epoch
         if all(member.epoch == epoch for member in self._members.values()):
-            self._store.note_new_subjects()
+            self._store.note_new_table_ids()
 
     # --- what people ask ------------------------------------------------------------
 

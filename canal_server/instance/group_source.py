@@ -26,7 +26,7 @@ from canal_server.position.log_positions import (
     MemoryLogPositionManager,
     same_server,
 )
-from canal_server.position.source_positions import MemberLogPositionManager
+from canal_server.position.source_positions import SourceLogPositionManager
 from canal_server.source.pump.detecting import Detector
 from canal_server.source.pump.pump import Pump
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.blocks import BlockPool
-    from canal_server.core.table_ids import Subjects
+    from canal_server.core.table_ids import TableIds
     from canal_server.model.positions import EntryPosition, LogIdentity
     from canal_server.pipeline.source_merge import Merge
-    from canal_server.ports import Accepts, MetaManager, Span
+    from canal_server.ports import MetaManager, Span, TablePredicate
     from canal_server.position.gtid_cache import ExecutedSets
     from canal_server.position.source_positions import Servers
     from canal_server.runtime.lifecycle import Deadline
-    from canal_server.source.begin.position_loss import GonePlace
+    from canal_server.source.begin.position_loss import LostPosition
     from canal_server.store.event_store import MemoryEventStore
     from canal_server.tablemeta.storage.mysql_lock import Owner
 
@@ -66,12 +66,12 @@ class Member:
         store: MemoryEventStore,
         merge: Merge,
         pool: BlockPool,
-        subjects: Subjects,
-        wants: Accepts,
+        table_ids: TableIds,
+        table_filter: TablePredicate,
         begun: Callable[[Member, EntryPosition], None],
         session: Callable[[Member], None],
         changed: Callable[[], None],
-        gone: Callable[[Member, GonePlace], bool],
+        gone: Callable[[Member, LostPosition], bool],
         idle: Callable[[Member], None],
         history_owner: Owner | None = None,
         executed: ExecutedSets | None = None,
@@ -85,13 +85,13 @@ class Member:
         self.sink = EntrySink(store, thin_markers=config.filter.transaction_entry)
         self.lane = merge.lane(self._accept)
         self._is_torn = False
-        self._subjects = subjects
+        self._table_ids = table_ids
         self._changed = changed
         self._told_idle = idle
         # Of the numbers of tables: that of the last chunk, and that from which on no
         # chunk has older ones; and that of all that comes behind the last boundary.
-        self._epoch_seen = self._epoch_since = self.epoch = subjects.epoch
-        self._acked = MemberLogPositionManager(meta, group, self.number, servers)
+        self._epoch_seen = self._epoch_since = self.epoch = table_ids.epoch
+        self._acked = SourceLogPositionManager(meta, group, self.number, servers)
         self._positions = FailbackLogPositionManager(
             MemoryLogPositionManager(), self._acked
         )
@@ -104,10 +104,10 @@ class Member:
             config,
             access_of(config.source, config.destination),
             pool.of_member(self.number),
-            subjects,
+            table_ids,
             self._positions,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
-            wants=wants,
+            table_filter=table_filter,
             deliver=self._put,
             reset=self._reset,
             idle=self._idle,
@@ -183,7 +183,7 @@ class Member:
     def _put(self, spans: list[Span]) -> bool:
         # Reading looks at the epoch before each chunk: this one is of no older epoch
         # than the one that was seen with the chunk before.
-        self._epoch_since, self._epoch_seen = self._epoch_seen, self._subjects.epoch
+        self._epoch_since, self._epoch_seen = self._epoch_seen, self._table_ids.epoch
         return self._buffer.put(spans)
 
     def _accept(self, spans: list[Span]) -> bool:
@@ -207,12 +207,12 @@ class Member:
         self._told_idle(self)
         self.lane.idle()
         if self._buffer.pending == 0:
-            self._enter(self._subjects.epoch)
+            self._enter(self._table_ids.epoch)
 
     def _end(self) -> None:
         self._buffer.reset()
         self.lane.end()
-        self._enter(self._subjects.epoch)
+        self._enter(self._table_ids.epoch)
 
     def _begins(self) -> bool:
         """Take note of a session; tells whether an open transaction must come anew."""

@@ -14,8 +14,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from canal_server.catchup.lagging_clients import LateClients
-from canal_server.core.table_ids import Subjects
+from canal_server.catchup.lagging_clients import LaggingClients
+from canal_server.core.table_ids import TableIds
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import (
     CanalError,
@@ -53,7 +53,7 @@ from canal_server.position.log_positions import (
     MetaLogPositionManager,
     same_server,
 )
-from canal_server.position.offline import check_subscribed, tell_move, the_only
+from canal_server.position.offline import check_subscribed, log_move, the_only
 from canal_server.ranges.range_access import Live
 from canal_server.ranges.recent_records import Tail
 from canal_server.runtime.lifecycle import Deadline, Stop
@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from canal_server.config.schema import (
         InstanceConfig,
     )
-    from canal_server.ports import Accepts, MetaManager, RangeSource, Span
-    from canal_server.source.begin.position_loss import GonePlace
+    from canal_server.ports import MetaManager, RangeSource, Span, TablePredicate
+    from canal_server.source.begin.position_loss import LostPosition
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Instance:
             self._executed.completed if self._executed else unchanged,
         )
         self._history_owner = history_owner_of(config, zookeepers, held)
-        self._late = LateClients(
+        self._late = LaggingClients(
             config,
             self.meta,
             zookeepers,
@@ -106,11 +106,11 @@ class Instance:
             refused=self._refuse_one,
         )
         self._log_positions = log_position_manager_of(
-            config, self.meta, self._late.pins
+            config, self.meta, self._late.retains
         )
         self._default = default_filter(config)
         self._filters = ClientFilters(
-            self.destination, config.filter, self._default, self._change_wants
+            self.destination, config.filter, self._default, self._change_table_filter
         )
         self._lost = LostClients(
             self.destination, resets=config.source.auto_reset_latest
@@ -126,8 +126,8 @@ class Instance:
         self._stopping = False  # guarded by `_steady`
         # What clients want, and who reads ranges: the pump reads both.
         self._wants_lock = threading.Lock()
-        self._client_wants: Accepts = self._filters.wants
-        self._range_wants: Accepts | None = None
+        self._client_wants: TablePredicate = self._filters.table_filter
+        self._range_wants: TablePredicate | None = None
         self._ranges = ranged_reads_of(config, zookeepers, self._change_range_wants)
         self._make_stages()
         self.store = self._stores  # as the server sees it
@@ -136,18 +136,18 @@ class Instance:
         """Make what the entries pass, empty: at first, and when cursors were moved."""
         config = self.config
         self._filters.clear()
-        self._client_wants = self._filters.wants
+        self._client_wants = self._filters.table_filter
         self._pool = block_pool()
-        self._subjects = Subjects()
+        self._table_ids = TableIds()
         self._tail = tail = Tail(config.store.ranged_bytes_max)
         self._store = MemoryEventStore(
             config.store,
-            self._subjects,
+            self._table_ids,
             self._pool,
             destination=self.destination,
             held_elsewhere=tail.held_bytes,
             may_drop=lambda: tail.is_on,
-            absences=self._late,
+            liveness=self._late,
         )
         self._sink = EntrySink(
             self._store, thin_markers=config.filter.transaction_entry
@@ -163,10 +163,10 @@ class Instance:
             config,
             access,
             self._pool,
-            self._subjects,
+            self._table_ids,
             self._log_positions,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
-            wants=self._filters.wants,
+            table_filter=self._filters.table_filter,
             deliver=self._buffer.put,
             reset=self._reset,
             idle=self._idle,
@@ -183,7 +183,7 @@ class Instance:
         self._leaving = leaving_of(
             self.destination, self.meta, self._stores.has_all, self._steady
         )
-        self._ranges.attach(Live(self._pump, self._subjects, tail))
+        self._ranges.attach(Live(self._pump, self._table_ids, tail))
         self._detector = Detector(config, self._pump, self._pump.stored)
 
     # --- Stage ----------------------------------------------------------------------
@@ -334,7 +334,7 @@ class Instance:
                         self.meta.update_cursor(client.identity, moved)
                 self._begin_anew(position)
                 self._is_whole = True
-            tell_move(self.destination, clients, positions)
+            log_move(self.destination, clients, positions)
             self.meta.flush()
 
     def is_whole(self) -> bool:
@@ -349,7 +349,7 @@ class Instance:
         """Replace the stages, and read from the smallest cursor on."""
         assert self._steady.locked()
         self._late.judge()
-        pinning = MetaLogPositionManager(self.meta, self._late.pins)
+        pinning = MetaLogPositionManager(self.meta, self._late.retains)
         smallest = pinning.latest(self.destination)
         self._log_positions.persist(self.destination, smallest or moved_to)
         for identity in self._subscriptions():
@@ -400,7 +400,7 @@ class Instance:
         """Give a client its cursor before reading begins, unless it is late."""
         if self._late.is_late(identity.client_id):
             wanted = self._filters.enter(identity)
-            self._stores.set_apart(identity.client_id, wanted.accepts)
+            self._stores.divert(identity.client_id, wanted.accepts)
         else:
             self.subscribed(identity)
 
@@ -447,7 +447,9 @@ class Instance:
             return None
         found = self._stores.resume_position(client_id)
         return (
-            None if self._stores.is_apart(client_id) else found or self._pump.began_at
+            None
+            if self._stores.is_diverted(client_id)
+            else found or self._pump.began_at
         )
 
     def resume_places(self, client_id: int) -> dict[int, LogPosition]:
@@ -466,7 +468,7 @@ class Instance:
                 self.meta.update_cursor(identity, self.log_position(position))
         self._all_lost = False
 
-    def _gone(self, gone: GonePlace) -> bool:
+    def _gone(self, gone: LostPosition) -> bool:
         """Begin at the oldest cursor that is left; false when there is none.
 
         Where the operator wants that, reading then begins at the end.
@@ -491,12 +493,12 @@ class Instance:
         self._log_positions.persist(self.destination, left)
         return True
 
-    def _gone_for_one(self, identity: ClientIdentity, gone: GonePlace) -> None:
+    def _gone_for_one(self, identity: ClientIdentity, gone: LostPosition) -> None:
         """Refuse or move a late client; the source lacks what comes next for it."""
         with self._cursors_lock:
             cursor = self.meta.cursor(identity)
             oldest = self._store.oldest_position() or self._pump.began_at
-            if cursor is None or not self._stores.is_apart(identity.client_id):
+            if cursor is None or not self._stores.is_diverted(identity.client_id):
                 return
             if self._lost.resets and oldest is not None:
                 to = self.log_position(oldest)
@@ -525,19 +527,19 @@ class Instance:
         self._late.presence.forget(identity.client_id)
         self._drop(identity)
 
-    def _change_wants(self, wants: Accepts) -> None:
+    def _change_table_filter(self, table_filter: TablePredicate) -> None:
         with self._wants_lock:
-            self._client_wants = wants
+            self._client_wants = table_filter
             self._tell_wants()
 
-    def _change_range_wants(self, wants: Accepts | None) -> None:
+    def _change_range_wants(self, table_filter: TablePredicate | None) -> None:
         with self._wants_lock:
-            self._range_wants = wants
+            self._range_wants = table_filter
             self._tell_wants()
 
     def _tell_wants(self) -> None:
         clients, ranges = self._client_wants, self._range_wants
-        self._pump.change_wants(
+        self._pump.change_table_filter(
             clients if ranges is None else lambda names: clients(names) or ranges(names)
         )
 
@@ -562,7 +564,7 @@ class Instance:
         if not goes_on:
             self._sink.reset()
             self._late.begin_run()
-            self._tail.reset(self._pump.reads_behind, self._pump.server)
+            self._tail.reset(self._pump.reads_after, self._pump.server)
 
     def _idle(self) -> None:
         """Take note that the source has nothing more at hand."""
@@ -572,7 +574,7 @@ class Instance:
 
     def status(self) -> dict[str, object]:
         """Return what an operator asks first, as plain values."""
-        pump, apart = self._pump.status, self._stores.apart()
+        pump, diverted = self._pump.status, self._stores.diverted()
         return {
             "destination": self.destination,
             "state": pump.state.value,
@@ -591,7 +593,7 @@ class Instance:
             "waits_for": list(self._store.holders()),
             **pump.as_json(),
             **standing_of(
-                self._store, self.meta, self.destination, self._late.presence, apart
+                self._store, self.meta, self.destination, self._late.presence, diverted
             ),
             "connected": self._late.presence.here(),
             "ranges": self._ranges.status(),

@@ -60,10 +60,10 @@ if TYPE_CHECKING:
     )
     from canal_server.doors.zookeeper import ZooKeepers
     from canal_server.model.identity import ClientIdentity
-    from canal_server.ports import Accepts, LogPositionManager, MetaManager
+    from canal_server.ports import LogPositionManager, MetaManager, TablePredicate
     from canal_server.position.gtid_cache import Completed
     from canal_server.position.presence import Presence
-    from canal_server.ranges.range_cursors import SubscriptionPlace
+    from canal_server.ranges.range_cursors import SubscriptionStorage
     from canal_server.store.event_store import MemoryEventStore
 
 _log = logging.getLogger(__name__)
@@ -154,11 +154,11 @@ def standing_of(
     meta: MetaManager,
     destination: str,
     presence: Presence,
-    apart: Collection[int] = (),
+    diverted: Collection[int] = (),
 ) -> dict[str, object]:
     """Return for whom reading waits, and which client is behind most, for `status`.
 
-    `presence` knows who is connected; `apart` are the clients that are read for on
+    `presence` knows who is connected; `diverted` are the clients that are read for on
     their own.
     """
     blocked, slowest = store.blocked(), store.slowest()
@@ -167,7 +167,9 @@ def standing_of(
         in_ring = slowest.client_id, slowest.entries, slowest.waited_s
     return {
         "blocked": blocked and blocked.as_json(),
-        "slowest_client": slowest_client(meta, destination, in_ring, presence, apart),
+        "slowest_client": slowest_client(
+            meta, destination, in_ring, presence, diverted
+        ),
     }
 
 
@@ -227,11 +229,11 @@ def boundary_index_of(config: InstanceConfig) -> BoundaryIndex | None:
 def ranged_reads_of(
     config: InstanceConfig,
     zookeepers: ZooKeepers,
-    change: Callable[[Accepts | None], None],
+    change: Callable[[TablePredicate | None], None],
 ) -> RangedReads:
     """Return the ranged reads of a destination; `change` is told what they want."""
     position = config.position
-    place: SubscriptionPlace
+    place: SubscriptionStorage
     if position.wiring is Wiring.ZOOKEEPER:
         session_s = position.zookeeper_session_timeout_ms / 1000
         place = SubscriptionNodes(
@@ -285,16 +287,16 @@ def meta_manager_of(
 def log_position_manager_of(
     config: InstanceConfig,
     meta: MetaManager,
-    pins: Callable[[ClientIdentity], bool] = lambda _: True,
+    retains: Callable[[ClientIdentity], bool] = lambda _: True,
 ) -> LogPositionManager:
     """Return where the pump's positions of a single source are kept.
 
-    After a start those are cursors, the smallest one of a client that `pins`.
+    After a start those are cursors, the smallest one of a client that `retains`.
     """
     memory = MemoryLogPositionManager()
     if config.position.wiring is Wiring.MEMORY:
         return memory
-    return FailbackLogPositionManager(memory, MetaLogPositionManager(meta, pins))
+    return FailbackLogPositionManager(memory, MetaLogPositionManager(meta, retains))
 
 
 def access_of(source: SourceConfig, destination: str) -> Access:

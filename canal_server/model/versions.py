@@ -22,7 +22,7 @@ STEP_BYTES: Final = 64
 OFFSET_MAX: Final = EXACT_OFFSETS + EXACT_OFFSETS * STEP_BYTES - 1
 
 
-class VersionPlace(NamedTuple):
+class VersionPosition(NamedTuple):
     """The place that a version stands for."""
 
     epoch: int
@@ -48,7 +48,7 @@ def version(epoch: int, journal: str | int, offset: int) -> int:
     return epoch << 56 | number << 32 | offset
 
 
-def place_of(value: int) -> VersionPlace:
+def place_of(value: int) -> VersionPosition:
     """Return what `version` was given; exact for offsets below 2 GiB.
 
     From there on the offset is the largest multiple of 64 bytes above 2 GiB that is
@@ -59,4 +59,4 @@ def place_of(value: int) -> VersionPlace:
     offset = value & 0xFFFF_FFFF
     if offset >= EXACT_OFFSETS:
         offset = EXACT_OFFSETS + (offset - EXACT_OFFSETS) * STEP_BYTES
-    return VersionPlace(value >> 56, value >> 32 & FILE_NUMBER_MAX, offset)
+    return VersionPosition(value >> 56, value >> 32 & FILE_NUMBER_MAX, offset)

@@ -18,7 +18,7 @@ TABLES_MAX = 10_000
 
 
 class CachedColumns:
-    """The port `TableImages` on a control connection; for one thread, the pump's.
+    """The port `TableSchemas` on a control connection; for one thread, the pump's.
 
     Remembers also that a table is unknown. The table used longest ago is forgotten
     beyond `tables_max`.

@@ -2,7 +2,7 @@ from collections.abc import Iterable
 
 from canal_server.core.blocks import Block
 
-class Thinner:
+class EmptyTransactionFilter:
     def __init__(self, *, thin_markers: bool = False) -> None: ...
     @property
     def thin_markers(self) -> bool: ...

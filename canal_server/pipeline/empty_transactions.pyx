@@ -28,7 +28,7 @@ from canal_server.core.emptiness cimport (
 from canal_server.core.runs cimport Runs, is_ddl
 
 
-cdef class Thinner:
+cdef class EmptyTransactionFilter:
     """Thins the entries of one stream; used by the pump's thread only."""
 
     cdef readonly bint thin_markers

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.pipeline.empty_transactions import Thinner
+from canal_server.pipeline.empty_transactions import EmptyTransactionFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,25 +41,25 @@ class EntrySink:
         counters: SinkCounters | None = None,
     ) -> None:
         self._store = store
-        self._thinner = Thinner(thin_markers=thin_markers)
+        self._empty_filter = EmptyTransactionFilter(thin_markers=thin_markers)
         self.counters = counters if counters is not None else SinkCounters()
 
     def accept(self, spans: Iterable[Span], stop: Stop) -> bool:
         """Store what passes, waiting for room; false when stopped or closed first."""
-        passed = self._thinner.thin(spans)
+        passed = self._empty_filter.thin(spans)
         counters = self.counters
-        counters.last_time_ms = self._thinner.last_time * 1000
+        counters.last_time_ms = self._empty_filter.last_time * 1000
         if passed:
             started_ns = time.monotonic_ns()
             stored = self._store.put(passed, stop)
             counters.waiting_ns += time.monotonic_ns() - started_ns
             if not stored:
                 return False
-        counters.transactions = self._thinner.transactions
-        counters.rows = self._thinner.rows
-        counters.entries = self._thinner.entries
+        counters.transactions = self._empty_filter.transactions
+        counters.rows = self._empty_filter.rows
+        counters.entries = self._empty_filter.entries
         return True
 
     def reset(self) -> None:
         """Forget the open transaction; the source is read again from before it."""
-        self._thinner.reset()
+        self._empty_filter.reset()

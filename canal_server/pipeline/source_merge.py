@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from canal_server.pipeline.source_turns import (
     cut,
     first_time,
-    is_open_behind,
+    is_open_after,
     last_time,
 )
 
@@ -185,7 +185,7 @@ class Merge:
             raise
         if accepted:
             with self._changed:
-                self._open = lane if is_open_behind(part) else None
+                self._open = lane if is_open_after(part) else None
                 lane.delivered_at = time.monotonic()
                 lane.reached_s = last_time(part) or lane.reached_s
         return accepted

@@ -20,7 +20,7 @@ from canal_server.core.blocks cimport (
 )
 
 
-cdef inline bint goes_on_behind(const Record* record) noexcept nogil:
+cdef inline bint continues_after(const Record* record) noexcept nogil:
     """Tell whether the transaction of a record, no heartbeat, goes on behind it."""
     if record.kind == KIND_BEGIN or record.kind == KIND_ROWS:
         return True
@@ -43,7 +43,7 @@ def first_time(list spans):
             time = record.time
             if record.kind == KIND_HEARTBEAT:
                 continue
-            is_open = goes_on_behind(record)
+            is_open = continues_after(record)
             if not is_open:
                 return time
     return time
@@ -81,7 +81,7 @@ def cut(list spans, limit):
                 unit_at, unit_first = at, i
             if record.kind == KIND_HEARTBEAT:
                 continue
-            is_open = goes_on_behind(record)
+            is_open = continues_after(record)
             if not is_open:
                 if any_whole and record.time > limit_s:
                     return cut_at(spans, unit_at, unit_first)
@@ -93,7 +93,7 @@ def cut(list spans, limit):
     return spans, []
 
 
-def is_open_behind(list spans):
+def is_open_after(list spans):
     """Tell whether a transaction goes on behind the last of the spans."""
     cdef Block block
     cdef uint32_t i, first, stop
@@ -103,7 +103,7 @@ def is_open_behind(list spans):
         while i > first:
             i -= 1
             if block.records[i].kind != KIND_HEARTBEAT:
-                return goes_on_behind(&block.records[i])
+                return continues_after(&block.records[i])
     return False
 
 

@@ -36,7 +36,7 @@ _Content = TypeVar("_Content")
 
 
 class MetaFiles:
-    """Clients in `meta.dat`; a `mixed.MetaPlace`. Open batches are not stored."""
+    """Clients in `meta.dat`; a `mixed.MetaStorage`. Open batches are not stored."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class MetaFiles:
 
 
 class PositionFiles:
-    """Positions in `parse.dat`; a `kept.PositionPlace`."""
+    """Positions in `parse.dat`; a `kept.PositionStorage`."""
 
     def __init__(self, data_dir: Path, *, disk: Disk | None = None) -> None:
         self._data_dir = data_dir

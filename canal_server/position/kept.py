@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from canal_server.model.positions import LogPosition
 
 
-class PositionPlace(Protocol):
+class PositionStorage(Protocol):
     """Where positions are stored; every method raises MetaStoreError.
 
     All but `open` are called by one thread at a time.
@@ -51,7 +51,7 @@ class KeptLogPositionManager:
 
     def __init__(
         self,
-        place: PositionPlace,
+        place: PositionStorage,
         *,
         destinations: Sequence[str] = (),
         writing: Writing = Writing.PERIODIC,

@@ -30,7 +30,7 @@ FILE_NAME: Final = "seen.json"
 
 
 class SeenFile:
-    """A file in the folder of the destination; a `presence.SeenPlace`."""
+    """A file in the folder of the destination; a `presence.LastSeenStorage`."""
 
     def __init__(self, path: Path, *, disk: Disk | None = None) -> None:
         self._path = path
@@ -68,7 +68,7 @@ class SeenFile:
 
 
 class SeenNode(LeasedNodes):
-    """A node of a server that holds the lease; a `presence.SeenPlace`."""
+    """A node of a server that holds the lease; a `presence.LastSeenStorage`."""
 
     def __init__(self, zookeeper: ZooKeeper, destination: str) -> None:
         super().__init__(zookeeper, destination, znodes.seen_path(destination))

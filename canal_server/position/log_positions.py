@@ -50,16 +50,16 @@ class MemoryLogPositionManager:
 class MetaLogPositionManager:
     """The slowest client's cursor as the position; a `ports.LogPositionManager`.
 
-    Only of clients that `pins` tells of; of all, when it tells of none.
+    Only of clients that `retains` tells of; of all, when it tells of none.
     """
 
     def __init__(
         self,
         meta: MetaManager,
-        pins: Callable[[ClientIdentity], bool] = lambda _: True,
+        retains: Callable[[ClientIdentity], bool] = lambda _: True,
     ) -> None:
         self._meta = meta
-        self._pins = pins
+        self._retains = retains
 
     def start(self) -> None:
         """Do nothing: whoever has the meta manager starts it."""
@@ -77,7 +77,7 @@ class MetaLogPositionManager:
         """
         smallest: LogPosition | None = None
         clients = self._meta.subscriptions(destination)
-        for identity in [each for each in clients if self._pins(each)] or clients:
+        for identity in [each for each in clients if self._retains(each)] or clients:
             cursor = self._meta.cursor(identity)
             if cursor is not None:
                 smallest = cursor if smallest is None else earlier(smallest, cursor)

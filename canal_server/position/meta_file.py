@@ -81,7 +81,7 @@ def decode(destination: str, content: bytes) -> Clients:
     The folder decides whose file it is: `destination` in the content may be of the
     folder that it was copied from. Raises ValueError when the content is damaged.
     """
-    with damage_told():
+    with damage_message():
         return [
             _client_from_json(destination, client)
             for client in json.loads(content)["clientDatas"]
@@ -90,7 +90,7 @@ def decode(destination: str, content: bytes) -> Clients:
 
 def decode_position(content: bytes) -> LogPosition:
     """Read one position. Raises ValueError when the content is damaged."""
-    with damage_told():
+    with damage_message():
         position = log_position_from_json(json.loads(content))
         check(position)
         return position
@@ -121,7 +121,7 @@ def abridged(position: LogPosition) -> LogPosition:
 
 
 @contextmanager
-def damage_told() -> Iterator[None]:
+def damage_message() -> Iterator[None]:
     """Turn what reading JSON of another form raises into a ValueError."""
     try:
         yield

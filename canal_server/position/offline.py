@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.doors.zookeeper import ZooKeeper
     from canal_server.model.positions import LogPosition
-    from canal_server.position.write_behind import MetaPlace
+    from canal_server.position.write_behind import MetaStorage
 
 logger = logging.getLogger(__name__)
 
@@ -104,10 +104,10 @@ def move_stored(
                 _move(nodes, config, clients, positions)
             finally:
                 nodes.close()
-    tell_move(destination, clients, positions)
+    log_move(destination, clients, positions)
 
 
-def tell_move(
+def log_move(
     destination: str, clients: Collection[int], positions: Sequence[LogPosition]
 ) -> None:
     """Say in the log that clients were moved; of a group, in which servers' binlogs."""
@@ -147,7 +147,7 @@ def check_subscribed(
 
 
 def _move(
-    place: MetaPlace,
+    place: MetaStorage,
     config: InstanceConfig,
     clients: Collection[int],
     positions: Sequence[LogPosition],

@@ -2,7 +2,7 @@
 
 A client *pins* entries while a connection serves it and for a while after, and always
 when it is the one that was seen last: so a single client pins for ever. Else it
-*floats*. The time in which no server ran does not count. Implements `ports.Absences`
+*floats*. The time in which no server ran does not count. Implements `ports.Liveness`
 but for what becomes of a client (`canal_server.catchup.lagging_clients`); thread-safe.
 Leaves out where it is kept (`last_seen`).
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class SeenPlace(Protocol):
+class LastSeenStorage(Protocol):
     """Where it is kept for how long clients are away; raises MetaStoreError.
 
     All but `open` are called by one thread at a time.
@@ -53,12 +53,12 @@ class SeenPlace(Protocol):
 
 
 class Presence:
-    """The clients of one destination; `pin_s` is negative where all pin for ever."""
+    """The clients of one destination; `retain_s` is negative where all pin for ever."""
 
     def __init__(
         self,
-        pin_s: float,
-        place: SeenPlace | None = None,
+        retain_s: float,
+        place: LastSeenStorage | None = None,
         *,
         what: str = "",
         period_s: float = 1.0,
@@ -70,8 +70,8 @@ class Presence:
         One that `is_late` floats after a restart, also when it is here now.
         """
         self._is_late = is_late
-        self._pin_s = pin_s
-        self._place = place if pin_s >= 0 else None
+        self._retain_s = retain_s
+        self._place = place if retain_s >= 0 else None
         self._clock = clock
         self._lock = threading.Lock()
         self._here: Counter[int] = Counter()  # connections that serve a client
@@ -169,13 +169,13 @@ class Presence:
 
     # --- what is asked ----------------------------------------------------------------
 
-    def floats(self, client_id: int) -> bool:
+    def is_evictable(self, client_id: int) -> bool:
         """Tell whether a client was away for so long that nothing waits for it."""
-        return self.floats_in_s((client_id,)) == 0
+        return self.evictable_in_s((client_id,)) == 0
 
-    def floats_in_s(self, client_ids: Collection[int]) -> float | None:
+    def evictable_in_s(self, client_ids: Collection[int]) -> float | None:
         """Return when all of these float, 0: they do; None: not foreseeable."""
-        if self._pin_s < 0 or not client_ids:
+        if self._retain_s < 0 or not client_ids:
             return None
         with self._lock:
             last = self._last_seen()
@@ -184,7 +184,7 @@ class Presence:
                 seen_s = self._seen_s.get(client_id)
                 if seen_s is None or client_id == last or client_id in self._here:
                     return None
-                wait_s = max(wait_s, seen_s + self._pin_s - self._clock())
+                wait_s = max(wait_s, seen_s + self._retain_s - self._clock())
         return wait_s
 
     def here(self) -> list[int]:
@@ -236,7 +236,7 @@ class Presence:
             )
             for client_id in late:
                 away_s[client_id] = max(
-                    away_s.get(client_id, 0), self._pin_s, longest_s + 1
+                    away_s.get(client_id, 0), self._retain_s, longest_s + 1
                 )
         try:
             self._place.write(away_s)

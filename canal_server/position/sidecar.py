@@ -41,7 +41,7 @@ from canal_server.position.meta_file import (
     abridged,
     check,
     compact,
-    damage_told,
+    damage_message,
     says_more,
 )
 
@@ -69,7 +69,7 @@ def encode(entries: Sequence[LogPosition]) -> bytes:
 
 def decode(content: bytes) -> list[LogPosition]:
     """Read what `encode` wrote. Raises ValueError when it is damaged."""
-    with damage_told():
+    with damage_message():
         return _entries_from_json(json.loads(content))
 
 
@@ -109,7 +109,7 @@ def encode_clients(entries: Mapping[int, Sequence[LogPosition]]) -> bytes:
 
 def decode_clients(content: bytes) -> dict[int, list[LogPosition]]:
     """Read what `encode_clients` wrote. Raises ValueError when it is damaged."""
-    with damage_told():
+    with damage_message():
         return {
             int(client["clientId"]): _entries_from_json(client)
             for client in json.loads(content)["clients"]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.errors import ClientError
 from canal_server.model.positions import LogIdentity, LogPosition
 from canal_server.position.log_positions import earlier, same_server
-from canal_server.position.meta_file import check, compact, damage_told
+from canal_server.position.meta_file import check, compact, damage_message
 from canal_server.position.sidecar import entry_from_json, entry_to_json
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def encode(places: Mapping[int, LogPosition]) -> bytes:
 
 def decode(content: bytes) -> Places:
     """Read what `encode` wrote. Raises ValueError when it is damaged."""
-    with damage_told():
+    with damage_message():
         return _from_json(json.loads(content))
 
 
@@ -65,7 +65,7 @@ def encode_clients(clients: Mapping[int, Mapping[int, LogPosition]]) -> bytes:
 
 def decode_clients(content: bytes) -> dict[int, Places]:
     """Read what `encode_clients` wrote. Raises ValueError when it is damaged."""
-    with damage_told():
+    with damage_message():
         return {
             int(client["clientId"]): _from_json(client)
             for client in json.loads(content)["clients"]
@@ -155,7 +155,7 @@ def owner_of(identity: LogIdentity, servers: Servers) -> int | None:
     return None
 
 
-class MemberLogPositionManager:
+class SourceLogPositionManager:
     """The slowest client's place in one source; a `ports.LogPositionManager`."""
 
     def __init__(

@@ -46,7 +46,7 @@ class StoredClient:
     places: Mapping[int, LogPosition] = field(default_factory=dict)  # of a group
 
 
-class MetaPlace(Protocol):
+class MetaStorage(Protocol):
     """Where clients are stored; every method raises MetaStoreError.
 
     All but `open` are called by one thread at a time.
@@ -85,7 +85,7 @@ class MixedMetaManager:
 
     def __init__(
         self,
-        place: MetaPlace,
+        place: MetaStorage,
         *,
         destinations: Sequence[str] = (),
         writing: Writing = Writing.PERIODIC,

@@ -57,7 +57,7 @@ _Answer = TypeVar("_Answer")
 
 
 class MetaNodes:
-    """Clients in nodes; a `mixed.MetaPlace`.
+    """Clients in nodes; a `mixed.MetaStorage`.
 
     With `leased`, the session in which it is opened is one that holds the leases of the
     destinations, and it works in no other one. `completed` gives cursors the GTID sets
@@ -267,7 +267,7 @@ class MetaNodes:
 
 
 class PositionNodes:
-    """Positions in nodes; a `kept.PositionPlace`."""
+    """Positions in nodes; a `kept.PositionStorage`."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.model.ranges import Subscription
-    from canal_server.ranges.range_cursors import SubscriptionPlace
+    from canal_server.ranges.range_cursors import SubscriptionStorage
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def check_known(destination: str, name: str, known: Sequence[str]) -> None:
         )
 
 
-def _remove(place: SubscriptionPlace, config: InstanceConfig, name: str) -> None:
+def _remove(place: SubscriptionStorage, config: InstanceConfig, name: str) -> None:
     place.open(Stop())
     try:
         names = [each.name for each in place.read()[1]]

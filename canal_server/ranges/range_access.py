@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from canal_server.config.schema import InstanceConfig
-    from canal_server.core.table_ids import Subjects
+    from canal_server.core.table_ids import TableIds
     from canal_server.filters.table_filters import TableFilter
     from canal_server.model.positions import EntryPosition
     from canal_server.model.ranges import Epoch, RangePart, RangePlace, Subscription
@@ -70,7 +70,7 @@ class Live:
     """The stages that a destination has now; another one once cursors were moved."""
 
     pump: Pump
-    subjects: Subjects
+    table_ids: TableIds
     tail: Tail
 
 
@@ -167,7 +167,7 @@ class RangeAccess:
 
     def held(
         self, subscription: Subscription, start: RangePlace, end: RangePlace | None
-    ) -> tuple[list[Span], Subjects] | None:
+    ) -> tuple[list[Span], TableIds] | None:
         """Return the tail's spans of a range; None unless it holds all that is wanted.
 
         So it is for a range of an older epoch.
@@ -192,7 +192,7 @@ class RangeAccess:
         if spans is None or tail.resets != resets:
             return None
         self.answered["memory"] += 1
-        return spans, live.subjects
+        return spans, live.table_ids
 
     def epoch_of(self, live: Live) -> int | None:
         """Return the epoch of what the tail holds, None while nobody has looked."""
@@ -230,7 +230,7 @@ class RangeAccess:
         expression: str,
         start: RangePlace,
         end: RangePlace,
-        subjects: Subjects,
+        table_ids: TableIds,
         *,
         picks: bool = False,
     ) -> RangeWalk:
@@ -238,7 +238,7 @@ class RangeAccess:
         begin = start.begin or start.position
         return RangeWalk(
             self.filter_of(expression).accepts,
-            subjects,
+            table_ids,
             order_of(start.journal, start.position),
             order_of(end.journal, end.position),
             begin=order_of(start.journal, begin),

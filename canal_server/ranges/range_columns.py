@@ -12,13 +12,13 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from canal_server.model.positions import EntryPosition, binlog_file_number
-from canal_server.ranges.range_schemas import RangeImages
+from canal_server.ranges.range_schemas import RangeSchemas
 
 if TYPE_CHECKING:
     from canal_server.model.columns_known import TableMeta
     from canal_server.model.ranges import RangePlace
     from canal_server.ranges.range_access import RangeAccess
-    from canal_server.ranges.range_schemas import KeptImage
+    from canal_server.ranges.range_schemas import KeptSchema
 
 IMAGES_MAX: Final = 8  # that are kept; they share the tables that are the same in them
 
@@ -30,8 +30,8 @@ class TablesAt:
         self._access = access
         self._lock = threading.Lock()  # guards what follows, and looking into images
         self._epoch: int | None = None  # whose places the images are of
-        self._images: list[KeptImage] = []  # used last: at the end
-        self._steady: tuple[int, KeptImage] | None = None  # behind the last statement
+        self._images: list[KeptSchema] = []  # used last: at the end
+        self._steady: tuple[int, KeptSchema] | None = None  # behind the last statement
 
     def find(self, schema: str, table: str, at: RangePlace) -> TableMeta | None:
         """Return what a table is at a place; None when there is none.
@@ -47,7 +47,7 @@ class TablesAt:
         with self._access.dump() as dump:
             images, found_place = dump.images(at)
             # Before it is asked, as that may lead it further on.
-            if isinstance(images, RangeImages) and dump.epoch.number == at.epoch:
+            if isinstance(images, RangeSchemas) and dump.epoch.number == at.epoch:
                 image = images.kept_at(place)
             found = images.find(schema, table, found_place)
         if image is not None:
@@ -66,7 +66,7 @@ class TablesAt:
 
     def _image_of(
         self, epoch: int, number: int | None, place: EntryPosition
-    ) -> KeptImage | None:
+    ) -> KeptSchema | None:
         assert self._lock.locked()
         if epoch != self._epoch:
             return None
@@ -87,7 +87,7 @@ class TablesAt:
         self._keep(epoch, number, image)
         return image
 
-    def _keep(self, epoch: int, number: int | None, image: KeptImage) -> None:
+    def _keep(self, epoch: int, number: int | None, image: KeptSchema) -> None:
         assert self._lock.locked()
         if epoch != self._epoch:
             self._epoch, self._steady = epoch, None

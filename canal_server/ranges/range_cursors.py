@@ -64,7 +64,7 @@ FORM: Final = FileForm(
 )
 
 
-class SubscriptionPlace(Protocol):
+class SubscriptionStorage(Protocol):
     """Where subscriptions and epochs are kept; for one thread at a time.
 
     What writes is durable when it returns. All raise MetaStoreError.
@@ -93,7 +93,7 @@ class Subscriptions:
     """One destination's subscriptions; thread-safe."""
 
     def __init__(
-        self, place: SubscriptionPlace, clock: Callable[[], float] = time.time
+        self, place: SubscriptionStorage, clock: Callable[[], float] = time.time
     ) -> None:
         self._place = place
         self._clock = clock

@@ -167,11 +167,11 @@ class RangeHeads:
         held = self._access.held(subscription, memo.examined, None)
         if held is None:
             return False
-        spans, subjects = held
+        spans, table_ids = held
         place = memo.examined
         walk = RangeWalk(
             self._access.filter_of(subscription.filter).accepts,
-            subjects,
+            table_ids,
             order_of(place.journal, place.position),
             max_rows=limits.rows,
             max_bytes=limits.bytes,

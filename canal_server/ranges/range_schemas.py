@@ -19,9 +19,13 @@ from canal_server.mysql.collations import collation_names
 from canal_server.protocol.range_messages import NOT_HERE, PURGED
 from canal_server.source.read.start_position import Place
 from canal_server.source.read.unknown_columns import FROM_NOW_ON, LEAVE_OUT
-from canal_server.source.schema.schema_transfer import NotCarried, TakeOver
+from canal_server.source.schema.schema_transfer import NotCarried, SchemaTransfer
 from canal_server.source.schema.source_traits import records_of, source_of, with_names
-from canal_server.tablemeta.history.tsdb import TableMetaTsdb, made_record, place_behind
+from canal_server.tablemeta.history.tsdb import (
+    TableMetaTsdb,
+    made_record,
+    position_after,
+)
 from canal_server.tablemeta.storage.open_storage import open_storage
 
 if TYPE_CHECKING:
@@ -31,13 +35,13 @@ if TYPE_CHECKING:
     from canal_server.model.columns_known import TableMeta
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
-    from canal_server.ports import TableImages
+    from canal_server.ports import TableSchemas
     from canal_server.ranges.range_unread import UnreadStatements
     from canal_server.source.read.ddl_scan import DdlScanner
     from canal_server.source.read.gtid_sets import Gtids
     from canal_server.tablemeta.history.replay import Replay
     from canal_server.tablemeta.history.replay_cache import KeptReplays
-    from canal_server.tablemeta.storage.history_storage import DdlRecord, Stretch
+    from canal_server.tablemeta.storage.history_storage import BinlogSegment, DdlRecord
     from canal_server.tablemeta.tables.schemas import Image
 
 _log = logging.getLogger(__name__)
@@ -53,8 +57,8 @@ class RangeTables:
     reached: Callable[[], EntryPosition | None]
 
 
-class RangeImages:
-    """The port `TableImages` on an image of a place; for one reader.
+class RangeSchemas:
+    """The port `TableSchemas` on an image of a place; for one reader.
 
     `records` are the statements, and what the server answered, from there on as far
     as they are known. The server is asked only where the binlog contradicts the image.
@@ -91,9 +95,9 @@ class RangeImages:
         found = self._image.find(schema, table)
         return None if found is None else found.meta
 
-    def kept_at(self, place: EntryPosition) -> KeptImage:
+    def kept_at(self, place: EntryPosition) -> KeptSchema:
         """Return the image of the place where these begin, to be asked later on."""
-        return KeptImage(place, self.known_to, self._image, self._records)
+        return KeptSchema(place, self.known_to, self._image, self._records)
 
     def refresh(
         self, schema: str, table: str, position: EntryPosition
@@ -103,7 +107,7 @@ class RangeImages:
 
     def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
         """Follow a statement, as it was kept when the pump passed it, if it did."""
-        behind = place_behind(position).order()
+        behind = position_after(position).order()
         is_known = False
         while self._records and self._records[0].position.order() < behind:
             record = self._records.popleft()
@@ -120,7 +124,7 @@ class RangeImages:
         """Keep no history."""
 
 
-class KeptImage:
+class KeptSchema:
     """All tables as of one place, without a server; for one thread at a time."""
 
     def __init__(
@@ -148,12 +152,12 @@ class KeptImage:
         """Tell whether `at` leads to a place."""
         return self.place.order() <= place.order() <= self._known_to.order()
 
-    def at(self, place: EntryPosition) -> KeptImage:
+    def at(self, place: EntryPosition) -> KeptSchema:
         """Return the image of a place that this one covers."""
         image, records = self._image.copy(), deque(self._records)
         while records and records[0].position.order() < place.order():
             image.apply(records.popleft())
-        return KeptImage(place, self._known_to, image, records)
+        return KeptSchema(place, self._known_to, image, records)
 
     def find(self, schema: str, table: str) -> TableMeta | None:
         """Return a table; None when there is none."""
@@ -161,7 +165,7 @@ class KeptImage:
         return None if found is None else found.meta
 
 
-def images_at(
+def schemas_at(
     config: InstanceConfig,
     control: ControlConnection,
     info: ServerInfo,
@@ -170,7 +174,7 @@ def images_at(
     *,
     tables: RangeTables,
     executed: Callable[[EntryPosition], Gtids | None],
-) -> TableImages:
+) -> TableSchemas:
     """Return the images for reading from a boundary on; `tables`: what is known.
 
     `executed` tells the GTID set of a boundary, if there is one. Raises ClientError
@@ -183,29 +187,29 @@ def images_at(
     try:
         history.init(config.destination)
         reached = tables.reached()  # first: what is read then is in the history
-        stretches = history.stretches()
-        stretch = _stretch_for(stretches, info, place)
-        known_to = stretch.last
+        segments = history.segments()
+        segment = _segment_for(segments, info, place)
+        known_to = segment.last
         known: Image | NotCarried | None = None
-        if stretch is stretches[-1] and reached is not None:
+        if segment is segments[-1] and reached is not None:
             known_to = max(reached, known_to, key=EntryPosition.order)
-        if place.order() >= stretch.first.order():
-            found = _replay_at(history, stretch, place, tables, (control, scanner))
+        if place.order() >= segment.first.order():
+            found = _replay_at(history, segment, place, tables, (control, scanner))
         else:
             _log.info(
                 "destination %s: a range begins at %s, before the table history:"
                 " looking for statements from there to %s",
                 config.destination,
                 place,
-                stretch.first,
+                segment.first,
             )
             names = collation_names(control)
-            others = stretches[: stretches.index(stretch)]
+            others = segments[: segments.index(segment)]
             gap = records_of(
-                scanner.between(place, stretch.first), names, contained=True
+                scanner.between(place, segment.first), names, contained=True
             )
             known = _known_of_others(
-                TakeOver(history, info, scanner, names),
+                SchemaTransfer(history, info, scanner, names),
                 [each for each in others if _is_of_other(each, info)],
                 lambda: executed(place),
             )
@@ -218,7 +222,7 @@ def images_at(
                     known,
                 )
             found = history.replay_before(
-                stretch, gap, None if isinstance(known, NotCarried) else known
+                segment, gap, None if isinstance(known, NotCarried) else known
             )
     except TableMetaStoreError:
         raise  # what it would tell is not lost: it is there when the history is
@@ -230,30 +234,30 @@ def images_at(
         history.close()
     doubt = ""
     if known is None or isinstance(known, NotCarried):
-        doubt = _doubt(place, stretch, found[1], known)
-    return RangeImages(*found, control, known_to, doubt)
+        doubt = _doubt(place, segment, found[1], known)
+    return RangeSchemas(*found, control, known_to, doubt)
 
 
 def _replay_at(
     history: TableMetaTsdb,
-    stretch: Stretch,
+    segment: BinlogSegment,
     place: EntryPosition,
     tables: RangeTables,
     server: tuple[ControlConnection, DdlScanner],
 ) -> tuple[Replay, list[DdlRecord]]:
     """Return the image of a place that the history covers, or the pump has not read."""
     reached = tables.reached()  # first: what is read then is in the history
-    replayed, records = history.replay_at(place, stretch, tables.kept)
+    replayed, records = history.replay_at(place, segment, tables.kept)
     order = place.order()
     rest = [each for each in records if each.position.order() >= order]
-    if reached is None or reached.order() < stretch.last.order():
-        reached = stretch.last
+    if reached is None or reached.order() < segment.last.order():
+        reached = segment.last
     if order <= reached.order():
         return replayed, rest
-    if reached is stretch.last:
-        reached = history.end_event(stretch)
+    if reached is segment.last:
+        reached = history.end_event(segment)
     told = {each.position.order() for each in records}
-    events = tables.unread.between(stretch.id, reached, place, server[1].between)
+    events = tables.unread.between(segment.id, reached, place, server[1].between)
     new = [each for each in events if each.position.order() not in told]
     if new:
         for record in records_of(new, collation_names(server[0])):
@@ -261,40 +265,40 @@ def _replay_at(
     return replayed, rest
 
 
-def _is_of_other(stretch: Stretch, info: ServerInfo) -> bool:
+def _is_of_other(segment: BinlogSegment, info: ServerInfo) -> bool:
     names = (source_of(info), str(info.server_id))
-    return stretch.source not in names and stretch.traits.mariadb == info.is_mariadb
+    return segment.source not in names and segment.traits.mariadb == info.is_mariadb
 
 
 def _known_of_others(
-    known: TakeOver,
-    stretches: list[Stretch],
+    known: SchemaTransfer,
+    segments: list[BinlogSegment],
     executed_there: Callable[[], Gtids | None],
 ) -> Image | NotCarried | None:
     """Return the tables behind a GTID set as they were on the servers of before.
 
     Or why the newest of these does not tell; None where there were none.
     """
-    if not stretches:
+    if not segments:
         return None
     executed = executed_there()
     if executed is None:
         return NotCarried("no GTID set is known of the place")
     place = Place("", 0, executed, by_gtid=True)
     refused: NotCarried | None = None
-    for stretch in reversed(stretches):
-        image = known.image(stretch, place, list)
+    for segment in reversed(segments):
+        image = known.image(segment, place, list)
         if not isinstance(image, NotCarried):
             return image
         refused = refused or NotCarried(
-            f"that of server {stretch.source} cannot be carried over: {image}"
+            f"that of server {segment.source} cannot be carried over: {image}"
         )
     return refused
 
 
 def _doubt(
     place: EntryPosition,
-    stretch: Stretch,
+    segment: BinlogSegment,
     records: Iterable[DdlRecord],
     why: NotCarried | None,
 ) -> str:
@@ -305,21 +309,21 @@ def _doubt(
     told = f" ({why})" if why else ""
     return (
         f"What tables were at {place} is not known: the table history of server"
-        f" {stretch.source} begins after the statement at {contained[-1]}{told}."
+        f" {segment.source} begins after the statement at {contained[-1]}{told}."
         f" Begin a subscription anew there, with file:{contained[-1]}, and load what"
         f" was changed before from the tables; or {LEAVE_OUT}; {FROM_NOW_ON}"
     )
 
 
-def _stretch_for(
-    stretches: list[Stretch], info: ServerInfo, place: EntryPosition
-) -> Stretch:
+def _segment_for(
+    segments: list[BinlogSegment], info: ServerInfo, place: EntryPosition
+) -> BinlogSegment:
     """Return the stretch of this server that covers a place, or the first behind it.
 
     The newest one knows what came since it was written last. Raises ClientError.
     """
     known = (source_of(info), str(info.server_id))
-    found = [each for each in stretches if each.source in known]
+    found = [each for each in segments if each.source in known]
     if not found:
         raise ClientError(
             f"the table history knows nothing of server {known[0]} yet; try again",
@@ -333,12 +337,12 @@ def _stretch_for(
         if each.traits.file != newest.traits.file
         or each.traits.file_began_ms == newest.traits.file_began_ms
     ]
-    for stretch in reversed(found):
-        last = None if stretch is newest else stretch.last.order()
-        if stretch.first.order() <= place.order() and (
+    for segment in reversed(found):
+        last = None if segment is newest else segment.last.order()
+        if segment.first.order() <= place.order() and (
             last is None or place.order() <= last
         ):
-            return stretch
+            return segment
     return min(
         (each for each in found if each.first.order() > place.order()),
         key=lambda each: each.first.order(),

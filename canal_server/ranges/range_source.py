@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.core.blocks import BlockPool
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.errors import (
     BinlogPurged,
     ClientError,
@@ -38,7 +38,7 @@ from canal_server.protocol.server_session import REFUSED
 from canal_server.ranges.epochs import epoch_of
 from canal_server.ranges.range_beginning import check_nothing_before
 from canal_server.ranges.range_mapping import Mapped, RangeMapper, other_epoch
-from canal_server.ranges.range_schemas import RangeImages, images_at
+from canal_server.ranges.range_schemas import RangeSchemas, schemas_at
 from canal_server.ranges.recent_records import gtids_in
 from canal_server.ranges.selection import RangeWalk
 from canal_server.source.begin.search import BinlogSearch
@@ -48,7 +48,7 @@ from canal_server.source.read.binlog_scan import Scanner
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.read.gtid_sets import contains, parse
 from canal_server.source.read.start_position import Place
-from canal_server.source.read.temporary_dump import SideDump
+from canal_server.source.read.temporary_dump import TemporaryDump
 from canal_server.source.read.unknown_columns import UnknownColumnsError
 from canal_server.source.read.unreadable_events import unreadable_of
 from canal_server.source.schema.source_traits import source_of
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.replication import DumpStart
     from canal_server.mysql.source_settings import Access
-    from canal_server.ports import Span, TableImages
+    from canal_server.ports import Span, TableSchemas
     from canal_server.ranges.range_cursors import Subscriptions
     from canal_server.ranges.range_schemas import RangeTables
     from canal_server.runtime.lifecycle import Stop
@@ -371,10 +371,10 @@ class RangeDump:
         begin = start.begin or start.position
         self.ended = None
         for last in (False, True):
-            subjects = Subjects()
+            table_ids = TableIds()
             walk = RangeWalk(
                 wanted.accepts,
-                subjects,
+                table_ids,
                 order_of(start.journal, start.position),
                 None if end is None else order_of(end.journal, end.position),
                 begin=order_of(start.journal, begin),
@@ -386,7 +386,7 @@ class RangeDump:
             place = Place(start.journal, begin, skips, by_gtid=skips is not None)
             reader = self._reader(
                 wanted,
-                subjects,
+                table_ids,
                 place,
                 start if relays else None,
                 counts=not picks,
@@ -419,7 +419,9 @@ class RangeDump:
     ) -> bool:
         """Walk over what is read; tells whether `take` has ended it."""
         is_cut = False
-        dump = SideDump(self._config, self._access, self._stop, replica=self._replica)
+        dump = TemporaryDump(
+            self._config, self._access, self._stop, replica=self._replica
+        )
 
         def taken(spans: list[Span]) -> bool:
             nonlocal is_cut
@@ -441,7 +443,7 @@ class RangeDump:
     def _reader(
         self,
         wanted: TableFilter,
-        subjects: Subjects,
+        table_ids: TableIds,
         place: Place,
         relay_from: RangePlace | None,
         *,
@@ -450,13 +452,13 @@ class RangeDump:
         config = self._config
         file, offset = place.file, place.position
         asked, address = str(place), str(self._access.address)
-        images = self._images_at(EntryPosition(file, offset))
-        self._doubt = images.doubt if isinstance(images, RangeImages) else ""
+        images = self._schemas_at(EntryPosition(file, offset))
+        self._doubt = images.doubt if isinstance(images, RangeSchemas) else ""
         reader = Reader(
             BlockPool(),
-            subjects,
+            table_ids,
             images,
-            wants=wanted.accepts,
+            table_filter=wanted.accepts,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
             filters=config.filter,
             events=config.source.events,
@@ -506,7 +508,7 @@ class RangeDump:
         file, offset = place.journal_name or "", place.position or FIRST_EVENT
         return self._search().executed_at(file, offset)[1]
 
-    def images(self, at: RangePlace | None) -> tuple[TableImages, EntryPosition]:
+    def images(self, at: RangePlace | None) -> tuple[TableSchemas, EntryPosition]:
         """Return what the tables are at a place, None: now; and which place that is."""
         if at is None:
             # Behind the ends of the files as they were when this look began.
@@ -514,10 +516,10 @@ class RangeDump:
         else:
             at = self.mapped(at).place
             place = EntryPosition(at.journal, at.begin or at.position)
-        return self._images_at(place), place
+        return self._schemas_at(place), place
 
-    def _images_at(self, place: EntryPosition) -> TableImages:
-        return images_at(
+    def _schemas_at(self, place: EntryPosition) -> TableSchemas:
+        return schemas_at(
             self._config,
             self._control,
             self._info,

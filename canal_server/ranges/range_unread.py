@@ -25,21 +25,21 @@ class UnreadStatements:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # held while one thread reads for all
-        self._stretch: object = None
+        self._segment: object = None
         self._start: EntryPosition | None = None
         self._stop: EntryPosition | None = None
         self._events: list[DdlEvent] = []
 
     def between(
-        self, stretch: object, start: EntryPosition, stop: EntryPosition, scan: Scan
+        self, segment: object, start: EntryPosition, stop: EntryPosition, scan: Scan
     ) -> list[DdlEvent]:
         """Return the statements from one event on up to a place; raises as `scan`.
 
-        `stretch` tells what binlog places are of.
+        `segment` tells what binlog places are of.
         """
         with self._lock:
-            if not self._goes_on_from(stretch, start):
-                self._begin(stretch, start)
+            if not self._goes_on_from(segment, start):
+                self._begin(segment, start)
             assert self._stop is not None  # set with the begin
             if stop.order() > self._stop.order():
                 self._events += scan(self._stop, stop)
@@ -52,15 +52,15 @@ class UnreadStatements:
                 each for each in self._events if each.position.order() < stop.order()
             ]
             if len(self._events) > EVENTS_MAX:
-                self._begin(stretch, start)
+                self._begin(segment, start)
         return found
 
-    def _goes_on_from(self, stretch: object, start: EntryPosition) -> bool:
-        if stretch != self._stretch or self._start is None or self._stop is None:
+    def _goes_on_from(self, segment: object, start: EntryPosition) -> bool:
+        if segment != self._segment or self._start is None or self._stop is None:
             return False
         return self._start.order() <= start.order() <= self._stop.order()
 
-    def _begin(self, stretch: object, start: EntryPosition) -> None:
+    def _begin(self, segment: object, start: EntryPosition) -> None:
         assert self._lock.locked()
-        self._stretch, self._start, self._stop = stretch, start, start
+        self._segment, self._start, self._stop = segment, start, start
         self._events = []

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from canal_server.config.schema import InstanceConfig
-    from canal_server.core.table_ids import Subjects
+    from canal_server.core.table_ids import TableIds
     from canal_server.filters.filter_union import Verdicts
     from canal_server.filters.table_filters import TableFilter
     from canal_server.model.columns_known import TableMeta
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         RangePart,
         RangePlace,
     )
-    from canal_server.ports import Accepts, Span
+    from canal_server.ports import Span, TablePredicate
     from canal_server.ranges.range_access import Live
     from canal_server.ranges.range_cursors import Subscriptions
     from canal_server.ranges.selection import RangeWalk
@@ -63,7 +63,7 @@ class RangedReads:
         self,
         config: InstanceConfig,
         subscriptions: Subscriptions,
-        change: Callable[[Accepts | None], None],
+        change: Callable[[TablePredicate | None], None],
     ) -> None:
         self._config = config
         self._subscriptions = subscriptions
@@ -354,15 +354,15 @@ class RangedReads:
 
     def _read_memory(
         self,
-        held: tuple[list[Span], Subjects],
+        held: tuple[list[Span], TableIds],
         expression: str,
         start: RangePlace,
         end: RangePlace,
         send: Callable[[RangeWalk], None],
     ) -> bool:
         """Give out what the tail holds; false before anything was given."""
-        spans, subjects = held
-        walk = self._access.walk_of(expression, start, end, subjects, picks=True)
+        spans, table_ids = held
+        walk = self._access.walk_of(expression, start, end, table_ids, picks=True)
         spans.reverse()
         has_given = False
         # As many as dumps: each may hold a whole tail's memory.

@@ -242,7 +242,7 @@ def gtids_in(span: Span, place: Place) -> str | None:
     block, first, stop = span
     if block.file_number != place[0]:
         return None
-    before = block.first_behind(first, stop, place[1] - 1, ORDINAL_MAX)
+    before = block.first_after(first, stop, place[1] - 1, ORDINAL_MAX)
     index = block.last_boundary(first, before)
     if index < 0:
         return None

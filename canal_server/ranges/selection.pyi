@@ -1,8 +1,8 @@
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from canal_server.core.table_ids import Subjects
-from canal_server.ports import Accepts, Span
+from canal_server.core.table_ids import TableIds
+from canal_server.ports import Span, TablePredicate
 
 CUTS_MAX: Final[int]
 
@@ -31,8 +31,8 @@ class RangeWalk:
     def pending(self) -> bool: ...
     def __init__(
         self,
-        accepts: Accepts,
-        subjects: Subjects,
+        table_filter: TablePredicate,
+        table_ids: TableIds,
         start: Place,
         end: Place | None = None,
         *,

@@ -44,7 +44,7 @@ cdef inline bint is_text(const Record* record) noexcept nogil:
     """
     return (
         record.kind == KIND_OTHER and record.event_type == QUERY
-        and record.subject == 0 and record.flags & FLAG_OPEN
+        and record.table_ordinal == 0 and record.flags & FLAG_OPEN
     )
 
 
@@ -57,8 +57,8 @@ cdef class RangeWalk:
     range could be cut (0: never). `picks`: what is wanted is given out by `take`.
     """
 
-    cdef object accepts
-    cdef object subjects
+    cdef object table_filter
+    cdef object table_ids
     cdef bytes mask           # of the subjects from `mask_first` on
     cdef uint64_t mask_first
     cdef uint64_t start_file, start_offset
@@ -94,9 +94,9 @@ cdef class RangeWalk:
     # The walk is over: the end was passed, or a limit was met.
     cdef readonly bint is_over
 
-    def __init__(self, accepts, subjects, start, end=None, *, begin=None, max_rows=0,
+    def __init__(self, table_filter, table_ids, start, end=None, *, begin=None, max_rows=0,
                  max_bytes=0, cut_rows=0, picks=False):
-        self.accepts, self.subjects = accepts, subjects
+        self.table_filter, self.table_ids = table_filter, table_ids
         self.mask_first, self.mask = 1, b""
         self.start_file, self.start_offset = start
         self.begun_file, self.begun_at = begin or start
@@ -173,7 +173,7 @@ cdef class RangeWalk:
                 self.pick(block, i, counts)
             self.end_transaction(block, record, counts)
         else:
-            if self.wants(block, record):
+            if self.selects(block, record):
                 if self.cut_rows and counts:
                     self.cut_before(block, record)
                 self.pick_begin()
@@ -190,25 +190,25 @@ cdef class RangeWalk:
                 self.end_transaction(block, record, counts)
         return 0
 
-    cdef bint wants(self, Block block, const Record* record) except -1:
+    cdef bint selects(self, Block block, const Record* record) except -1:
         cdef uint64_t lowest
-        cdef uint64_t subject = record.subject
-        if subject == 0:
+        cdef uint64_t table_ordinal = record.table_ordinal
+        if table_ordinal == 0:
             return True
-        if subject >= self.mask_first + <uint64_t>len(self.mask):
+        if table_ordinal >= self.mask_first + <uint64_t>len(self.mask):
             lowest, more = mask_of(
-                self.accepts, self.subjects,
+                self.table_filter, self.table_ids,
                 self.mask_first + <uint64_t>len(self.mask),
             )
             if lowest > self.mask_first:
                 self.mask = self.mask[lowest - self.mask_first:]
                 self.mask_first = lowest
             self.mask += more
-        if not self.mask_first <= subject < self.mask_first + <uint64_t>len(self.mask):
+        if not self.mask_first <= table_ordinal < self.mask_first + <uint64_t>len(self.mask):
             raise StoreError(
                 f"the table of an entry at {block.file}:{record.offset} is forgotten"
             )
-        return <uint8_t>self.mask[subject - self.mask_first]
+        return <uint8_t>self.mask[table_ordinal - self.mask_first]
 
     cdef int pick_begin(self) except -1:
         """Pick the BEGIN of the transaction: something of it is wanted."""

@@ -9,7 +9,7 @@ REPEAT_AFTER_S = 600.0
 TEXTS_MAX = 16  # that are remembered: what fails in turns has few
 
 
-class Repeats:
+class LogThrottle:
     """Tells what is news; for one thread.
 
     Time is an argument: seconds of any clock that only grows.

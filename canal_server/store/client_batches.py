@@ -10,7 +10,7 @@ from canal_server.model.positions import EntryPosition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from canal_server.store.fetched import Taken
+    from canal_server.store.fetched import Fetched
     from canal_server.store.ring import Place
 
 
@@ -22,7 +22,7 @@ def position_of(place: Place) -> EntryPosition:
     )
 
 
-def batch_of(taken: Taken) -> Batch:
+def batch_of(taken: Fetched) -> Batch:
     """Return the batch; its slices keep the entries' memory."""
     start, end, ack = taken.positions()
     return Batch(

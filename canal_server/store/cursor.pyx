@@ -33,7 +33,7 @@ from canal_server.core.blocks cimport (
 from canal_server.core.emptiness cimport Emptiness, empty_passes
 from canal_server.core.runs cimport Runs, is_ddl
 from canal_server.store.ring cimport Ring, Slot
-from canal_server.store.fetched cimport Taken
+from canal_server.store.fetched cimport Fetched
 
 from canal_server.errors import StoreError
 from canal_server.model.positions import binlog_file_number
@@ -53,13 +53,13 @@ cdef struct After:
 cdef class Cursor:
     """Get and ack sequence of one client, and its filter.
 
-    `accepts` is asked once per subject, None takes everything. `after` is a binlog
+    `table_filter` is asked once per subject, None takes everything. `after` is a binlog
     file's number and an offset: what lies at or before it is skipped. In a group it is
     a dict of these by member.
     """
 
     cdef Ring ring
-    cdef readonly object accepts
+    cdef readonly object table_filter
     cdef readonly int client_id
     cdef readonly uint64_t get_sequence   # of the next entry to get
     cdef readonly uint64_t ack_sequence   # of the next entry to ack
@@ -106,7 +106,7 @@ cdef class Cursor:
     cdef uint32_t carried_index
     cdef uint64_t carried_before
 
-    def __init__(self, Ring ring, int client_id, accepts, after=None):
+    def __init__(self, Ring ring, int client_id, table_filter, after=None):
         self.ring = ring
         self.client_id = client_id
         self.get_sequence = self.ack_sequence = self.scan_sequence = ring.free_sequence
@@ -114,13 +114,13 @@ cdef class Cursor:
         self.carried_before = NEVER
         if ring.grouped:
             self.init_group(after or {})
-            accepts = _everything if accepts is None else accepts
+            table_filter = _everything if table_filter is None else table_filter
         elif after is not None:
             self.seeking = True
             self.after_file_number, self.after_offset = after
         self.rows_passed = True
         self.mask_first, self.mask = 1, b""  # 0 is no subject that it decides on
-        self.accepts = accepts
+        self.table_filter = table_filter
         self.choose_filter()
 
     def __dealloc__(self):
@@ -142,7 +142,7 @@ cdef class Cursor:
         return 0
 
     cdef int choose_filter(self) except -1:
-        if self.accepts is None:
+        if self.table_filter is None:
             free(self.verdicts)
             self.verdicts = NULL
         else:
@@ -158,7 +158,7 @@ cdef class Cursor:
         """Return the filter that is to be asked, and the first subject to ask about."""
         if self.next_mask is not None:
             return self.next_accepts, self.next_first + <uint64_t>len(self.next_mask)
-        return self.accepts, self.mask_first + <uint64_t>len(self.mask)
+        return self.table_filter, self.mask_first + <uint64_t>len(self.mask)
 
     def learn(self, question, answer):
         """Note what the filter said in answer to `question`: what `mask_of` returns.
@@ -180,49 +180,49 @@ cdef class Cursor:
         self.learned = True
         self.scan()
 
-    cdef inline bint knows(self, uint64_t subject) noexcept:
+    cdef inline bint knows(self, uint64_t table_ordinal) noexcept:
         """Tell whether the mask says something about a subject."""
-        return subject == 0 or (
-            self.mask_first <= subject < self.mask_first + <uint64_t>len(self.mask)
+        return table_ordinal == 0 or (
+            self.mask_first <= table_ordinal < self.mask_first + <uint64_t>len(self.mask)
         )
 
-    def replace_filter(self, accepts):
+    def replace_filter(self, table_filter):
         """Judge everything that is not acked once more, by another filter.
 
         That waits until the filter was asked about all tables in the ring.
         """
-        if accepts == (self.accepts if self.next_mask is None else self.next_accepts):
+        if table_filter == (self.table_filter if self.next_mask is None else self.next_accepts):
             return  # methods of one object are equal, not the same
         self.next_accepts = self.next_mask = None
         self.asks = self.learned = False
-        if accepts == self.accepts:
+        if table_filter == self.table_filter:
             self.scan()
-        elif accepts is None:
+        elif table_filter is None:
             self.use_filter(None, 1, b"")
         else:
-            self.next_accepts, self.next_first, self.next_mask = accepts, 1, b""
+            self.next_accepts, self.next_first, self.next_mask = table_filter, 1, b""
             self.use_next_filter()
 
     cdef int use_next_filter(self) except -1:
         """Judge by the next filter, if it says something about all that is not acked."""
-        cdef uint64_t sequence, subject
+        cdef uint64_t sequence, table_ordinal
         cdef uint64_t stop = self.next_first + <uint64_t>len(self.next_mask)
         for sequence in range(self.ack_sequence, self.ring.put_sequence):
-            subject = self.ring.record(sequence).subject
-            if subject and not self.next_first <= subject < stop:
+            table_ordinal = self.ring.record(sequence).table_ordinal
+            if table_ordinal and not self.next_first <= table_ordinal < stop:
                 self.asks = True
                 return 0
-        accepts, mask = self.next_accepts, self.next_mask
+        table_filter, mask = self.next_accepts, self.next_mask
         self.next_accepts = self.next_mask = None
         self.asks = False
-        self.use_filter(accepts, self.next_first, mask)
+        self.use_filter(table_filter, self.next_first, mask)
         return 0
 
-    cdef int use_filter(self, accepts, uint64_t mask_first, bytes mask) except -1:
-        self.accepts = accepts
-        if accepts is None and self.carried_block is not None:
+    cdef int use_filter(self, table_filter, uint64_t mask_first, bytes mask) except -1:
+        self.table_filter = table_filter
+        if table_filter is None and self.carried_block is not None:
             # The carried BEGIN is for a cursor with a filter to give out.
-            self.accepts = _everything
+            self.table_filter = _everything
         self.mask_first, self.mask = mask_first, mask
         self.choose_filter()
         self.scan_sequence = self.ack_sequence
@@ -315,10 +315,10 @@ cdef class Cursor:
         cdef Record* record
         while self.scan_sequence < self.ring.put_sequence:
             record = self.ring.record(self.scan_sequence)
-            if not self.knows(record.subject):
+            if not self.knows(record.table_ordinal):
                 if self.learned:
                     raise IndexError(
-                        f"subject {record.subject} is none of the {len(self.mask)} "
+                        f"subject {record.table_ordinal} is none of the {len(self.mask)} "
                         f"from {self.mask_first} on, at "
                         f"{self.ring.position(self.scan_sequence)[0]}:{record.offset}"
                     )
@@ -356,7 +356,7 @@ cdef class Cursor:
             return passes
         if record.kind == KIND_HEARTBEAT:
             return True
-        if record.subject and not <uint8_t>self.mask[record.subject - self.mask_first]:
+        if record.table_ordinal and not <uint8_t>self.mask[record.table_ordinal - self.mask_first]:
             return False
         self.release_begin()
         # A DDL outside of BEGIN and END is complete in itself.
@@ -487,7 +487,7 @@ cdef class Cursor:
         """Return the same for each source of a group, by member, where there is one."""
         return self.ring.places_before(self.ack_sequence)
 
-    cpdef Taken take(
+    cpdef Fetched take(
         self, uint64_t count_max, uint64_t bytes_max, uint64_t size_max,
         bint isolate_ddl,
     ):
@@ -501,7 +501,7 @@ cdef class Cursor:
         cdef uint64_t bound = self.bound()
         cdef uint64_t sequence = self.skip_rejected(self.get_sequence)
         cdef uint64_t weight = 0
-        cdef Taken taken = Taken.__new__(Taken)
+        cdef Fetched taken = Fetched.__new__(Fetched)
         cdef Record* record
         taken.runs = Runs()
         taken.first_sequence = sequence
@@ -530,7 +530,7 @@ cdef class Cursor:
         self.check()
         return taken
 
-    cdef uint64_t take_one(self, Taken taken, uint64_t sequence) except? 0:
+    cdef uint64_t take_one(self, Fetched taken, uint64_t sequence) except? 0:
         """Add an entry, and the carried BEGIN if it goes before it."""
         cdef Slot* slot = self.ring.slot(sequence)
         cdef Record* record = self.ring.record(sequence)
@@ -603,14 +603,14 @@ def _longer(uint64_t first, bytes mask, answer):
     return first, mask + more
 
 
-def mask_of(accepts, subjects, first):
+def mask_of(table_filter, table_ids, first):
     """Return the lowest subject there is, and a byte per subject from `first` on.
 
     It is 1 where the filter accepts the subject. When the lowest is above `first`, the
     bytes begin with it.
     """
-    lowest, names = subjects.since(first)
-    return lowest, bytes([1 if accepts(each) else 0 for each in names])
+    lowest, names = table_ids.since(first)
+    return lowest, bytes([1 if table_filter(each) else 0 for each in names])
 
 
 def _everything(names):

@@ -30,9 +30,8 @@ from canal_server.runtime.lifecycle import Deadline
 from canal_server.store.client_batches import batch_of, place_after, position_of
 from canal_server.store.counts import Blocked, Slowest, StoreCounts, counts_of
 from canal_server.store.cursor import Cursor
-from canal_server.store.filter_queries import ask_filter
-from canal_server.store.floating import (
-    NobodyFloats,
+from canal_server.store.eviction import (
+    NobodyEvictable,
     Run,
     first_that_holds,
     holders_of,
@@ -40,6 +39,7 @@ from canal_server.store.floating import (
     oldest_of,
     slowest_of,
 )
+from canal_server.store.filter_queries import ask_filter
 from canal_server.store.ring import Ring, bytes_in_use
 from canal_server.store.span_parts import count_of, parts_of
 from canal_server.store.stall import TELL_AFTER_S, StallNotice
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import StoreConfig
     from canal_server.core.blocks import BlockPool
-    from canal_server.core.table_ids import Subjects
+    from canal_server.core.table_ids import TableIds
     from canal_server.model.batch import Batch
     from canal_server.model.positions import EntryPosition
-    from canal_server.ports import Absences, Accepts, Span
+    from canal_server.ports import Liveness, Span, TablePredicate
     from canal_server.runtime.lifecycle import Stop
-    from canal_server.store.fetched import Taken
+    from canal_server.store.fetched import Fetched
 
 # A frame carries a 32-bit signed length; the rest is for the packet around a batch.
 FRAME_BYTES_MAX = 2**31 - 1 - 4096
@@ -72,7 +72,7 @@ class MemoryEventStore:
     def __init__(
         self,
         config: StoreConfig,
-        subjects: Subjects,
+        table_ids: TableIds,
         pool: BlockPool,
         *,
         destination: str = "",
@@ -81,20 +81,20 @@ class MemoryEventStore:
         tell_after_s: float = TELL_AFTER_S,
         held_elsewhere: Callable[[], int] = lambda: 0,
         may_drop: Callable[[], bool] = lambda: False,
-        absences: Absences | None = None,
+        liveness: Liveness | None = None,
     ) -> None:
         """Make an empty store.
 
         `held_elsewhere` are bytes of blocks that others keep: they do not count here.
         `may_drop`: without any cursor nothing waits for a first one to come.
-        `absences`: who is passed over when there is no room; without, nobody is.
+        `liveness`: who is passed over when there is no room; without, nobody is.
         """
-        self._absences = absences or NobodyFloats()
+        self._liveness = liveness or NobodyEvictable()
         self._run = Run()
         self._held_elsewhere = held_elsewhere
         self._may_drop = may_drop
         self._config = config
-        self._subjects = subjects
+        self._table_ids = table_ids
         # With old subjects: entries from here on carry new ones only.
         self._new_from: int | None = None
         self._pool = pool
@@ -175,7 +175,7 @@ class MemoryEventStore:
                         self._wake_getters()
                         blocked = self._blocks_exceed()
                         holders = holders_of(self._cursors.values())
-                        floats_s = self._absences.floats_in_s(holders)
+                        floats_s = self._liveness.evictable_in_s(holders)
                     due_s = self._stall.due_s(time.monotonic())
                     if floats_s is not None:
                         due_s = min(due_s, max(floats_s, FLOATS_RECHECK_S))
@@ -190,7 +190,7 @@ class MemoryEventStore:
 
     def _ask_filter(self, cursor: Cursor, is_over: Callable[[], bool]) -> bool:
         """Find out what a filter says of tables; without the lock, it may take long."""
-        return ask_filter(cursor, self._subjects, self._lock, self._cursors, is_over)
+        return ask_filter(cursor, self._table_ids, self._lock, self._cursors, is_over)
 
     def _holder_asks(self) -> bool:
         """Tell whether the one that holds the oldest entries waits for its filter."""
@@ -226,10 +226,10 @@ class MemoryEventStore:
             self._ring.append(spans, now_ms())
         finally:
             self._wake_getters()
-        if self._subjects.ageing:
-            self._forget_old_subjects(spans)
+        if self._table_ids.ageing:
+            self._forget_old_table_ids(spans)
 
-    def _forget_old_subjects(self, spans: Sequence[Span]) -> None:
+    def _forget_old_table_ids(self, spans: Sequence[Span]) -> None:
         """Let names go that no entry is about any more; `spans` were put just now.
 
         A statement that was being read when numbers began anew has old ones in its
@@ -243,13 +243,13 @@ class MemoryEventStore:
             ):
                 self._new_from = self._ring.put_sequence
         elif self._ring.free_sequence >= self._new_from:
-            self._subjects.forget_old()
+            self._table_ids.forget_old()
             self._new_from = None
 
-    def note_new_subjects(self) -> None:
+    def note_new_table_ids(self) -> None:
         """Say that no source of a group has anything more with an old number."""
         with self._lock:
-            if self._subjects.ageing and self._new_from is None:
+            if self._table_ids.ageing and self._new_from is None:
                 self._new_from = self._ring.put_sequence
 
     def _has_room_made(self, count: int) -> bool:
@@ -288,10 +288,10 @@ class MemoryEventStore:
         """
         while (
             holders := holders_of(self._cursors.values())
-        ) and self._absences.floats_in_s(holders) == 0:
+        ) and self._liveness.evictable_in_s(holders) == 0:
             for client_id in holders:
                 cursor = self._cursors.pop(client_id)
-                self._absences.passed_over(client_id, cursor.accepts)
+                self._liveness.evicted(client_id, cursor.table_filter)
             self._free_acked()
             if self._has_room(count):
                 return True
@@ -317,7 +317,7 @@ class MemoryEventStore:
     def subscribe(
         self,
         client_id: int,
-        accepts: Accepts | None,
+        table_filter: TablePredicate | None,
         after: EntryPosition | Mapping[int, EntryPosition] | None,
     ) -> None:
         """Give a client a cursor, or its cursor another filter (None: all entries).
@@ -332,10 +332,12 @@ class MemoryEventStore:
         with self._lock:
             found = self._cursors.get(client_id)
             if found is not None:
-                found.replace_filter(accepts)
+                found.replace_filter(table_filter)
                 self._wake_getters()
             else:
-                self._cursors[client_id] = Cursor(self._ring, client_id, accepts, place)
+                self._cursors[client_id] = Cursor(
+                    self._ring, client_id, table_filter, place
+                )
 
     def begin_run(self, place: tuple[int, int] | None) -> None:
         """Take note that what is put from now on does not go on behind the last entry.
@@ -371,7 +373,7 @@ class MemoryEventStore:
     def join(
         self,
         client_id: int,
-        accepts: Accepts | None,
+        table_filter: TablePredicate | None,
         after: tuple[int, int],
         run: int,
         *,
@@ -384,7 +386,9 @@ class MemoryEventStore:
         with self._lock:
             if not self._covers(needs, run):
                 return False
-            self._cursors[client_id] = Cursor(self._ring, client_id, accepts, after)
+            self._cursors[client_id] = Cursor(
+                self._ring, client_id, table_filter, after
+            )
             return True
 
     def end(self) -> None:
@@ -535,7 +539,7 @@ class MemoryEventStore:
             taken = self._get_waiting(getter, deadline)
         return None if taken is None else batch_of(taken)
 
-    def _get_waiting(self, getter: Getter, deadline: Deadline) -> Taken | None:
+    def _get_waiting(self, getter: Getter, deadline: Deadline) -> Fetched | None:
         try:
             while True:
                 # What wakes the getter meanwhile is looked at next, with the lock.
@@ -575,7 +579,7 @@ class MemoryEventStore:
             if getter.cursor.asks or self._rules.is_news(getter):
                 getter.wake()
 
-    def _take(self, getter: Getter) -> Taken | None:
+    def _take(self, getter: Getter) -> Fetched | None:
         assert self._lock.locked()
         if self._closed:
             return None

@@ -5,7 +5,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from canal_server.core.runs cimport Runs
 
 
-cdef class Taken:
+cdef class Fetched:
     cdef readonly uint64_t first_sequence
     cdef readonly uint64_t last_sequence
     cdef readonly uint64_t count

@@ -1,6 +1,6 @@
 from canal_server.store.ring import Place
 
-class Taken:
+class Fetched:
     @property
     def first_sequence(self) -> int: ...
     @property

@@ -15,7 +15,7 @@ from canal_server.core.blocks cimport (
 from canal_server.core.runs cimport is_ddl
 
 
-cdef class Taken:
+cdef class Fetched:
     """Entries that a get took; keeps their blocks alive."""
 
     def slices(self):

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
-    from canal_server.core.table_ids import Subjects
+    from canal_server.core.table_ids import TableIds
     from canal_server.store.cursor import Cursor
 
 
 def ask_filter(
     cursor: Cursor,
-    subjects: Subjects,
+    table_ids: TableIds,
     lock: threading.Lock,
     cursors: Mapping[int, Cursor],
     is_over: Callable[[], bool],
@@ -34,9 +34,9 @@ def ask_filter(
         with lock:
             if cursors.get(cursor.client_id) is not cursor:
                 return True
-            accepts, first = question = cursor.question
-        assert accepts is not None, "without a filter there is nothing to ask"
-        lowest, names = subjects.since(first)
+            table_filter, first = question = cursor.question
+        assert table_filter is not None, "without a filter there is nothing to ask"
+        lowest, names = table_ids.since(first)
         answer = bytearray()
         for each in names:
             # Without the lock: when it is dropped just now, the next table finds out.
@@ -44,7 +44,7 @@ def ask_filter(
                 return True
             if is_over():
                 return False
-            answer.append(1 if accepts(each) else 0)
+            answer.append(1 if table_filter(each) else 0)
         with lock:
             if cursors.get(cursor.client_id) is cursor:
                 cursor.learn(question, (lowest, bytes(answer)))

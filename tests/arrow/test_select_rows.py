@@ -94,12 +94,12 @@ def test_in_pieces(step: int) -> None:
     columns = ResultColumns(FIELDS)
     (taken,) = read_all(columns, answer(), step)
     assert columns.done
-    numbers, texts, floats, labels = taken
+    numbers, texts, is_evictable, labels = taken
     assert numbers[:2] == (3, 1)
     assert bytes(numbers[2][2]) == b"\1\0\0\0\0\0\0\0\xf9\xff\xff\xff"
     assert bytes(texts[2][2]) == "é".encode()
     assert bytes(labels[2][2]) == b"y"
-    assert bytes(floats[2][2])[:8] == b"\0\0\0\0\0\x40\x8f\x40"
+    assert bytes(is_evictable[2][2])[:8] == b"\0\0\0\0\0\x40\x8f\x40"
 
 
 def test_limits() -> None:

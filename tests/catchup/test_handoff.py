@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fix_store import StoreUnderTest
 
-from canal_server.catchup.handoff import Meeting
+from canal_server.catchup.handoff import Handoff
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
@@ -22,20 +22,20 @@ SERVER = "one"
 def scene():
     """Give a meeting with a ring that lacks nothing behind 1:99, and its pump."""
     pump: Any = SimpleNamespace(
-        server=SERVER, whole_from=None, reads_behind=(1, 99), reads_behind_set=None
+        server=SERVER, whole_from=None, reads_after=(1, 99), reads_after_set=None
     )
     pump.begins_after = lambda acked: acked and acked.position
     t = StoreUnderTest()
-    meeting = Meeting(t.store, pump, gtid_on=True)
-    meeting.begin_run()
-    return SimpleNamespace(pump=pump, meeting=meeting, t=t)
+    handoff = Handoff(t.store, pump, gtid_on=True)
+    handoff.begin_run()
+    return SimpleNamespace(pump=pump, handoff=handoff, t=t)
 
 
 def meets(scene, place, gtids="", server=SERVER):
     """Tell whether a client meets the ring there; it does not stay."""
     here = place, gtids, server
-    met = scene.meeting.join(CLIENT, None, *here)
-    assert scene.meeting.is_near(*here) is met
+    met = scene.handoff.join(CLIENT, None, *here)
+    assert scene.handoff.is_near(*here) is met
     scene.t.store.unsubscribe(CLIENT)
     return met
 
@@ -62,8 +62,8 @@ def test_another_server(scene):
 )
 def test_by_set(scene, left_out, enough, too_little):
     """Where it began by a set, a client must have all of the set, wherever it lies."""
-    scene.pump.reads_behind, scene.pump.reads_behind_set = None, left_out
-    scene.meeting.begin_run()
+    scene.pump.reads_after, scene.pump.reads_after_set = None, left_out
+    scene.handoff.begin_run()
     assert meets(scene, (1, 4), enough)
     for gtids in (too_little, "", "no set"):
         assert not meets(scene, (9, 4), gtids)
@@ -76,19 +76,19 @@ def test_by_set(scene, left_out, enough, too_little):
 def test_by_set_outside_of_gtid_mode(scene):
     """Sets of clients are not followed there: files that are whole decide alone."""
     left_out = GtidSet.parse(f"{SID}:1-7")
-    scene.pump.reads_behind, scene.pump.reads_behind_set = None, left_out
-    meeting = Meeting(scene.t.store, scene.pump, gtid_on=False)
-    meeting.begin_run()
-    assert not meeting.join(CLIENT, None, (9, 4), f"{SID}:1-8", SERVER)
+    scene.pump.reads_after, scene.pump.reads_after_set = None, left_out
+    handoff = Handoff(scene.t.store, scene.pump, gtid_on=False)
+    handoff.begin_run()
+    assert not handoff.join(CLIENT, None, (9, 4), f"{SID}:1-8", SERVER)
     scene.pump.whole_from = 9
-    assert meeting.join(CLIENT, None, (9, 4), "", SERVER)
+    assert handoff.join(CLIENT, None, (9, 4), "", SERVER)
 
 
 def rejoins(scene, offset):
     """Tell whether a client that has acked to a place finds what follows."""
     place = EntryPosition("bin.000001", offset)
     acked = LogPosition(LogIdentity("127.0.0.1", 3306), place)
-    return scene.meeting.rejoin(CLIENT, None, acked)
+    return scene.handoff.rejoin(CLIENT, None, acked)
 
 
 def test_rejoin(scene):

@@ -14,7 +14,7 @@ from fix_store import PATIENCE_S, Absent, StoreUnderTest, in_thread
 
 from canal_server.catchup.store_router import READERS_MAX, ClientStores
 from canal_server.config.schema import BatchMode, StoreConfig
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.errors import StoreError
 from canal_server.model.positions import EntryPosition
 from canal_server.runtime.lifecycle import Stop
@@ -45,27 +45,27 @@ class Numbers:
 class Reader:
     """Puts transactions behind an acked number into a store of its own."""
 
-    def __init__(self, ring, numbers, acked, accepts):
-        self.store = MemoryEventStore(CONFIG, Subjects(), Entries().pool)
+    def __init__(self, ring, numbers, acked, table_filter):
+        self.store = MemoryEventStore(CONFIG, TableIds(), Entries().pool)
         self.met = False
         self.started = self.stopped = False
         self.begun = threading.Event()
-        self.accepts = accepts
+        self.table_filter = table_filter
         self._ring, self._numbers = ring, numbers
         self._next = max(i for i, n in enumerate(numbers.firsts) if n <= acked + 1)
         if acked >= 0 and numbers.firsts[self._next] == acked + 1 and self._next:
             self._next -= 1  # as one that begins with the event that was acked
         after = EntryPosition("bin.000001", acked * 100) if acked >= 0 else None
-        self.store.subscribe(LATE, accepts, after)
+        self.store.subscribe(LATE, table_filter, after)
 
     def start(self):
         """Begin to read."""
         self.started = True
         self.begun.set()
 
-    def change_wants(self, accepts):
+    def change_table_filter(self, table_filter):
         """Take another filter."""
-        self.accepts = accepts
+        self.table_filter = table_filter
 
     def request_stop(self):
         """End it."""
@@ -90,7 +90,7 @@ class Reader:
             return
         self._next += 1
         place = 1, (self._numbers.firsts[self._next] - 1) * 100 + 29
-        if self._ring.join(LATE, self.accepts, place, self._ring.run, needs=place):
+        if self._ring.join(LATE, self.table_filter, place, self._ring.run, needs=place):
             self.met = True
             self.store.end()
 
@@ -101,26 +101,26 @@ class Apart:
     def __init__(self):
         self.numbers = Numbers()
         self.absent = Absent()
-        self.t = StoreUnderTest(buffer_size=16, absences=self.absent)
+        self.t = StoreUnderTest(buffer_size=16, liveness=self.absent)
         self.ring = self.t.store
         self.acked = -1
         self.reader = None
         self.stores = ClientStores(self.ring, self._rejoin, self._read)
-        self.absent.tell = self.stores.set_apart
+        self.absent.tell = self.stores.divert
         self.ring.begin_run((1, 0))
         for client_id in (LIVE, LATE):
             self.stores.subscribe(client_id, None, None)
         self._put = 0
 
-    def _rejoin(self, client_id, accepts):
+    def _rejoin(self, client_id, table_filter):
         place = 1, max(self.acked, 0) * 100
         return self.acked >= 0 and self.ring.join(
-            client_id, accepts, place, self.ring.run, needs=(1, place[1] - 1)
+            client_id, table_filter, place, self.ring.run, needs=(1, place[1] - 1)
         )
 
-    def _read(self, client_id, accepts, is_judged_anew):
+    def _read(self, client_id, table_filter, is_judged_anew):
         del client_id, is_judged_anew
-        self.reader = Reader(self.ring, self.numbers, self.acked, accepts)
+        self.reader = Reader(self.ring, self.numbers, self.acked, table_filter)
         return self.reader
 
     def pump(self):
@@ -144,7 +144,7 @@ class Apart:
             self.pump()
             self.drain_live()
         self.absent.client_ids.clear()
-        assert self.stores.is_apart(LATE)
+        assert self.stores.is_diverted(LATE)
 
     def get(self, size=100):
         """Return the numbers that the late one gets next, and where they end."""
@@ -158,136 +158,136 @@ class Apart:
 
 
 @pytest.fixture
-def apart():
+def diverted():
     """Give such a ring; the late client has been passed over."""
     found = Apart()
     found.pass_over()
     return found
 
 
-def test_catches_up(apart):
+def test_catches_up(diverted):
     """It gets its own store, then the ring, and is then like all others."""
     got = []
-    assert apart.get() == ([], None)  # it begins to read
-    assert apart.reader.started
-    while apart.stores.is_apart(LATE):
-        apart.reader.read()
-        numbers, batch = apart.get()
+    assert diverted.get() == ([], None)  # it begins to read
+    assert diverted.reader.started
+    while diverted.stores.is_diverted(LATE):
+        diverted.reader.read()
+        numbers, batch = diverted.get()
         got += numbers
         if batch is not None:
-            assert batch.last_sequence < 0 or apart.reader.met
-            apart.ack(batch, numbers)
-        apart.drain_live()
-    assert apart.reader.met
-    apart.numbers.write(2)
-    apart.pump()
-    numbers, _ = apart.get()
-    assert got + numbers == list(range(apart.numbers.firsts[-1]))
+            assert batch.last_sequence < 0 or diverted.reader.met
+            diverted.ack(batch, numbers)
+        diverted.drain_live()
+    assert diverted.reader.met
+    diverted.numbers.write(2)
+    diverted.pump()
+    numbers, _ = diverted.get()
+    assert got + numbers == list(range(diverted.numbers.firsts[-1]))
 
 
-def test_a_rollback_over_both(apart):
+def test_a_rollback_over_both(diverted):
     """Batches of its own store and of the ring behind it come again together."""
-    apart.get()
+    diverted.get()
     for _ in range(8):
-        apart.reader.read()
-        if apart.reader.met:
+        diverted.reader.read()
+        if diverted.reader.met:
             break
-        numbers, batch = apart.get()
-        apart.ack(batch, numbers)
-    assert apart.reader.met
-    apart.numbers.write(2)
-    apart.pump()
-    first, own = apart.get()
-    second, of_ring = apart.get()
+        numbers, batch = diverted.get()
+        diverted.ack(batch, numbers)
+    assert diverted.reader.met
+    diverted.numbers.write(2)
+    diverted.pump()
+    first, own = diverted.get()
+    second, of_ring = diverted.get()
     assert own.last_sequence < 0 <= of_ring.last_sequence
-    apart.stores.rollback(LATE)
-    assert apart.get()[0] == first
-    assert apart.get()[0] == second
-    apart.stores.ack(LATE, own.last_sequence)
-    assert not apart.stores.is_apart(LATE)
-    apart.stores.ack(LATE, of_ring.last_sequence)
-    assert apart.get() == ([], None)
+    diverted.stores.rollback(LATE)
+    assert diverted.get()[0] == first
+    assert diverted.get()[0] == second
+    diverted.stores.ack(LATE, own.last_sequence)
+    assert not diverted.stores.is_diverted(LATE)
+    diverted.stores.ack(LATE, of_ring.last_sequence)
+    assert diverted.get() == ([], None)
 
 
-def test_an_old_ack_is_refused(apart):
+def test_an_old_ack_is_refused(diverted):
     """An ack of a batch of a store that is gone is told so."""
     with pytest.raises(StoreError, match="passed over"):
-        apart.stores.ack(LATE, -5)
+        diverted.stores.ack(LATE, -5)
     with pytest.raises(StoreError):
-        apart.stores.ack(LATE, 3)
+        diverted.stores.ack(LATE, 3)
 
 
-def test_unsubscribed(apart):
+def test_unsubscribed(diverted):
     """A late one that unsubscribes ends its reader and holds nothing."""
-    apart.get()
-    apart.stores.unsubscribe(LATE)
-    assert apart.reader.stopped
-    assert not apart.stores.is_apart(LATE)
+    diverted.get()
+    diverted.stores.unsubscribe(LATE)
+    assert diverted.reader.stopped
+    assert not diverted.stores.is_diverted(LATE)
     with pytest.raises(StoreError):
-        apart.stores.get(LATE, 1, 0)
+        diverted.stores.get(LATE, 1, 0)
 
 
-def test_passed_over_while_it_catches_up(apart):
+def test_passed_over_while_it_catches_up(diverted):
     """One that leaves again begins anew behind what it has acked."""
-    apart.get()
-    apart.reader.read()
-    numbers, batch = apart.get()
-    apart.ack(batch, numbers)
-    old = apart.reader
-    apart.stores.set_apart(LATE, None)
+    diverted.get()
+    diverted.reader.read()
+    numbers, batch = diverted.get()
+    diverted.ack(batch, numbers)
+    old = diverted.reader
+    diverted.stores.divert(LATE, None)
     assert old.stopped
-    apart.get()
-    assert apart.reader is not old
-    apart.reader.read()
-    apart.reader.read()
-    assert apart.get()[0][0] == apart.acked + 1
+    diverted.get()
+    assert diverted.reader is not old
+    diverted.reader.read()
+    diverted.reader.read()
+    assert diverted.get()[0][0] == diverted.acked + 1
 
 
-def test_returns_to_the_ring(apart):
+def test_returns_to_the_ring(diverted):
     """One for which nothing else is left goes on with the oldest entry of the ring."""
-    apart.get()
-    apart.numbers.write(2)
-    apart.pump()
-    apart.stores.return_to_ring(LATE)
-    assert apart.reader.stopped
-    assert apart.get()[0][-1] == apart.numbers.firsts[-1] - 1
+    diverted.get()
+    diverted.numbers.write(2)
+    diverted.pump()
+    diverted.stores.return_to_ring(LATE)
+    assert diverted.reader.stopped
+    assert diverted.get()[0][-1] == diverted.numbers.firsts[-1] - 1
 
 
-def test_another_filter(apart):
+def test_another_filter(diverted):
     """A filter that is given amid the catching up counts in both stores."""
-    apart.get()
+    diverted.get()
     for _ in range(8):
-        apart.reader.read()
-        _, batch = apart.get()
+        diverted.reader.read()
+        _, batch = diverted.get()
         if batch is not None:
-            apart.stores.ack(LATE, batch.last_sequence)
-    assert apart.reader.met
+            diverted.stores.ack(LATE, batch.last_sequence)
+    assert diverted.reader.met
 
-    apart.stores.set_apart(LATE, None)
-    apart.acked = apart.numbers.firsts[-1] - 1
+    diverted.stores.divert(LATE, None)
+    diverted.acked = diverted.numbers.firsts[-1] - 1
 
     def nothing(names):
         return not names
 
-    apart.stores.subscribe(LATE, nothing, None)
-    assert apart.reader.accepts is nothing
-    apart.stores.subscribe(LATE, None, None)
-    assert apart.reader.accepts is None
+    diverted.stores.subscribe(LATE, nothing, None)
+    assert diverted.reader.table_filter is nothing
+    diverted.stores.subscribe(LATE, None, None)
+    assert diverted.reader.table_filter is None
 
 
-def test_so_many_at_a_time(apart):
+def test_so_many_at_a_time(diverted):
     """Readers beyond the limit wait until one has ended."""
     made = []
 
-    def read(client_id, accepts, is_judged_anew):
+    def read(client_id, table_filter, is_judged_anew):
         del client_id, is_judged_anew
-        made.append(Reader(apart.ring, apart.numbers, -1, accepts))
-        made[-1].store.subscribe(len(made) + 2000, accepts, None)
+        made.append(Reader(diverted.ring, diverted.numbers, -1, table_filter))
+        made[-1].store.subscribe(len(made) + 2000, table_filter, None)
         return made[-1]
 
-    stores = ClientStores(apart.ring, lambda *_: False, read)
+    stores = ClientStores(diverted.ring, lambda *_: False, read)
     for client_id in range(2001, 2002 + READERS_MAX):
-        stores.set_apart(client_id, None)
+        stores.divert(client_id, None)
         stores.get(client_id, 1, 0)
     assert [each.started for each in made] == [True] * READERS_MAX + [False]
     # Also while its client waits without an end.
@@ -308,8 +308,8 @@ def test_random(rng):
     """
     met = 0
     for _ in range(longer(40)):
-        apart = Apart()
-        player = Player(apart, rng)
+        diverted = Apart()
+        player = Player(diverted, rng)
         for _ in range(300):
             player.step()
         met += player.met
@@ -320,19 +320,19 @@ def test_random(rng):
 class Player:
     """Does random steps, and knows which number the late one must get next."""
 
-    def __init__(self, apart, rng):
-        self._apart, self._rng = apart, rng
+    def __init__(self, diverted, rng):
+        self._apart, self._rng = diverted, rng
         self._expected = 0
         self._opened = []  # batches and their numbers
         self.met = 0  # readers that met the ring
 
     def step(self):
         """Do one of all steps that there are."""
-        apart, rng = self._apart, self._rng
+        diverted, rng = self._apart, self._rng
         steps = {
-            lambda: apart.numbers.write(rng.randint(1, 5)): 2,
-            apart.pump: 3,
-            apart.drain_live: 3,
+            lambda: diverted.numbers.write(rng.randint(1, 5)): 2,
+            diverted.pump: 3,
+            diverted.drain_live: 3,
             self._leave_for_a_moment: 0.3,
             self._get: 5,
             self._ack: 5,

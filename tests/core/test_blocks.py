@@ -66,7 +66,7 @@ def test_index_records() -> None:
     pool = BlockPool()
     writer = BlockWriter(pool, "bin.000009", 9)
     index = writer.append(
-        b"entry", ROWS, offset=1 << 40, ordinal=3, time=(1 << 32) - 1, subject=7,
+        b"entry", ROWS, offset=1 << 40, ordinal=3, time=(1 << 32) - 1, table_ordinal=7,
         rows=5, event_length=99, event_type=2, flags=FLAG_GTID,
     )  # fmt: skip
     assert writer.block.record(index) == {
@@ -167,9 +167,9 @@ def test_first_behind() -> None:
     ((block, first, stop),) = entries.take()
     places = [((99, 0), 0), ((100, 0), 1), ((200, 1), 3), ((200, 2), 4), ((300, 0), 5)]
     for (offset, ordinal), wanted in places:
-        assert block.first_behind(first, stop, offset, ordinal) == wanted
-    assert block.first_behind(2, 4, 0, 0) == 2
-    assert block.first_behind(0, 2, 300, 0) == 2
+        assert block.first_after(first, stop, offset, ordinal) == wanted
+    assert block.first_after(2, 4, 0, 0) == 2
+    assert block.first_after(0, 2, 300, 0) == 2
 
 
 def test_a_full_block_refuses() -> None:

@@ -22,7 +22,7 @@ from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.errors import CanalError, DecodeError, SourceError, TableMetaError
 from canal_server.filters.column_filters import ColumnFilter
 from canal_server.model.entry import EntryType
@@ -35,7 +35,7 @@ from canal_server.source.read.map_columns import MapReader, NoColumns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from canal_server.ports import TableImages
+    from canal_server.ports import TableSchemas
 
 ALLOWED = (DecodeError, TableMetaError, SourceError)
 
@@ -229,7 +229,7 @@ def make_reader(
     rng: random.Random, recorded: Workload, file: str, *, packets: bool, by_maps: bool
 ) -> Reader:
     """Return a reader with the recorded columns, or with those of the table maps."""
-    images: TableImages = (
+    images: TableSchemas = (
         NoColumns() if by_maps else RecordedImages(list(recorded.history))
     )
     images.apply(EntryPosition(file, 4), "", "", "{}")
@@ -237,9 +237,9 @@ def make_reader(
     gtids = MariaGtidSet() if server == "mariadb" else GtidSet()
     return (MapReader if by_maps else Reader)(
         BlockPool(),
-        Subjects(),
+        TableIds(),
         images,
-        wants=lambda _names: True,
+        table_filter=lambda _names: True,
         columns=ColumnFilter("", ""),
         filters=FilterConfig(table_error=rng.random() < 0.3),
         packets=packets,

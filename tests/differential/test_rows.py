@@ -81,7 +81,7 @@ def check_load(
     fold = Fold(load.tables)
     images = CachedColumns(ControlConnection(access))
     try:
-        Part(images=images, take=fold.take, wants=wants, until=until).read_server(
+        Part(images=images, take=fold.take, table_filter=wants, until=until).read_server(
             access, start, Stop()
         )
         wrong = fold.differences(load.truth())

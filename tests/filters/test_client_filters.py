@@ -15,7 +15,7 @@ from canal_server.filters.table_filters import TableFilter
 from canal_server.model.identity import ClientIdentity
 
 if TYPE_CHECKING:
-    from canal_server.ports import Accepts
+    from canal_server.ports import TablePredicate
 
 TABLES = (("a", "t"), ("b", "t"), ("c", "t"), ("black", "t"))
 
@@ -25,20 +25,20 @@ class Filtered:
 
     def __init__(self) -> None:
         config = FilterConfig(regex=r"a\..*,c\..*", black_regex=r"black\..*")
-        self.accepts: Accepts | None = None
+        self.table_filter: TablePredicate | None = None
         self.changes = 0
         default = TableFilter(config.regex, config.black_regex)
         self.filters = ClientFilters("example", config, default, self._change)
 
-    def _change(self, accepts: Accepts) -> None:
-        self.accepts = accepts
+    def _change(self, table_filter: TablePredicate) -> None:
+        self.table_filter = table_filter
         self.changes += 1
 
     def wanted(self) -> list[str]:
         """Return the tables that are let through."""
-        accepts = self.accepts
-        assert accepts
-        return [".".join(name) for name in TABLES if accepts((name,))]
+        table_filter = self.table_filter
+        assert table_filter
+        return [".".join(name) for name in TABLES if table_filter((name,))]
 
 
 def client(expression: str, client_id: int = 1001) -> ClientIdentity:

@@ -24,11 +24,11 @@ class Counted(TableFilter):
 
 def test_union():
     """A union accepts what one of its filters accepts."""
-    accepts = FilterUnion([TableFilter(r"a\..*", ""), TableFilter(r"b\..*", "")])
-    assert accepts(A)
-    assert accepts(B)
-    assert not accepts(C)
-    assert accepts(())
+    table_filter = FilterUnion([TableFilter(r"a\..*", ""), TableFilter(r"b\..*", "")])
+    assert table_filter(A)
+    assert table_filter(B)
+    assert not table_filter(C)
+    assert table_filter(())
     assert FilterUnion([])(())
     assert not FilterUnion([])(C)
 
@@ -36,10 +36,10 @@ def test_union():
 def test_each_filter_is_asked_once_about_a_table():
     """Tables that are met again, and equal filters, cost nothing."""
     mine = Counted(r"a\..*", "")
-    accepts = FilterUnion([mine] * 5_000)
+    table_filter = FilterUnion([mine] * 5_000)
     for _ in range(3):
-        assert accepts(A)
-        assert not accepts(B)
+        assert table_filter(A)
+        assert not table_filter(B)
     assert mine.asked == 2
 
 
@@ -79,10 +79,10 @@ def test_removed_filter():
 def test_steps_are_limited_for_all_together(caplog):
     """When filters take too long together, a table counts as accepted; said once."""
     costly = [TableFilter(f"{COSTLY_ON_Z}{i}", "") for i in range(50)]
-    accepts = FilterUnion(costly)
-    assert accepts((("z" * 64, "z" * 64),))
-    assert accepts((("z" * 64, "z" * 63),))
-    assert not accepts(A)
+    table_filter = FilterUnion(costly)
+    assert table_filter((("z" * 64, "z" * 64),))
+    assert table_filter((("z" * 64, "z" * 63),))
+    assert not table_filter(A)
     assert caplog.text.count("took more than") == 1
 
 
@@ -92,21 +92,21 @@ def test_long_lists_have_steps_enough():
         TableFilter(",".join(rf"d{i}\.t{j}_.*" for j in range(20)), "")
         for i in range(300)
     ]
-    accepts = FilterUnion(many)
-    assert not accepts((("d299", "x"),))
-    assert accepts((("d299", "t19_1"),))
+    table_filter = FilterUnion(many)
+    assert not table_filter((("d299", "x"),))
+    assert table_filter((("d299", "t19_1"),))
 
 
 @pytest.mark.parametrize("count", [KNOWN_MAX + 5])
 def test_memory_is_limited(count):
     """Answers are kept of so many tables, and of no statement with many names."""
     mine = Counted(r"a\..*", "")
-    accepts = FilterUnion([mine])
+    table_filter = FilterUnion([mine])
     for i in range(count):
-        accepts((("b", f"t{i}"),))
-    assert len(accepts.judged_by(TableFilter("x", ""))) <= KNOWN_MAX
+        table_filter((("b", f"t{i}"),))
+    assert len(table_filter.judged_by(TableFilter("x", ""))) <= KNOWN_MAX
     many = tuple(("b", f"t{i}") for i in range(NAMES_MAX + 1))
     mine.asked = 0
-    assert not accepts(many)
-    assert not accepts(many)
+    assert not table_filter(many)
+    assert not table_filter(many)
     assert mine.asked == 2

@@ -21,7 +21,7 @@ from canal_server.config.schema import (
     TableMetaConfig,
     Wiring,
 )
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.errors import CanalError, ClientError, StoreError
 from canal_server.instance import group_instance as group_module
 from canal_server.instance.group_instance import GroupInstance, make_instance
@@ -32,7 +32,7 @@ from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.binlogs import BinaryLog
 from canal_server.pipeline.source_merge import Merge
 from canal_server.runtime.lifecycle import Deadline
-from canal_server.source.begin.position_loss import GonePlace
+from canal_server.source.begin.position_loss import LostPosition
 from canal_server.source.read.available_positions import SourceFiles
 
 if TYPE_CHECKING:
@@ -238,11 +238,11 @@ def test_tables_of_many_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When names are too many, old ones go once no source has any more of them."""
-    monkeypatch.setattr(group_module, "Subjects", lambda: Subjects(names_max=3))
+    monkeypatch.setattr(group_module, "Subjects", lambda: TableIds(names_max=3))
     instance = running(mysql_server, mariadb_server)
     subscribe(instance)
     eventually(lambda: instance.status()["state"] == "running")
-    numbers = instance._subjects
+    numbers = instance._table_ids
     for turn in range(3):
         for server in (mysql_server, mariadb_server):
             for number in range(2):
@@ -383,7 +383,7 @@ def test_a_client_whose_place_in_one_source_is_gone(
         group.meta.update_cursor(client, position)
     refused, left = (group.meta.cursor(each) for each in (dead, live))
     assert refused is not None
-    assert group._gone(member, GonePlace(refused, server, files))
+    assert group._gone(member, LostPosition(refused, server, files))
     assert member._stored() == left
     moved = group.meta.cursor(dead), group.meta.places(dead)[1]
     if resets:
@@ -415,7 +415,7 @@ def test_all_places_in_one_source_are_gone(
     group.meta.update_places(CLIENT, {1: gone})
     group.meta.update_cursor(CLIENT, gone)
     files = SourceFiles((BinaryLog("bin.000003", 500),))
-    assert not group._gone(member, GonePlace(gone, server, files))
+    assert not group._gone(member, LostPosition(gone, server, files))
     end = EntryPosition("bin.000003", 500, 2000, 1, included=True)
     group._begun(member, end)
     assert group.meta.cursor(CLIENT) == group.meta.places(CLIENT)[1]

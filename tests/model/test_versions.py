@@ -13,7 +13,7 @@ from canal_server.model.versions import (
     FILE_NUMBER_MAX,
     OFFSET_MAX,
     STEP_BYTES,
-    VersionPlace,
+    VersionPosition,
     place_of,
     version,
 )
@@ -63,7 +63,7 @@ def test_steps_apart_from_two_gigabytes_on() -> None:
 def test_places_come_back(rng: random.Random) -> None:
     """Below 2 GiB a number tells its place exactly, above it the step it is in."""
     for _ in range(200):
-        place = VersionPlace(
+        place = VersionPosition(
             rng.randint(0, EPOCH_MAX),
             rng.randint(0, FILE_NUMBER_MAX),
             rng.randrange(EXACT_OFFSETS),

@@ -15,7 +15,7 @@ from fix_blocks import (
     numbers_in,
 )
 
-from canal_server.pipeline.empty_transactions import Thinner
+from canal_server.pipeline.empty_transactions import EmptyTransactionFilter
 
 
 class Thinned:
@@ -23,7 +23,7 @@ class Thinned:
 
     def __init__(self, *, thin_markers: bool = False) -> None:
         self.entries = Entries()
-        self.thinner = Thinner(thin_markers=thin_markers)
+        self.thinner = EmptyTransactionFilter(thin_markers=thin_markers)
 
     def passed(self) -> list[int]:
         """Thin what was added; returns the numbers of what passed."""

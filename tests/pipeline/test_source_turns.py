@@ -17,7 +17,7 @@ from fix_blocks import (
 from canal_server.pipeline.source_turns import (
     cut,
     first_time,
-    is_open_behind,
+    is_open_after,
     last_time,
 )
 
@@ -107,10 +107,10 @@ def test_open_behind():
         ((HEARTBEAT,), False),
         ((), False),
     ):
-        assert is_open_behind(entries_of(*kinds).take()) is is_open
+        assert is_open_after(entries_of(*kinds).take()) is is_open
     entries = Entries()
     entries.add(OTHER, flags=FLAG_OPEN)
-    assert is_open_behind(entries.take())
+    assert is_open_after(entries.take())
 
 
 def test_last_time():

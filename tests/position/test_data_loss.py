@@ -9,7 +9,7 @@ from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.binlogs import BinaryLog
 from canal_server.position.data_loss import LostClients
-from canal_server.source.begin.position_loss import GonePlace
+from canal_server.source.begin.position_loss import LostPosition
 from canal_server.source.read.available_positions import SourceFiles
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Clients:
         """Say that a place was refused."""
         return self.lost.leave_behind(
             self.places,
-            GonePlace(refused, HERE, FILES),
+            LostPosition(refused, HERE, FILES),
             began=began,
             move=self.move,
             drop=self.dropped.append,
@@ -115,7 +115,7 @@ def test_sets_count_in_gtid_mode() -> None:
     """A set that has all which was purged is as good as a file that is left."""
     sid = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
     at = LogPosition(HERE, EntryPosition("bin.000001", 400, 1, 1, f"{sid}:1-7"))
-    gone = GonePlace(place(1), HERE, FILES, GtidSet.parse(f"{sid}:1-7"))
+    gone = LostPosition(place(1), HERE, FILES, GtidSet.parse(f"{sid}:1-7"))
     lost = LostClients("d", resets=False)
     found = lost.leave_behind(
         {DEAD: place(1), LIVE: at},
@@ -129,7 +129,7 @@ def test_sets_count_in_gtid_mode() -> None:
 
 def test_one_that_is_late(caplog: pytest.LogCaptureFixture) -> None:
     """A late client can be refused by itself, or moved, whatever the others do."""
-    gone = GonePlace(place(1), HERE, FILES)
+    gone = LostPosition(place(1), HERE, FILES)
     lost = LostClients("d", resets=True)
     lost.refuse_one(DEAD, place(1), gone)
     assert "is gone" in lost.why(DEAD.client_id)

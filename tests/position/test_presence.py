@@ -72,7 +72,7 @@ def presence(clock):
 
 def floating(presence):
     """Return who floats."""
-    return [each for each in (ONE, TWO, THREE) if presence.floats(each)]
+    return [each for each in (ONE, TWO, THREE) if presence.is_evictable(each)]
 
 
 def test_pins_for_a_while(presence, clock):
@@ -86,8 +86,8 @@ def test_pins_for_a_while(presence, clock):
     assert floating(presence) == []
     assert presence.away_s(TWO) is None
     presence.left(TWO)
-    assert presence.floats_in_s((TWO,)) == PIN_S
-    assert presence.floats_in_s((ONE, TWO)) is None
+    assert presence.evictable_in_s((TWO,)) == PIN_S
+    assert presence.evictable_in_s((ONE, TWO)) is None
     clock.now_s += PIN_S - 1
     assert floating(presence) == []
     clock.now_s += 1
@@ -118,7 +118,7 @@ def test_the_only_one_pins(clock):
     presence.enter(ONE)
     clock.now_s += 1_000_000
     assert floating(presence) == []
-    assert presence.floats_in_s(()) is None
+    assert presence.evictable_in_s(()) is None
     presence.came(THREE)
     assert floating(presence) == []
     presence.enter(THREE)
@@ -162,7 +162,7 @@ def test_kept(clock):
     for each in (ONE, TWO, THREE):
         presence.enter(each)
     assert floating(presence) == [THREE]
-    assert presence.floats_in_s((TWO,)) == 200
+    assert presence.evictable_in_s((TWO,)) == 200
     presence.stop()
 
 
@@ -232,8 +232,8 @@ def test_thousands_of_clients_are_judged_in_one_walk(monkeypatch):
 
     monkeypatch.setattr(presence, "_seen_s", Seen(presence._seen_s))
     now_s[0] = 11.0
-    floating = [each for each in range(2_000) if presence.floats(each)]
+    floating = [each for each in range(2_000) if presence.is_evictable(each)]
     assert floating == list(range(1, 2_000))  # the last one seen pins
     assert len(walks) <= 2
     presence.came(5)
-    assert [presence.floats(each) for each in (0, 5)] == [True, False]
+    assert [presence.is_evictable(each) for each in (0, 5)] == [True, False]

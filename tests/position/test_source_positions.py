@@ -284,7 +284,7 @@ def test_cursor_of_a_single_source():
 def test_slowest_client():
     """A source begins at the smallest place of those clients that have one."""
     meta = MemoryMetaManager()
-    manager = source_positions.MemberLogPositionManager(meta, "example", 1, SERVERS)
+    manager = source_positions.SourceLogPositionManager(meta, "example", 1, SERVERS)
     assert manager.latest("example/master1") is None
     for client in (CLIENT, SECOND):
         meta.subscribe(client)
@@ -299,7 +299,7 @@ def test_slowest_client():
 def test_server_that_was_read_last():
     """It is the one that the newest place names, whatever an absent client has."""
     meta = MemoryMetaManager()
-    manager = source_positions.MemberLogPositionManager(meta, "example", 1, SERVERS)
+    manager = source_positions.SourceLogPositionManager(meta, "example", 1, SERVERS)
     assert manager.newest() is None
     for client in (CLIENT, SECOND):
         meta.subscribe(client)

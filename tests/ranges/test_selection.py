@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fix_blocks import ALTER, BEGIN, END, HEARTBEAT, OTHER, ROWS, Entries, numbers_of
 
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.errors import StoreError
 from canal_server.ranges.selection import RangeWalk
 
@@ -14,9 +14,9 @@ OPEN = 2
 
 
 @pytest.fixture
-def subjects():
+def table_ids():
     """Give numbers 1 and 2 to the tables s.red and s.blue."""
-    found = Subjects()
+    found = TableIds()
     assert [found.ordinal_of((("s", n),)) for n in ("red", "blue")] == [1, 2]
     return found
 
@@ -26,9 +26,9 @@ def only_red(names):
     return names == (("s", "red"),)
 
 
-def walk_over(entries, subjects, start=(1, 0), end=None, **options):
+def walk_over(entries, table_ids, start=(1, 0), end=None, **options):
     """Return a walk over all entries."""
-    walk = RangeWalk(only_red, subjects, start, end, picks=True, **options)
+    walk = RangeWalk(only_red, table_ids, start, end, picks=True, **options)
     walk.walk(entries.take())
     return walk
 
@@ -37,8 +37,10 @@ def transaction(entries, *wanted):
     """Add a transaction with a row in the tables of these numbers; returns numbers."""
     kinds = [(BEGIN, 0), *((ROWS, each) for each in wanted), (END, 0)]
     return [
-        entries.add(kind, subject=subject, rows=kind == ROWS, event_length=100)
-        for kind, subject in kinds
+        entries.add(
+            kind, table_ordinal=table_ordinal, rows=kind == ROWS, event_length=100
+        )
+        for kind, table_ordinal in kinds
     ]
 
 
@@ -49,33 +51,33 @@ def picked(walk):
     return numbers_of(slices)
 
 
-def test_picks_what_is_wanted(subjects):
+def test_picks_what_is_wanted(table_ids):
     """Transactions of which nothing is wanted are left out as a whole."""
     entries = Entries()
     red = transaction(entries, 1, 2)
     transaction(entries, 2)
     entries.add(HEARTBEAT)
     both = transaction(entries, 2, 1, 1)
-    walk = walk_over(entries, subjects)
+    walk = walk_over(entries, table_ids)
     assert picked(walk) == [red[0], red[1], red[3], both[0], both[2], both[3], both[4]]
     assert (walk.rows, walk.has_found, walk.pending) == (3, True, False)
     assert (walk.file, walk.offset) == ("bin.000001", 100 * both[-1] + 100)
 
 
-def test_ends_and_starts(subjects):
+def test_ends_and_starts(table_ids):
     """Only events from the start to the end count, and more is not looked at."""
     entries = Entries()
     first, second, third = (transaction(entries, 1) for _ in range(3))
     spans = entries.take()
     walk = RangeWalk(
-        only_red, subjects, (1, 100 * second[0]), (1, 100 * third[0]), picks=True
+        only_red, table_ids, (1, 100 * second[0]), (1, 100 * third[0]), picks=True
     )
     assert not walk.walk(spans)
     assert walk.is_over
     assert picked(walk) == second
     inside = RangeWalk(
         only_red,
-        subjects,
+        table_ids,
         (1, 100 * second[1]),
         None,
         begin=(1, 100 * second[0]),
@@ -86,45 +88,45 @@ def test_ends_and_starts(subjects):
     del first
 
 
-def test_an_open_transaction_is_no_end(subjects):
+def test_an_open_transaction_is_no_end(table_ids):
     """What has not ended is pending, and the range ends before it."""
     entries = Entries()
     whole = transaction(entries, 1)
     entries.add(BEGIN, event_length=100)
-    entries.add(ROWS, subject=1, rows=5, event_length=100)
-    walk = walk_over(entries, subjects)
+    entries.add(ROWS, table_ordinal=1, rows=5, event_length=100)
+    walk = walk_over(entries, table_ids)
     assert (walk.rows, walk.pending) == (1, True)
     assert walk.offset == 100 * whole[-1] + 100
 
 
 @pytest.mark.parametrize(("limit", "rows"), [(1, 2), (2, 2), (3, 2), (4, 4), (9, 6)])
-def test_limits_of_rows(subjects, limit, rows):
+def test_limits_of_rows(table_ids, limit, rows):
     """A range ends within the limit, but has one transaction at least."""
     entries = Entries()
     for _ in range(3):
         transaction(entries, 1, 1)
-    walk = walk_over(entries, subjects, max_rows=limit)
+    walk = walk_over(entries, table_ids, max_rows=limit)
     assert walk.rows == rows
     assert walk.is_over == (limit < 9)
 
 
-def test_statements(subjects):
+def test_statements(table_ids):
     """A statement outside of transactions is one by itself, and counts as a row."""
     entries = Entries()
-    entries.add(OTHER, subject=1, event_type=ALTER, event_length=100)
-    entries.add(OTHER, subject=2, event_type=ALTER, event_length=100)
-    walk = walk_over(entries, subjects)
+    entries.add(OTHER, table_ordinal=1, event_type=ALTER, event_length=100)
+    entries.add(OTHER, table_ordinal=2, event_type=ALTER, event_length=100)
+    walk = walk_over(entries, table_ids)
     assert (walk.rows, walk.offset) == (1, 200)
     assert picked(walk) == [0]
 
 
-def test_cuts_between_and_inside_of_transactions(subjects):
+def test_cuts_between_and_inside_of_transactions(table_ids):
     """Cuts lie behind events; inside of a transaction they tell where that ends."""
     entries = Entries()
     short = transaction(entries, 1, 1)
     long = transaction(entries, 1, 1, 1, 1, 1)
     transaction(entries, 1)
-    walk = walk_over(entries, subjects, cut_rows=2)
+    walk = walk_over(entries, table_ids, cut_rows=2)
     stop, begin = 100 * long[-1] + 100, 100 * short[-1] + 100
     size = 100  # of an event
     assert walk.found_cuts() == [
@@ -134,9 +136,9 @@ def test_cuts_between_and_inside_of_transactions(subjects):
     ]
 
 
-def test_forgotten_names_are_told(subjects):
+def test_forgotten_names_are_told(table_ids):
     """Entries whose table nobody can name any more are an error, not a guess."""
     entries = Entries()
     transaction(entries, 7)
     with pytest.raises(StoreError, match="forgotten"):
-        walk_over(entries, subjects)
+        walk_over(entries, table_ids)

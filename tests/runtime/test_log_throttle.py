@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from canal_server.runtime.log_throttle import TEXTS_MAX, Repeats
+from canal_server.runtime.log_throttle import TEXTS_MAX, LogThrottle
 
 
 def test_the_same_text() -> None:
     """It is news again when the time is over, counted from when it was logged."""
-    repeats = Repeats(600)
+    repeats = LogThrottle(600)
     told = [at for at in range(0, 1801, 30) if repeats.is_news("gone", at)]
     assert told == [0, 600, 1200, 1800]
 
 
 def test_other_texts() -> None:
     """Each text has a time of its own, also when they come in turns."""
-    repeats = Repeats(600)
+    repeats = LogThrottle(600)
     assert [repeats.is_news(text, 1.0) for text in "abab"] == [True, True, False, False]
 
 
 def test_forgotten() -> None:
     """Once told to forget, everything is news."""
-    repeats = Repeats()
+    repeats = LogThrottle()
     repeats.is_news("gone", 0.0)
     repeats.forget()
     assert repeats.is_news("gone", 1.0)
@@ -28,7 +28,7 @@ def test_forgotten() -> None:
 
 def test_bounded() -> None:
     """Of many texts the one logged longest ago is forgotten first."""
-    repeats = Repeats(600)
+    repeats = LogThrottle(600)
     for number in range(TEXTS_MAX):
         repeats.is_news(str(number), number)
     repeats.is_news("0", 600)  # logged anew

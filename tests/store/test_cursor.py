@@ -39,8 +39,8 @@ def test_only_wanted_tables_come(t):
     """A filter takes rows of its tables, with their BEGIN and END."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)
-    t.entries.add(ROWS, subject=t.subject("b"))
-    t.entries.add(ROWS, subject=t.subject("a"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
     t.entries.add(END)
     t.put()
     assert got(t) == [0, 2, 3]
@@ -58,18 +58,18 @@ def test_the_filter_is_asked_once_per_table(t):
     """New tables are asked about when they appear, others never again."""
     asked = []
 
-    def accepts(names) -> bool:
+    def table_filter(names) -> bool:
         asked.append(names)
         return True
 
-    first, second = t.subject("a"), t.subject("b")
-    t.store.subscribe(CLIENT, accepts, None)
-    t.entries.transaction(rows=3, subject=first)
-    t.entries.transaction(rows=3, subject=second)
+    first, second = t.table_ordinal("a"), t.table_ordinal("b")
+    t.store.subscribe(CLIENT, table_filter, None)
+    t.entries.transaction(rows=3, table_ordinal=first)
+    t.entries.transaction(rows=3, table_ordinal=second)
     t.put()
     assert len(got(t)) == 10
-    third = t.subject("c")
-    t.entries.transaction(rows=3, subject=third)
+    third = t.table_ordinal("c")
+    t.entries.transaction(rows=3, table_ordinal=third)
     t.put()
     assert len(got(t)) == 5
     assert asked == [(("s", "a"),), (("s", "b"),), (("s", "c"),)]
@@ -78,7 +78,7 @@ def test_the_filter_is_asked_once_per_table(t):
 def test_an_unknown_subject_is_a_mistake(t):
     """A record that names a table nobody knows is not taken for another one."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
-    t.entries.add(ROWS, subject=99)
+    t.entries.add(ROWS, table_ordinal=99)
     t.put()
     with pytest.raises(IndexError, match="subject 99 is none of the 1 from 1 on"):
         got(t)
@@ -87,11 +87,11 @@ def test_an_unknown_subject_is_a_mistake(t):
 def test_empty_transactions_are_thinned_per_cursor(t):
     """Of transactions without wanted rows one in more than five seconds passes."""
     t.store.subscribe(CLIENT, t.wanting(), None)
-    subject = t.subject("b")
+    table_ordinal = t.table_ordinal("b")
     passed = []
     for step in (0, 1, 5, 6, 7):
         t.entries.time = 1_000_000 + step
-        t.entries.transaction(rows=1, subject=subject)
+        t.entries.transaction(rows=1, table_ordinal=table_ordinal)
         t.put()
         passed.append(len(got(t)))
     assert passed == [2, 0, 0, 2, 0]
@@ -101,10 +101,10 @@ def test_begin_waits_for_a_wanted_row(t):
     """A BEGIN is not given out before its transaction is known to matter."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)
-    t.entries.add(ROWS, subject=t.subject("b"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     t.put()
     assert got(t) == []
-    t.entries.add(ROWS, subject=t.subject("a"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
     t.put()
     assert got(t) == [0, 2]
     t.entries.add(END)
@@ -118,7 +118,7 @@ def test_the_end_of_delivered_rows_always_comes(t):
     t.entries.transaction(rows=0)
     t.put()
     assert got(t) == [0, 1]
-    t.entries.transaction(rows=1, subject=t.subject("a"))
+    t.entries.transaction(rows=1, table_ordinal=t.table_ordinal("a"))
     t.put()
     assert got(t, 1) == [2]
     assert got(t) == [3, 4]
@@ -128,8 +128,8 @@ def test_a_transaction_without_begin(t):
     """MariaDB's transactions have no BEGIN: their rows and END come all the same."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.transaction(rows=0)
-    t.entries.transaction(rows=1, begin=False, subject=t.subject("a"))
-    t.entries.transaction(rows=1, begin=False, subject=t.subject("b"))
+    t.entries.transaction(rows=1, begin=False, table_ordinal=t.table_ordinal("a"))
+    t.entries.transaction(rows=1, begin=False, table_ordinal=t.table_ordinal("b"))
     t.put()
     assert got(t) == [0, 1, 2, 3]
 
@@ -138,9 +138,9 @@ def test_a_ddl_stands_for_itself(t):
     """A DDL passes by its tables and does not make the next empty END pass."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.transaction(rows=0)
-    t.entries.add(OTHER, event_type=ALTER, subject=t.subject("a"))
+    t.entries.add(OTHER, event_type=ALTER, table_ordinal=t.table_ordinal("a"))
     t.entries.add(END)
-    t.entries.add(OTHER, event_type=ALTER, subject=t.subject("b"))
+    t.entries.add(OTHER, event_type=ALTER, table_ordinal=t.table_ordinal("b"))
     t.put()
     assert got(t) == [0, 1, 2]
 
@@ -152,7 +152,7 @@ def test_rejected_entries_do_not_hold_the_ring(t):
     t.put()
     got(t)
     for _ in range(20):
-        t.entries.transaction(rows=8, subject=t.subject("b"))
+        t.entries.transaction(rows=8, table_ordinal=t.table_ordinal("b"))
         assert t.try_put()
     assert got(t) == []
 
@@ -163,7 +163,7 @@ def test_a_huge_unwanted_transaction_passes_through(t):
     t.entries.add(BEGIN)
     for _ in range(10):
         for _ in range(16):
-            t.entries.add(ROWS, subject=t.subject("b"))
+            t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
         assert t.put()
     assert got(t) == []
 
@@ -173,8 +173,8 @@ def test_a_begin_that_left_the_ring_comes_with_its_first_row(t):
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)
     for _ in range(40):
-        t.entries.add(ROWS, subject=t.subject("b"))
-    wanted = t.entries.add(ROWS, subject=t.subject("a"))
+        t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
+    wanted = t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
     end = t.entries.add(END)
     assert t.put()
 
@@ -190,8 +190,8 @@ def test_a_rollback_repeats_the_same_choice(t):
     """Entries that passed pass again, though an empty transaction just did."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     for _ in range(2):
-        t.entries.transaction(rows=1, subject=t.subject("b"))
-    t.entries.transaction(rows=1, subject=t.subject("a"))
+        t.entries.transaction(rows=1, table_ordinal=t.table_ordinal("b"))
+    t.entries.transaction(rows=1, table_ordinal=t.table_ordinal("a"))
     t.put()
     first = numbers_of(t.store.get(CLIENT, 99, 0).slices)
     t.store.rollback(CLIENT)
@@ -202,16 +202,16 @@ def test_a_rollback_repeats_the_same_choice(t):
 def test_an_open_batch_keeps_rejected_entries_behind_it(t):
     """While a batch is unacked nothing behind it counts as acked."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
-    t.entries.transaction(rows=1, subject=t.subject("a"))
+    t.entries.transaction(rows=1, table_ordinal=t.table_ordinal("a"))
     t.put()
     batch = t.store.get(CLIENT, 9, 0)
     for _ in range(13):
-        t.entries.add(ROWS, subject=t.subject("b"))
+        t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     assert t.try_put()
-    t.entries.add(ROWS, subject=t.subject("b"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     assert not t.try_put()
     t.store.ack(CLIENT, batch.last_sequence)
-    t.entries.add(ROWS, subject=t.subject("b"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     assert t.try_put()
 
 
@@ -219,8 +219,8 @@ def test_another_filter_judges_anew(t):
     """After a new subscription unacked entries come by the new filter."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)
-    t.entries.add(ROWS, subject=t.subject("a"))
-    t.entries.add(ROWS, subject=t.subject("b"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     t.entries.add(END)
     t.put()
     t.store.get(CLIENT, 99, 0)
@@ -238,7 +238,7 @@ def test_another_filter_keeps_a_begin_that_left_the_ring(t, tables):
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)
     for _ in range(40):
-        t.entries.add(ROWS, subject=t.subject("b"))
+        t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     assert t.put()
     t.store.subscribe(CLIENT, t.wanting(*tables) if tables else None, None)
     t.entries.add(END)
@@ -254,8 +254,8 @@ def test_many_small_runs_make_few_slices():
     t = StoreUnderTest(buffer_size=16384)
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     for _ in range(4000):
-        t.entries.add(ROWS, subject=t.subject("a"))
-        t.entries.add(ROWS, subject=t.subject("b"))
+        t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
+        t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     t.put()
     batch = t.get(CLIENT, 4000)
     assert len(batch.slices) == 1
@@ -265,9 +265,9 @@ def test_many_small_runs_make_few_slices():
 def test_the_last_sequence_covers_rejected_entries(t):
     """The ack of a batch frees what was rejected behind it, too."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
-    t.entries.add(ROWS, subject=t.subject("a"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
     for _ in range(5):
-        t.entries.add(ROWS, subject=t.subject("b"))
+        t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     t.put()
     batch = t.store.get(CLIENT, 1, 0)
     assert (batch.first_sequence, batch.last_sequence) == (0, 5)
@@ -288,7 +288,7 @@ def wanted_of(entries: list[LogEntry], tables: set[int] | None) -> list[int]:
     has_rows = True  # an END that comes first is that of rows delivered before
     last_empty, swallowed = 0, 0
     for entry in entries:
-        number, kind, subject, event_type, time = entry
+        number, kind, table_ordinal, event_type, time = entry
         if kind == BEGIN:
             held, inside, has_rows = entry, True, False
         elif kind == END:
@@ -301,7 +301,7 @@ def wanted_of(entries: list[LogEntry], tables: set[int] | None) -> list[int]:
             if passes:
                 wanted += [held[0], number] if held else [number]
             held, inside, has_rows = None, False, False
-        elif subject == 0 or subject in tables:
+        elif table_ordinal == 0 or table_ordinal in tables:
             wanted += [held[0], number] if held else [number]
             held = None
             has_rows = has_rows or inside or kind == ROWS or event_type == QUERY
@@ -346,15 +346,17 @@ class Scenario:
         """Add a client, with a filter or without."""
         rng, t = self.rng, self.t
         tables = rng.choice([None, [], ["a"], ["a", "c"]])
-        accepts = None if tables is None else t.wanting(*tables)
-        wanted = None if tables is None else {t.subject(table) for table in tables}
+        table_filter = None if tables is None else t.wanting(*tables)
+        wanted = (
+            None if tables is None else {t.table_ordinal(table) for table in tables}
+        )
         first, after = t.store._ring.free_sequence, None
         if self.log and rng.random() < 0.5:
             acked, kind, *_ = rng.choice(self.log)
             after = EntryPosition("bin.000001", acked * 100)
             skipped = [n for n, *_ in self.log if n < acked + (kind != BEGIN)]
             first = max(first, len(skipped))
-        t.store.subscribe(client_id, accepts, after)
+        t.store.subscribe(client_id, table_filter, after)
         self.clients.append(ModelClient(client_id, wanted, first))
 
     def put(self) -> None:
@@ -369,14 +371,17 @@ class Scenario:
             else:
                 kind = rng.choices([BEGIN, ROWS, END, OTHER], [8, 1, 1, 1])[0]
             inside = (inside or kind == BEGIN) and kind != END
-            subject, event_type = 0, 0
+            table_ordinal, event_type = 0, 0
             if kind in (ROWS, OTHER):
                 event_type = 1 if kind == ROWS else rng.choice([QUERY, ALTER])
-                subject = t.subject(rng.choice("abbbbbc"))
+                table_ordinal = t.table_ordinal(rng.choice("abbbbbc"))
             number = entries.add(
-                kind, subject=subject, event_type=event_type, size=rng.choice([60, 120])
+                kind,
+                table_ordinal=table_ordinal,
+                event_type=event_type,
+                size=rng.choice([60, 120]),
             )
-            added.append((number, kind, subject, event_type, entries.time))
+            added.append((number, kind, table_ordinal, event_type, entries.time))
         if t.try_put():
             self.log += added
             self.inside = inside

@@ -114,7 +114,7 @@ def test_a_batch_fits_in_a_frame():
     """A batch ends before the bytes of a frame are exceeded."""
     t = StoreUnderTest()
     store = MemoryEventStore(
-        t.store._config, t.subjects, t.entries.pool, frame_bytes_max=3 * ENTRY_BYTES
+        t.store._config, t.table_ids, t.entries.pool, frame_bytes_max=3 * ENTRY_BYTES
     )
     store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=4)
@@ -126,7 +126,7 @@ def test_an_entry_too_large_for_a_frame_is_named():
     """It stops the pump with an error that says where the entry is."""
     t = StoreUnderTest()
     store = MemoryEventStore(
-        t.store._config, t.subjects, t.entries.pool, frame_bytes_max=1000
+        t.store._config, t.table_ids, t.entries.pool, frame_bytes_max=1000
     )
     t.entries.add(BEGIN)
     t.entries.add(ROWS, size=1001)
@@ -425,7 +425,7 @@ def test_files_are_ordered_by_number():
     t.entries.rotate("bin.999999", 999999)
     t.entries.transaction(rows=1)
     t.entries.rotate("bin.1000000", 1000000)
-    t.entries.transaction(rows=1, subject=0)
+    t.entries.transaction(rows=1, table_ordinal=0)
     t.put()
     t.store.subscribe(CLIENT, None, after(4, "bin.1000000"))
     assert got(t.store.get(CLIENT, 9, 0)) == [5]

@@ -52,7 +52,7 @@ def t() -> StoreUnderTest:
 def put(t, *tables):
     """Put a row of each table, as the pump does."""
     for table in tables:
-        t.entries.add(ROWS, subject=t.subject(table))
+        t.entries.add(ROWS, table_ordinal=t.table_ordinal(table))
     return in_thread(t.put)
 
 
@@ -73,14 +73,14 @@ def test_a_filter_is_not_asked_on_when_its_client_left(t, slow):
     """The connection of a client that closed ends, however much is left to ask."""
     asked = []
 
-    def accepts(names):
+    def table_filter(names):
         asked.append(names)
         return slow.accepts(names)
 
-    t.store.subscribe(SLOW, accepts, None)
+    t.store.subscribe(SLOW, table_filter, None)
     tables = [str(number) for number in range(100)]
     for table in tables:
-        t.subject(table)
+        t.table_ordinal(table)
     assert put(t, "a").result(PATIENCE_S)
     here, peer = socket.socketpair()
     with here:
@@ -97,13 +97,13 @@ def test_a_filter_is_not_asked_on_when_its_client_unsubscribed(t, slow):
     """Nor is it when its cursor was dropped, or the store closed."""
     asked = []
 
-    def accepts(names):
+    def table_filter(names):
         asked.append(names)
         return slow.accepts(names)
 
-    t.store.subscribe(SLOW, accepts, None)
+    t.store.subscribe(SLOW, table_filter, None)
     for number in range(100):
-        t.subject(str(number))
+        t.table_ordinal(str(number))
     assert put(t, "a").result(PATIENCE_S)
     waiting = in_thread(t.store.get, SLOW, 1, None)
     assert slow.asked.wait(PATIENCE_S)

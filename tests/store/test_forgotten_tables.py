@@ -16,7 +16,7 @@ def wanted(names) -> bool:
 
 def transaction_of(t, table: int) -> list[int]:
     """Put a transaction with a row of a table; returns what a client is to get."""
-    numbers = t.entries.transaction(rows=1, subject=t.subject(str(table)))
+    numbers = t.entries.transaction(rows=1, table_ordinal=t.table_ordinal(str(table)))
     t.put()
     return numbers if table % 2 == 0 else []
 
@@ -41,8 +41,8 @@ def test_names_stay_bounded() -> None:
         got = get_all(t, CLIENT)
         assert got[: len(expected)] == expected
         assert len(got) == len(expected) or not expected
-        assert len(t.subjects) <= 2 * NAMES_MAX + 2
-    assert t.subjects.epoch > 500 // (2 * NAMES_MAX)
+        assert len(t.table_ids) <= 2 * NAMES_MAX + 2
+    assert t.table_ids.epoch > 500 // (2 * NAMES_MAX)
 
 
 def test_names_of_entries_in_the_ring_stay() -> None:
@@ -55,9 +55,11 @@ def test_names_of_entries_in_the_ring_stay() -> None:
     numbers = {}
     for table in range(3 * NAMES_MAX - 4):
         t.entries.time += 10
-        numbers[table] = t.entries.transaction(rows=1, subject=t.subject(str(table)))
+        numbers[table] = t.entries.transaction(
+            rows=1, table_ordinal=t.table_ordinal(str(table))
+        )
         t.put()
-    assert t.subjects.ageing
+    assert t.table_ids.ageing
     t.store.subscribe(OTHER_CLIENT, lambda names: not wanted(names), None)
     rows = {table: each[1] for table, each in numbers.items()}
     assert {rows[table] for table in rows if table % 2} <= {*get_all(t, OTHER_CLIENT)}
@@ -69,22 +71,22 @@ def test_rows_of_a_statement_that_an_epoch_cut() -> None:
     """A row may have an old number behind new ones: until then its name is kept."""
     t = StoreUnderTest(names_max=2)
     t.store.subscribe(CLIENT, wanted, None)
-    first, _ = t.subject("2"), t.subject("4")
+    first, _ = t.table_ordinal("2"), t.table_ordinal("4")
     t.entries.add(BEGIN)
-    t.entries.add(ROWS, subject=t.subject("6"))
-    assert t.subjects.ageing
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("6"))
+    assert t.table_ids.ageing
     t.put()
     assert get_all(t, CLIENT) == [0, 1]
-    late = t.entries.add(ROWS, subject=first)
+    late = t.entries.add(ROWS, table_ordinal=first)
     t.put()
     assert get_all(t, CLIENT) == [late]
     end = t.entries.add(END)
     t.put()
-    assert t.subjects.ageing
+    assert t.table_ids.ageing
     assert get_all(t, CLIENT) == [end]
-    t.entries.transaction(rows=1, subject=t.subject("6"))
+    t.entries.transaction(rows=1, table_ordinal=t.table_ordinal("6"))
     t.put()
-    assert not t.subjects.ageing
+    assert not t.table_ids.ageing
 
 
 def test_random_tables(rng) -> None:
@@ -97,16 +99,18 @@ def test_random_tables(rng) -> None:
     rows: set[int] = set()
     for _ in range(2000):
         table = rng.randrange(40)
-        _, row, _ = t.entries.transaction(rows=1, subject=t.subject(str(table)))
+        _, row, _ = t.entries.transaction(
+            rows=1, table_ordinal=t.table_ordinal(str(table))
+        )
         rows.add(row)
         due[OTHER_CLIENT if table % 2 else CLIENT].append(row)
         # Room is made before it is needed: nobody else would get.
-        for client, wants in due.items():
-            if rng.random() < 0.1 or len(wants) - len(got[client]) > 20:
+        for client, table_filter in due.items():
+            if rng.random() < 0.1 or len(table_filter) - len(got[client]) > 20:
                 t.put()
                 got[client] += [each for each in get_all(t, client) if each in rows]
     t.put()
     for client in due:
         got[client] += [each for each in get_all(t, client) if each in rows]
     assert got == due
-    assert t.subjects.epoch > 2
+    assert t.table_ids.epoch > 2

@@ -9,7 +9,7 @@ from fix_blocks import ALTER, END, OTHER, ROWS, Entries, numbers_of
 
 from canal_server.config.schema import BatchMode, StoreConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.model.positions import EntryPosition
 from canal_server.runtime.lifecycle import Stop
 from canal_server.store.event_store import MemoryEventStore
@@ -25,8 +25,8 @@ class Sources:
             StoreConfig(buffer_size=64, batch_mode=BatchMode.ITEMSIZE), **changes
         )
         self.pool = BlockPool(4096)
-        self.subjects = Subjects()
-        self.store = MemoryEventStore(config, self.subjects, self.pool, grouped=True)
+        self.table_ids = TableIds()
+        self.store = MemoryEventStore(config, self.table_ids, self.pool, grouped=True)
         self.of = {
             number: Entries(self.pool.of_member(number), file=f"bin{number}.000007")
             for number in range(1, count + 1)
@@ -35,10 +35,12 @@ class Sources:
             entries.rotate(f"bin{number}.000007", 7)
             entries.next_number = 1000 * number
 
-    def put(self, number: int, transactions: int = 1, *, subject: int = 0) -> None:
+    def put(
+        self, number: int, transactions: int = 1, *, table_ordinal: int = 0
+    ) -> None:
         """Put transactions of one row each."""
         for _ in range(transactions):
-            self.of[number].transaction(1, subject=subject)
+            self.of[number].transaction(1, table_ordinal=table_ordinal)
         assert self.store.put(self.of[number].take(), Stop())
 
     def get(self, count: int = 99, client: int = CLIENT):
@@ -102,11 +104,11 @@ def test_rejected_entries_count(two):
     """What a filter leaves out of a source moves its place as well."""
     two.store.unsubscribe(CLIENT)
     two.store.subscribe(CLIENT, lambda names: names == (("s", "wanted"),), None)
-    wanted = two.subjects.ordinal_of((("s", "wanted"),))
-    other = two.subjects.ordinal_of((("s", "other"),))
+    wanted = two.table_ids.ordinal_of((("s", "wanted"),))
+    other = two.table_ids.ordinal_of((("s", "other"),))
     # One without wanted rows passes now and then, as the first one does.
-    two.put(2, 3, subject=other)
-    two.put(1, subject=wanted)
+    two.put(2, 3, table_ordinal=other)
+    two.put(1, table_ordinal=wanted)
     batch = two.get()
     assert numbers_of(batch.slices) == [2000, 2002, 1000, 1001, 1002]
     assert offsets(batch.places) == {1: 1002, 2: 2008}
@@ -116,13 +118,13 @@ def test_skipped_and_freed_entries_count(two):
     """Also when they were taken out of the ring before the next batch."""
     two.store.unsubscribe(CLIENT)
     two.store.subscribe(CLIENT, lambda names: names == (("s", "wanted"),), None)
-    wanted = two.subjects.ordinal_of((("s", "wanted"),))
-    other = two.subjects.ordinal_of((("s", "other"),))
-    two.put(2, 1, subject=other)
+    wanted = two.table_ids.ordinal_of((("s", "wanted"),))
+    other = two.table_ids.ordinal_of((("s", "other"),))
+    two.put(2, 1, table_ordinal=other)
     two.store.ack(CLIENT, two.get().last_sequence)
-    two.put(2, 60, subject=other)  # more than fits beside what was
+    two.put(2, 60, table_ordinal=other)  # more than fits beside what was
     assert two.get() is None
-    two.put(1, subject=wanted)
+    two.put(1, table_ordinal=wanted)
     assert offsets(two.get().places) == {1: 1002, 2: 2182}
 
 

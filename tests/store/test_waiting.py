@@ -170,17 +170,17 @@ def test_a_filtered_get_is_not_woken_by_others_rows(lingering):
     """Entries that a client does not want neither answer nor start its linger."""
     t = lingering
     t.store.subscribe(2, t.wanting("a"), None)
-    t.entries.add(ROWS, subject=t.subject("b"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     t.put()
     assert t.store.get(2, 99, 0) is None  # now the filter was asked about both
     get = in_thread(t.store.get, 2, 99, None)
     waits(t)
     [getter] = t.store._getters
-    t.entries.add(ROWS, subject=t.subject("b"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     t.put()
     t.store.wake_getters()
     assert not getter._woken
-    t.entries.add(ROWS, subject=t.subject("a"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
     t.put()
     t.store.wake_getters()
     assert numbers(get) == [2]
@@ -219,9 +219,9 @@ def test_close_ends_waiting_gets_and_puts(lingering):
     get = in_thread(t.store.get, 2, 99, None)
     waits(t)
     for _ in range(64):
-        t.entries.add(ROWS, subject=t.subject("b"))
+        t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     assert t.put()
-    t.entries.add(ROWS, subject=t.subject("b"))
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     put = in_thread(t.put)
     eventually(lambda: t.store._putter)
     t.store.close()
@@ -290,7 +290,7 @@ def test_a_request_of_the_peer_does_not_end_its_get(lingering, link):
 def fill(t) -> None:
     """Put as much as the ring takes."""
     for _ in range(t.store._ring.size):
-        t.entries.add(ROWS, subject=t.subject("b"))
+        t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     assert t.put()
 
 
@@ -410,7 +410,7 @@ def test_threads(rng):
     def pump() -> bool:
         for chunk in chunks:
             for name in chunk:
-                t.entries.add(ROWS, subject=t.subject(name))
+                t.entries.add(ROWS, table_ordinal=t.table_ordinal(name))
             assert t.put()
             if rng.random() < 0.5:
                 t.store.wake_getters()
@@ -438,7 +438,7 @@ def test_a_long_wait_names_the_client_that_holds_the_entries(caplog):
     t = StoreUnderTest(buffer_size=4)
     store = MemoryEventStore(
         t.store._config,
-        t.subjects,
+        t.table_ids,
         t.entries.pool,
         destination="example",
         tell_after_s=0.001,

@@ -74,9 +74,9 @@ def _thinned(
     """Return the highest point of each stretch of time."""
     found: dict[int, tuple[float, float]] = {}
     for second, value in points:
-        stretch = int(POINTS_MAX * second / (end or 1.0))
-        if stretch not in found or value > found[stretch][1]:
-            found[stretch] = (second, value)
+        segment = int(POINTS_MAX * second / (end or 1.0))
+        if segment not in found or value > found[segment][1]:
+            found[segment] = (second, value)
     return list(found.values())
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.model.positions import EntryPosition
     from canal_server.mysql.source_settings import Access
-    from canal_server.source.begin.source_lag import Behind, Gone
+    from canal_server.source.begin.source_lag import Gone, Lag
 
 _KIB: Final = 1024
 
@@ -111,7 +111,7 @@ def amount_text(transactions: int | None, size: int | None) -> str:
     return ", ".join(parts) or "an unknown amount"
 
 
-def gone_text(gone: Gone) -> str:
+def purged_text(gone: Gone) -> str:
     """Return what is missing of the binlog, and since when."""
     files = gone.first if gone.files == 1 else f"{gone.first} to {gone.last}"
     number = "" if gone.files == 1 else f" ({gone.files} files)"
@@ -124,7 +124,7 @@ def gone_text(gone: Gone) -> str:
     )
 
 
-def behind_as_json(behind: Behind) -> dict[str, Any]:
+def lag_as_json(behind: Lag) -> dict[str, Any]:
     """Return how far a place is behind, and what of that is gone, as JSON has it."""
     gone = behind.gone
     return {
@@ -140,14 +140,14 @@ def behind_as_json(behind: Behind) -> dict[str, Any]:
             "last": gone.last,
             "files": gone.files,
             "transactions": gone.transactions,
-            "text": gone_text(gone),
+            "text": purged_text(gone),
         },
         "problem": behind.problem or None,
     }
 
 
-def behind_text(place: dict[str, Any]) -> str:
-    """Return what `behind_as_json` tells, for a person."""
+def lag_text(place: dict[str, Any]) -> str:
+    """Return what `lag_as_json` tells, for a person."""
     behind = place["behind"]
     if behind["transactions"] == 0:
         return ": up to date"

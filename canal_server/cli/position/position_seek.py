@@ -18,8 +18,8 @@ from canal_server.cli.position.position_found import (
     Found,
     amount_text,
     find_cursors,
-    gone_text,
     place_text,
+    purged_text,
 )
 from canal_server.cli.position.position_parts import (
     Part,
@@ -262,7 +262,7 @@ def _check_others(part: Part, view: SourceView, others: list[ClientCursor]) -> N
             of = f" of {part}" if part.name else ""
             raise PositionError(
                 f"client {each.identity.client_id} stands at {furthest.position}{of}:"
-                f" {gone_text(gone)}. What it has not acked would have to be read"
+                f" {purged_text(gone)}. What it has not acked would have to be read"
                 " again; move it as well, or let it ack first"
             )
 
@@ -330,7 +330,7 @@ def _effect(view: SourceView, place: EntryPosition, client: ClientCursor) -> str
         )
     gone = view.gone(before)
     if gone is not None:
-        return f"{text}{gone_text(gone)}; all before the new position is skipped"
+        return f"{text}{purged_text(gone)}; all before the new position is skipped"
     if not view.files.had(before.journal_name, before.position):
         return f"{text}not in this binlog, which was reset"
     if before.order() <= place.order():

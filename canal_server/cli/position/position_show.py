@@ -10,16 +10,16 @@ from canal_server.cli.actions import add_listing_options
 from canal_server.cli.conf_options import load_for
 from canal_server.cli.position.position_found import (
     Found,
-    behind_as_json,
-    behind_text,
     find_cursors,
+    lag_as_json,
+    lag_text,
 )
 from canal_server.cli.position.position_parts import Part, parts_of, view_of
 from canal_server.cli.schema.schema_options import place_as_json
 from canal_server.cli.status.status_text import error_text
 from canal_server.errors import CanalError
 from canal_server.model.quoted import LINE_MAX, printable
-from canal_server.source.begin.source_lag import Behind
+from canal_server.source.begin.source_lag import Lag
 
 if TYPE_CHECKING:
     import argparse
@@ -121,11 +121,11 @@ def _place(
 ) -> dict[str, Any]:
     if position is None:
         return {"position": None, "behind": None}
-    behind = Behind() if view is None else view.behind(furthest or position)
+    behind = Lag() if view is None else view.behind(furthest or position)
     return {
         **place_as_json(position.position),
         "source": f"{position.identity.address}:{position.identity.port}",
-        **behind_as_json(behind),
+        **lag_as_json(behind),
     }
 
 
@@ -171,7 +171,7 @@ def _source_lines(told: dict[str, Any], named: str) -> Iterator[str]:
 
 def _place_lines(what: str, place: dict[str, Any], named: str) -> Iterator[str]:
     when = f" ({place['time']})" if place["time"] else ""
-    yield f"  {what} {place['position']}{when}{behind_text(place)}"
+    yield f"  {what} {place['position']}{when}{lag_text(place)}"
     if place["problem"]:
         yield f"    {place['problem']}"
     if place["gone"] is not None:

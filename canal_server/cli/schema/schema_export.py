@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
         moment = moment_at(history, args.at)
         position, behind = _beginning(history, moment)
     exported = Exported(
-        moment.stretch.source,
-        moment.stretch.traits,
+        moment.segment.source,
+        moment.segment.traits,
         position,
         tuple(stored_schemas(moment.image)),
         behind,
@@ -92,16 +92,16 @@ def _beginning(
 
     With the statement right before it when the history ends there.
     """
-    stretch = moment.stretch
-    for record in history.storage.records(stretch.id, start=moment.position):
+    segment = moment.segment
+    for record in history.storage.records(segment.id, start=moment.position):
         if record.is_answer:
             continue  # no event begins there
         # Its GTID is that of a transaction which is still to come.
         return replace(record.position, gtid=None), None
-    event = history.tsdb.end_event(stretch)
-    for record in history.storage.records(stretch.id, start=event, stop=stretch.last):
-        return stretch.last, record
-    return stretch.last, None
+    event = history.tsdb.end_event(segment)
+    for record in history.storage.records(segment.id, start=event, stop=segment.last):
+        return segment.last, record
+    return segment.last, None
 
 
 def _write(path: Path, text: str) -> None:

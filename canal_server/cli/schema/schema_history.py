@@ -81,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _known(history: History) -> Iterator[Name]:
-    for stretch in history.tsdb.stretches():
-        image = history.tsdb.at(stretch.last, stretch)
+    for segment in history.tsdb.segments():
+        image = history.tsdb.at(segment.last, segment)
         for schema in image.schemas():
             for table in image.tables(schema):
                 yield schema, table
@@ -110,7 +110,7 @@ def _head(change: TableChange) -> Iterator[str]:
     yield str(change.position)
     record = change.record
     if record is None:
-        yield f"tables of server {change.stretch.source} were read"
+        yield f"tables of server {change.segment.source} were read"
     elif record.is_answer:
         yield "the server was asked"
     else:
@@ -131,7 +131,7 @@ def _as_json(change: TableChange) -> dict[str, Any]:
     record = change.record
     shown: dict[str, Any] = {
         **place_as_json(change.position),
-        "server": change.stretch.source,
+        "server": change.segment.source,
         "schema": change.name[0],
         "table": change.name[1],
         "differences": [each.as_json() for each in change.found],

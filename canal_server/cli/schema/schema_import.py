@@ -77,11 +77,11 @@ def run(args: argparse.Namespace) -> int:
     with opened_history(config, read_only=False) as history:
         behind = exported.behind
         first = exported.position if behind is None else behind.position
-        stretch = history.tsdb.begin(
+        segment = history.tsdb.begin(
             exported.source, exported.traits, first, exported.schemas
         )
         if behind is not None:
-            history.tsdb.extend(stretch, (behind,), last=exported.position)
+            history.tsdb.extend(segment, (behind,), last=exported.position)
     _report(args, config, exported)
     return 0
 

@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig
-    from canal_server.ports import Accepts
+    from canal_server.ports import TablePredicate
     from canal_server.tablemeta.model.operations import Name
-    from canal_server.tablemeta.storage.history_storage import HistoryStorage, Stretch
+    from canal_server.tablemeta.storage.history_storage import (
+        BinlogSegment,
+        HistoryStorage,
+    )
     from canal_server.tablemeta.tables.schemas import Image
 
 _PLACE: Final = re.compile(r"(?P<file>[^\s:]+):(?P<offset>\d+)")
@@ -51,7 +54,7 @@ class History:
 class Moment:
     """A place in a stretch, and the tables there."""
 
-    stretch: Stretch
+    segment: BinlogSegment
     position: EntryPosition
     image: Image
 
@@ -180,28 +183,28 @@ def moment_at(history: History, at: EntryPosition | int | None) -> Moment:
     Raises TableMetaError when the history does not cover it.
     """
     tsdb = history.tsdb
-    stretches = tsdb.stretches()
+    segments = tsdb.segments()
     if at is None:
-        stretch = stretches[-1]
-        position = stretch.last
+        segment = segments[-1]
+        position = segment.last
     elif isinstance(at, int):
-        if not any((each.first.timestamp or 0) <= at for each in stretches):
+        if not any((each.first.timestamp or 0) <= at for each in segments):
             raise _not_covered(history, time_text(at))
-        stretch, position = tsdb.place_at(at)
+        segment, position = tsdb.place_at(at)
     else:
-        stretch, position = _stretch_at(history, at), at
-    return Moment(stretch, position, tsdb.at(position, stretch))
+        segment, position = _segment_at(history, at), at
+    return Moment(segment, position, tsdb.at(position, segment))
 
 
-def _stretch_at(history: History, at: EntryPosition) -> Stretch:
-    for stretch in reversed(history.tsdb.stretches()):
-        same_name = base_name(stretch.last.journal_name or "") == base_name(
+def _segment_at(history: History, at: EntryPosition) -> BinlogSegment:
+    for segment in reversed(history.tsdb.segments()):
+        same_name = base_name(segment.last.journal_name or "") == base_name(
             at.journal_name or ""
         )
-        if same_name and stretch.first.order() <= at.order() <= stretch.last.order():
-            return stretch
+        if same_name and segment.first.order() <= at.order() <= segment.last.order():
+            return segment
     hint = ""
-    last = history.tsdb.stretches()[-1].last
+    last = history.tsdb.segments()[-1].last
     same_name = base_name(last.journal_name or "") == base_name(at.journal_name or "")
     if same_name and at.order() > last.order():
         hint = (
@@ -214,7 +217,7 @@ def _stretch_at(history: History, at: EntryPosition) -> Stretch:
 def _not_covered(history: History, wanted: str, hint: str = "") -> TableMetaError:
     covered = "; ".join(
         f"{_place_text(each.first)} to {_place_text(each.last)} of server {each.source}"
-        for each in history.tsdb.stretches()
+        for each in history.tsdb.segments()
     )
     return TableMetaError(
         f"the table history of destination {history.config.destination} does not cover"
@@ -263,7 +266,7 @@ def unknown_table(wanted: str, known: Iterable[Name]) -> TableMetaError:
     return TableMetaError(text)
 
 
-def _accepting(expression: str) -> Accepts:
+def _accepting(expression: str) -> TablePredicate:
     try:
         return TableFilter(expression, "").accepts
     except ValueError as error:

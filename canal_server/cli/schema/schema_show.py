@@ -91,7 +91,7 @@ def _sql_lines(
     moment: Moment, names: list[Name], destination: str, *, all_: bool
 ) -> Iterator[str]:
     image = moment.image
-    yield f"-- destination {destination}, server {moment.stretch.source}"
+    yield f"-- destination {destination}, server {moment.segment.source}"
     when = time_text(moment.position.timestamp)
     yield f"-- as of {moment.position}" + (f" ({when})" if when else "")
     last = None
@@ -127,7 +127,7 @@ def _json_lines(moment: Moment, names: list[Name]) -> Iterator[str]:
             "primaryKey": None if table is None else list(table.primary),
             "charset": None if table is None else table.charset,
             "uncertain": moment.image.is_uncertain(schema, name),
-            "server": moment.stretch.source,
+            "server": moment.segment.source,
             **place_as_json(moment.position),
         }
         yield json.dumps(shown, ensure_ascii=False)

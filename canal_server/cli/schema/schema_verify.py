@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from canal_server.source.schema.schema_check import Differing, Verified
-    from canal_server.tablemeta.storage.history_storage import Stretch
+    from canal_server.tablemeta.storage.history_storage import BinlogSegment
 
 DIFFERENT = 1
 
@@ -52,26 +52,26 @@ def run(args: argparse.Namespace) -> int:
     access = access_of(config.source, config.destination)
     with opened_history(config) as history:
         moment = moment_at(history, None)
-        event = history.tsdb.end_event(moment.stretch)
+        event = history.tsdb.end_event(moment.segment)
     verified = verify(
         config,
         access,
-        HistoryEnd(moment.stretch, moment.image, event),
+        HistoryEnd(moment.segment, moment.image, event),
         lambda names: chosen_tables(names, args.table),
     )
     if args.json:
-        print_json(_as_json(verified, moment.stretch))
+        print_json(_as_json(verified, moment.segment))
     else:
-        for line in _lines(verified, moment.stretch):
+        for line in _lines(verified, moment.segment):
             print(printable(line))
     # Nothing is proven when the account may see nothing.
     none_seen = verified.unread and not verified.compared
     return DIFFERENT if verified.differing or none_seen else 0
 
 
-def _as_json(verified: Verified, stretch: Stretch) -> dict[str, Any]:
+def _as_json(verified: Verified, segment: BinlogSegment) -> dict[str, Any]:
     return {
-        "history_end": str(stretch.last),
+        "history_end": str(segment.last),
         "server_end": str(verified.position),
         "compared": verified.compared,
         "behind": [str(each) for each in verified.behind],
@@ -89,13 +89,13 @@ def _as_json(verified: Verified, stretch: Stretch) -> dict[str, Any]:
     }
 
 
-def _lines(verified: Verified, stretch: Stretch) -> Iterator[str]:
+def _lines(verified: Verified, segment: BinlogSegment) -> Iterator[str]:
     for differing in verified.differing:
         yield from _told(differing)
         yield ""
     for problem in verified.unread:
         yield f"not compared: {problem}"
-    yield f"the history ends at {stretch.last}, the server at {verified.position}"
+    yield f"the history ends at {segment.last}, the server at {verified.position}"
     if verified.behind:
         number = len(verified.behind)
         statements = "1 statement" if number == 1 else f"{number} statements"

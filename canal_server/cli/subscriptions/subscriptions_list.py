@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from canal_server.cli.actions import add_listing_options
 from canal_server.cli.conf_options import load_for
 from canal_server.cli.position.position_found import (
-    behind_as_json,
-    behind_text,
     find_cursors,
+    lag_as_json,
+    lag_text,
 )
 from canal_server.cli.position.position_parts import parts_of, view_of
 from canal_server.daemon.control import NoServer, ask
@@ -23,7 +23,7 @@ from canal_server.model.positions import EntryPosition, LogPosition
 from canal_server.model.quoted import LINE_MAX, printable
 from canal_server.model.ranges import RangePlace, Subscription
 from canal_server.ranges.offline_range_cursors import read_subscriptions
-from canal_server.source.begin.source_lag import Behind
+from canal_server.source.begin.source_lag import Lag
 
 if TYPE_CHECKING:
     import argparse
@@ -140,17 +140,17 @@ def _each(found: Found, view: SourceView | None) -> list[dict[str, Any]]:
             "epoch": each.cursor.epoch,
             "acked": time_text(each.acked_ms) or None,
             "query": found.queries.get(each.name),
-            **behind_as_json(_behind(each.cursor, found.epoch, view)),
+            **lag_as_json(_behind(each.cursor, found.epoch, view)),
         }
         for each in sorted(found.subscriptions, key=lambda each: each.name)
     ]
 
 
-def _behind(place: RangePlace, epoch: int | None, view: SourceView | None) -> Behind:
+def _behind(place: RangePlace, epoch: int | None, view: SourceView | None) -> Lag:
     if view is None:
-        return Behind()
+        return Lag()
     if place.epoch != epoch:
-        return Behind(
+        return Lag(
             problem=f"a position of epoch {place.epoch}; the source has had another"
             f" binlog since, that of epoch {epoch}"
         )
@@ -174,7 +174,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     if told["problem"]:
         yield f"  how far behind is not known: {told['problem']}"
     for each in told["subscriptions"]:
-        yield f"  {each['name']} at {each['position']}{behind_text(each)}"
+        yield f"  {each['name']} at {each['position']}{lag_text(each)}"
         acked = f"acked last {each['acked']}" if each["acked"] else "nothing acked yet"
         if told["running"]:
             acked += (

@@ -100,7 +100,7 @@ class Decoder:
         *,
         event_type: int,
         names: bytes,
-        subject: int = ...,
+        table_ordinal: int = ...,
         begins: bool = ...,
     ) -> None: ...
     def install_table(self, image: TableImage | None) -> None: ...

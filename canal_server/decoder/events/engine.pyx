@@ -160,7 +160,7 @@ cdef class Decoder(RowEntries):
         return self.writer.take()
 
     def emit(self, bytes store_value, *, uint8_t event_type, bytes names,
-             uint32_t subject=0, bint begins=False):
+             uint32_t table_ordinal=0, bint begins=False):
         """Answer: deliver a ROWDATA entry with this storeValue for the event.
 
         `names`: header fields 8 and 9, serialized. `begins`: the statement begins a
@@ -174,7 +174,7 @@ cdef class Decoder(RowEntries):
         e.kind = KIND_OTHER
         e.entry_type = 2
         e.event_type = event_type
-        e.subject = subject
+        e.table_ordinal = table_ordinal
         e.names.p = names
         e.names.n = <uint32_t>len(names)
         if self.writer.put_entry(&e, store_value, len(store_value)) != 0:

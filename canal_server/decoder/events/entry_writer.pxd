@@ -14,7 +14,7 @@ cdef struct Envelope:
     uint32_t server_id
     uint32_t time
     uint32_t rows
-    uint32_t subject
+    uint32_t table_ordinal
     uint32_t ordinal
     uint8_t event_type   # 0: the header has none
     uint8_t kind         # Kind of core.blocks

@@ -202,7 +202,7 @@ cdef class RecordWriter:
         r.offset = e.offset
         r.ordinal = e.ordinal
         r.time = e.time
-        r.subject = e.subject
+        r.table_ordinal = e.table_ordinal
         r.rows = e.rows
         r.event_length = <uint32_t>e.event_length
         r.kind = e.kind

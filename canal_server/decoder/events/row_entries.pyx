@@ -72,7 +72,7 @@ cdef class RowEntries(EventStream):
         e.server_id = self.event.server_id
         e.time = self.event.time
         e.rows = 0
-        e.subject = 0
+        e.table_ordinal = 0
         e.event_type = 0
         e.store_tag = 0x1A
         e.names.n = 0
@@ -163,7 +163,7 @@ cdef class RowEntries(EventStream):
         e.entry_type = 2
         e.event_type = event_type_of(rows.kind)
         e.names = image.names
-        e.subject = image.subject
+        e.table_ordinal = image.table_ordinal
 
     cdef int put_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil:
         """Write the entry of a row event: the rows first, the front by a guess."""

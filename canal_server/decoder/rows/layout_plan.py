@@ -169,7 +169,7 @@ def compile_image(
     table_map: tm.TableMap,
     meta: TableMeta,
     *,
-    subject: int,
+    table_ordinal: int,
     emitted: tuple[bool, ...] | None = None,
     shape: Shape | None = None,
     zone: Zone | None = None,
@@ -187,7 +187,7 @@ def compile_image(
         shown = emitted is None or emitted[index]
         plans.append(_plan(index, mapped, column, reading, emitted=shown))
     names = _header_names(table_map)
-    return TableImage(meta, names, subject, plans, shape, zone)
+    return TableImage(meta, names, table_ordinal, plans, shape, zone)
 
 
 def _reading(  # noqa: PLR0911  # a table of types, one line each

@@ -77,7 +77,7 @@ cdef class Shape:
 cdef struct Image:
     ColumnPlan* columns
     uint32_t width
-    uint32_t subject
+    uint32_t table_ordinal
     Piece names          # header fields 8 and 9
     uint32_t last_rows   # of the event before: they guess the size of the
     uint64_t last_bytes  # next event's envelope

@@ -12,7 +12,7 @@ class TableImage:
         self,
         meta: object,
         names: bytes,
-        subject: int,
+        table_ordinal: int,
         plans: list[tuple[Any, ...]],
         shape: Shape | None = ...,
         zone: Zone | None = ...,
@@ -20,4 +20,4 @@ class TableImage:
     @property
     def meta(self) -> object: ...
     @property
-    def subject(self) -> int: ...
+    def table_ordinal(self) -> int: ...

@@ -57,11 +57,11 @@ cdef class TableImage:
     `plans`: per column (op, emitted, a, b, head, head_updated, head_promoted,
     head_promoted_updated, null_whole, null_whole_updated, tail, name, Charset or
     None), the bytes as `image.pxd` describes them. `names`: the header's fields 8
-    and 9. `subject`: the table's number for filters. `shape`: with which rows are
+    and 9. `table_ordinal`: the table's number for filters. `shape`: with which rows are
     relayed. `zone`: in which TIMESTAMPs are told, None: this process's.
     """
 
-    def __init__(self, object meta, bytes names, uint32_t subject, list plans,
+    def __init__(self, object meta, bytes names, uint32_t table_ordinal, list plans,
                  Shape shape=None, Zone zone=None):
         cdef size_t size = len(names) + SLACK
         cdef uint8_t* p
@@ -78,7 +78,7 @@ cdef class TableImage:
         self.kept = [shape, zone]
         self.image.shape = NULL if shape is None else &shape.c
         self.image.width = len(plans)
-        self.image.subject = subject
+        self.image.table_ordinal = table_ordinal
         self.image.last_rows = 1
         self.image.last_bytes = 300
         self.arena = <uint8_t*>calloc(size + SLACK, 1)
@@ -109,9 +109,9 @@ cdef class TableImage:
         free(self.image.columns)
 
     @property
-    def subject(self):
+    def table_ordinal(self):
         """Return the table's number in Subjects."""
-        return self.image.subject
+        return self.image.table_ordinal
 
     def __repr__(self):
         return f"<TableImage {self.meta} {self.image.width} columns>"

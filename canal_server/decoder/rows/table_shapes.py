@@ -114,6 +114,6 @@ def image_of(data: bytes) -> TableImage:
         zone = Zone.unpack(shape.zone) if shape.zone else None
         if zone is None and any(c.type in _WITH_ZONE for c in table_map.columns):
             raise DecodeError(f"no time zone for the TIMESTAMPs of table {meta}")
-        return compile_image(table_map, meta, subject=0, zone=zone)
+        return compile_image(table_map, meta, table_ordinal=0, zone=zone)
     except (ProtocolError, TableMetaError) as error:
         raise DecodeError(f"the shape of a table: {error}") from error

@@ -32,7 +32,7 @@ RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
 
 
-class GoneTables:
+class DroppedTables:
     """Finds out which tables are there again; `turn` is for one thread."""
 
     def __init__(

@@ -62,7 +62,7 @@ class TableStoppedError(CanalError):
     """What came cannot be followed, and somebody has to decide."""
 
 
-class TableGoneError(CanalError):
+class TableDroppedError(CanalError):
     """The table was dropped or renamed at the source."""
 
 
@@ -137,8 +137,8 @@ class Follower:
         """Take rows or a statement; writes what there is too much of.
 
         An item that tells of a part comes before what is in that part. Raises what
-        `flush` raises, and CopyNeededError, TableStoppedError or TableGoneError where
-        this table cannot go on.
+        `flush` raises, and CopyNeededError, TableStoppedError or TableDroppedError
+        where this table cannot go on.
         """
         if item.kind == PART:
             start, end = item.start[item.destination], item.end[item.destination]
@@ -301,7 +301,7 @@ class Follower:
         upto = item.seq + 1
         decision = self._decided(item)
         if isinstance(decision, Gone):
-            raise TableGoneError(f"dropped or renamed {told}")
+            raise TableDroppedError(f"dropped or renamed {told}")
         if isinstance(decision, Copy):
             raise CopyNeededError(f"{decision.reason}, {told}")
         if isinstance(decision, Stop):

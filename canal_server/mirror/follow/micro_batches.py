@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.errors import CanalError
 from canal_server.mirror.follow.follower import (
     CopyNeededError,
-    TableGoneError,
+    TableDroppedError,
     TableStoppedError,
     committed_ms,
     is_about,
@@ -51,7 +51,7 @@ UNUSABLE_TRIES: Final = 3  # of a batch, before the table that it fails for is l
 _LEAVING: Final = (
     CopyNeededError,
     TableStoppedError,
-    TableGoneError,
+    TableDroppedError,
     OtherCopyError,
 )
 

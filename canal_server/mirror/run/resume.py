@@ -153,7 +153,7 @@ def new_state(settings: MirrorSettings, name: TableName) -> TableState:
     return TableState(name, wanted_tables.target_of(name, rule))
 
 
-class TakingUp:
+class Resume:
     """Takes up tables as a mirror before has left them; for one thread."""
 
     def __init__(

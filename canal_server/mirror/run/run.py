@@ -21,10 +21,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
-from canal_server.mirror.follow.dropped_tables import GoneTables
+from canal_server.mirror.follow.dropped_tables import DroppedTables
 from canal_server.mirror.follow.follower import (
     CopyNeededError,
-    TableGoneError,
+    TableDroppedError,
     TableStoppedError,
 )
 from canal_server.mirror.follow.key_changes import KeyChanges
@@ -39,7 +39,7 @@ from canal_server.mirror.report.report import Report
 from canal_server.mirror.rows.copy_positions import warn_of_unseen_xa
 from canal_server.mirror.run import pauses
 from canal_server.mirror.run.requests import told_to_stop
-from canal_server.mirror.run.resume import TakingUp, look, new_state
+from canal_server.mirror.run.resume import Resume, look, new_state
 from canal_server.mirror.run.table_sync import TableWork
 from canal_server.mirror.session.executors import Executors
 from canal_server.mirror.session.spark_errors import reason
@@ -93,7 +93,7 @@ class Mirror:
         self._states: dict[TableName, TableState] = {}
         self._guard = threading.RLock()  # of the states and of what is at work
         self._at_work: dict[TableName, Future[None]] = {}
-        self._gone = GoneTables(settings, stop)
+        self._gone = DroppedTables(settings, stop)
         self._knows_of_xa = False
         self._later: dict[TableName, tuple[float, Backoff]] = {}
         self._unusable: Counter[TableName] = Counter()  # times in a row
@@ -224,7 +224,7 @@ class Mirror:
             with self._stream.joining:
                 self._stream.join(follower)
 
-        taking_up = TakingUp(self._settings, self._store, join)
+        taking_up = Resume(self._settings, self._store, join)
         self._states = taking_up.states(wanted, self._store.read_all())
 
     # --------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ class Mirror:
             elif isinstance(why, OtherCopyError) and self._store.read(name) is None:
                 raise why  # not the table, the lake is not there
             phase, told = Phase.STOPPED, told_to_stop(name, why)
-            if isinstance(why, TableGoneError):
+            if isinstance(why, TableDroppedError):
                 phase, told = Phase.DROPPED, str(why)
                 self._gone.add(name)
             self._states[name] = self._store.write(state.moved(phase, told))

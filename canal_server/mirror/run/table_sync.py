@@ -20,7 +20,7 @@ from canal_server.mirror.follow.follower import (
     Columns,
     CopyNeededError,
     Follower,
-    TableGoneError,
+    TableDroppedError,
     TableStoppedError,
     epoch_of,
     meta_of,
@@ -120,7 +120,7 @@ class TableWork:
                 state = self._store.read(state.source) or state
                 state = self._store.write(state.moved(Phase.WAITING, why))
                 continue
-            except TableGoneError as error:
+            except TableDroppedError as error:
                 self._note(state, Phase.DROPPED, str(error))
             except (TableStoppedError, OtherCopyError) as error:
                 self._note(state, Phase.STOPPED, str(error))
@@ -312,7 +312,7 @@ class TableWork:
         with ControlConnection(self._settings.source.access, self._stop) as control:
             found = TableColumns(control).fetch(name.schema, name.table)
         if found is None:
-            raise TableGoneError("the source has no such table")
+            raise TableDroppedError("the source has no such table")
         raise ConfigError([unknown_to(self._settings.canal.destination)])
 
     def _check_place(

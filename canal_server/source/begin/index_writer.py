@@ -118,12 +118,12 @@ class IndexWriter:
             first = index + 1
         while (known := self._ahead()) is not None:
             # What is known already is not written again: reading may go back.
-            into = block.first_behind(first, stop, known.start - 1, 0)
+            into = block.first_after(first, stop, known.start - 1, 0)
             if into == stop:
                 break
             self._sum_up(block, first, into)
             self._cut()
-            first = block.first_behind(first, stop, known.stop - 1, 0)
+            first = block.first_after(first, stop, known.stop - 1, 0)
             if first == stop:
                 return
             self._known.pop(0)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class GonePlace:
+class LostPosition:
     """What the source refused again and again, and what it has instead.
 
     `purged` is the GTID set without which it lets nobody begin, None outside of GTID

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from canal_server.source.read.available_positions import SourceFiles
 
 
-def told_purged(
+def purged_message(
     error: str,
     destination: str,
     stored: LogPosition | None,

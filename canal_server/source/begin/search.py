@@ -161,7 +161,7 @@ class BinlogSearch:
             return self._scanner.count(file, start, stop)
         counted = self._index.count_between(self._key(file), start, stop)
         return counted.transactions + sum(
-            self._scanner.count(file, *stretch) for stretch in counted.missing
+            self._scanner.count(file, *segment) for segment in counted.missing
         )
 
     def _writer(self, file: str, *, whole: bool) -> IndexWriter | None:

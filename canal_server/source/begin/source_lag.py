@@ -76,7 +76,7 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class Lag:
     """How far a place is behind the end; `problem` tells why it cannot be known."""
 
     bytes: int | None = None
@@ -171,38 +171,36 @@ class SourceView:
 
     # --- distances --------------------------------------------------------------------
 
-    def behind(self, position: LogPosition) -> Behind:
+    def behind(self, position: LogPosition) -> Lag:
         """Return how far a place is behind the end. Raises SourceError."""
         place = position.position
         if not same_server(position.identity, self.identity) or not place.journal_name:
             other = f"{position.identity.address}:{position.identity.port}"
-            return self._behind_by_set(place, f"a place of {other}")
+            return self._lag_by_set(place, f"a place of {other}")
         if not self.files.had(place.journal_name, place.position):
-            return Behind(
+            return Lag(
                 problem=f"{place} is not in the binlog of {self.access.address}, which"
                 f" has {self.files}: it was begun anew, or this is another server"
             )
         gone = self.gone(place)
         if gone is not None:
-            return Behind(seconds=self._seconds(place.timestamp), gone=gone)
+            return Lag(seconds=self._seconds(place.timestamp), gone=gone)
         try:
             distance = self.between(place, self.end_place)
         except BinlogPurged as error:  # just now
-            return Behind(problem=str(error))
+            return Lag(problem=str(error))
         if distance.transactions == 0:
             # What lies between are ends and beginnings of files, and the like.
-            return Behind(0, 0.0, 0)
+            return Lag(0, 0.0, 0)
         since_ms = distance.first_ms or place.timestamp
-        return Behind(distance.bytes, self._seconds(since_ms), distance.transactions)
+        return Lag(distance.bytes, self._seconds(since_ms), distance.transactions)
 
-    def _behind_by_set(self, place: EntryPosition, problem: str) -> Behind:
+    def _lag_by_set(self, place: EntryPosition, problem: str) -> Lag:
         number = self._executed_since(place)
         seconds = 0.0 if number == 0 else self._seconds(place.timestamp)
         if number is None:
-            return Behind(
-                None, seconds, None, problem=f"{problem}, only its time tells"
-            )
-        return Behind(None, seconds, number)
+            return Lag(None, seconds, None, problem=f"{problem}, only its time tells")
+        return Lag(None, seconds, number)
 
     def between(self, start: EntryPosition, stop: EntryPosition) -> Distance:
         """Return what lies between two places of this binlog, the first one earlier.
@@ -255,7 +253,7 @@ class SourceView:
         if self._index is None:
             return None
         source, found, left = source_of(self.info), 0, LOOKED_AT_BYTES_MAX
-        for file, first, last in self._stretches(start, stop):
+        for file, first, last in self._segments(start, stop):
             key = self._index.key_of(source, file)
             # Another file of this name began at another time.
             if key is None or key.began_s * 1000 != self.scanner.first_event_ms(file):
@@ -269,7 +267,7 @@ class SourceView:
             )
         return found
 
-    def _stretches(
+    def _segments(
         self, start: EntryPosition, stop: EntryPosition
     ) -> Iterator[tuple[str, int, int]]:
         """Return the files between two places, with the offsets where each counts."""

@@ -2,7 +2,7 @@
 
 One function decides, with a numbered branch per case; the first that applies wins.
 Leaves out what is asked of the binlog itself (`search`), and what an earlier session
-came to (`beginning`).
+came to (`session_start`).
 """
 
 from __future__ import annotations

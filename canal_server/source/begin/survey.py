@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.replication import FIRST_EVENT, FileStart
 from canal_server.source.read.ddl_scan import BoundedReader
-from canal_server.source.read.temporary_dump import SideDump, StatementCollector
+from canal_server.source.read.temporary_dump import StatementCollector, TemporaryDump
 
 if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
@@ -38,7 +38,7 @@ class Surveyor:
     """Looks at the binlog of one server; for one thread."""
 
     def __init__(self, config: InstanceConfig, access: Access, stop: Stop) -> None:
-        self._dump = SideDump(config, access, stop, replica=_SURVEYOR_REPLICA)
+        self._dump = TemporaryDump(config, access, stop, replica=_SURVEYOR_REPLICA)
 
     def between(self, start: EntryPosition, stop: EntryPosition) -> Survey:
         """Return what ends behind `start` and not behind `stop`.
@@ -82,7 +82,7 @@ class _Count:
         for block, first, stop in spans:
             if block.file_number == self._behind[0]:
                 # Entries of a compressed transaction share their offset.
-                first = block.first_behind(first, stop, self._behind[1], 2**32 - 1)  # noqa: PLW2901
+                first = block.first_after(first, stop, self._behind[1], 2**32 - 1)  # noqa: PLW2901
             self._count((block, first, stop))
         return True
 

@@ -183,8 +183,8 @@ def _hidden_keys(
 
 def key_warning(filters: FilterConfig, keys: Sequence[ForeignKey]) -> str:
     """Return what clients do not see of tables that they may get; empty for nothing."""
-    accepts = TableFilter(filters.regex, filters.black_regex).accepts
-    found = [key for key in keys if accepts((key.child,))]
+    table_filter = TableFilter(filters.regex, filters.black_regex).accepts
+    found = [key for key in keys if table_filter((key.child,))]
     if not found:
         return ""
     told = "; ".join(f"{'.'.join(key.child)}: {key}" for key in found[:KEYS_TOLD_MAX])
@@ -220,9 +220,9 @@ def table_warning(
             " correct it, leave it if they are yet to be created, or let an"
             f" administrator run: GRANT SELECT ON *.* TO {account}"
         )
-    accepts = TableFilter(filters.regex, filters.black_regex).accepts
+    table_filter = TableFilter(filters.regex, filters.black_regex).accepts
     if filters.black_regex and not any(
-        accepts(((schema, table),)) for schema, table in tables[:MATCHES_MAX]
+        table_filter(((schema, table),)) for schema, table in tables[:MATCHES_MAX]
     ):
         return (
             "canal.instance.filter.black.regex leaves none of the tables that"

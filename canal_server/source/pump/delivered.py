@@ -103,8 +103,8 @@ class Delivered:
             if block.file_number < number:
                 continue
             if block.file_number == number:
-                behind = block.first_behind(first, stop, offset, ordinal)
-                same = block.first_behind(first, behind, *_before(offset, ordinal))
+                behind = block.first_after(first, stop, offset, ordinal)
+                same = block.first_after(first, behind, *_before(offset, ordinal))
                 skipped = min(behind - same, self._skip_pieces)
                 self._skip_pieces -= skipped
                 first = same + skipped  # noqa: PLW2901

@@ -23,7 +23,7 @@ from canal_server.errors import CanalError
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.standby import Verdict, Wanted, examine
 from canal_server.runtime.lifecycle import Stop
-from canal_server.runtime.log_throttle import Repeats
+from canal_server.runtime.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ class Detector:
         self._control: ControlConnection | None = None
         self._is_mariadb: bool | None = None
         self._look_at_s = 0.0  # when to look at the other server next
-        self._logged = Repeats()
+        self._logged = LogThrottle()
         self._state = DetectingStatus(threshold=self._settings.retry_threshold)
         self._thread = threading.Thread(
             target=self._run, name=f"detect-{config.destination}", daemon=True

@@ -27,16 +27,16 @@ from canal_server.model.positions import (
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.replication import PumpReplica
 from canal_server.position.log_positions import same_server
-from canal_server.source.begin.beginning import Beginning
 from canal_server.source.begin.gtid_tracking import SetFollower, reachable_set
 from canal_server.source.begin.index_writer import session_writer
-from canal_server.source.begin.purged import told_purged
+from canal_server.source.begin.purged import purged_message
 from canal_server.source.begin.replicated import reachable
+from canal_server.source.begin.session_start import SessionStart
 from canal_server.source.begin.source_servers import Source, sources_of
 from canal_server.source.pump.capture_checks import CaptureChecks
 from canal_server.source.pump.delivered import Delivered
 from canal_server.source.pump.pump_status import PumpState, PumpStatus
-from canal_server.source.pump.redelivery import Overlap, overlap_of
+from canal_server.source.pump.redelivery import Redelivery, redelivery_of
 from canal_server.source.pump.session_failures import Failures
 from canal_server.source.pump.session_reader import (
     end_place,
@@ -44,8 +44,8 @@ from canal_server.source.pump.session_reader import (
     servers_before,
     stream_of,
 )
-from canal_server.source.pump.session_schemas import SessionImages
-from canal_server.source.pump.source_switch import Turns
+from canal_server.source.pump.session_schemas import SessionSchemas
+from canal_server.source.pump.source_switch import SourceSwitch
 from canal_server.source.read.silence_limit import Patience
 from canal_server.source.read.unreadable_events import unreadable_of
 from canal_server.source.schema.source_traits import source_of
@@ -57,16 +57,16 @@ if TYPE_CHECKING:
     from canal_server.core.blocks import BlockPool
     from canal_server.core.gtid.mariadb_sets import MariaGtidSet
     from canal_server.core.gtid.mysql_sets import GtidSet
-    from canal_server.core.table_ids import Subjects
+    from canal_server.core.table_ids import TableIds
     from canal_server.filters.column_filters import ColumnFilter
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.source_settings import Access
-    from canal_server.ports import Accepts, LogPositionManager, Span
+    from canal_server.ports import LogPositionManager, Span, TablePredicate
     from canal_server.position.gtid_cache import ExecutedSets
     from canal_server.runtime.lifecycle import Deadline, Stop
     from canal_server.source.begin.boundary_index import BoundaryIndex
     from canal_server.source.begin.index_writer import IndexWriter
-    from canal_server.source.begin.position_loss import GonePlace
+    from canal_server.source.begin.position_loss import LostPosition
     from canal_server.source.pump.session_schemas import ImagesOf
     from canal_server.source.read.binlog_reader import Reader
     from canal_server.source.read.start_position import Place
@@ -99,11 +99,11 @@ class Pump:
         config: InstanceConfig,
         access: Access,
         pool: BlockPool,
-        subjects: Subjects,
+        table_ids: TableIds,
         positions: LogPositionManager,
         *,
         columns: ColumnFilter,
-        wants: Accepts,
+        table_filter: TablePredicate,
         deliver: Callable[[list[Span]], bool],
         reset: Callable[[bool], None],
         idle: Callable[[], None],
@@ -116,7 +116,7 @@ class Pump:
         torn: Callable[[], bool] = lambda: False,
         ended: Callable[[], None] = lambda: None,
         executed: ExecutedSets | None = None,
-        gone: Callable[[GonePlace], bool] = lambda _: False,
+        gone: Callable[[LostPosition], bool] = lambda _: False,
         images: ImagesOf | None = None,
     ) -> None:
         self.status = PumpStatus()
@@ -124,10 +124,10 @@ class Pump:
         self.sources = sources_of(config.source, access, standby)
         self._config = config
         self._pool = pool
-        self._subjects = subjects
+        self._table_ids = table_ids
         self._positions = positions
         self._columns = columns
-        self._wants = wants
+        self._table_filter = table_filter
         self._deliver = deliver
         self._reset = reset
         self._idle = idle
@@ -137,7 +137,7 @@ class Pump:
         self._torn = torn
         self._ended = ended
         self._gone = gone
-        self._images = SessionImages(config, history, images)
+        self._images = SessionSchemas(config, history, images)
         self._passed: EntryPosition | None = None  # in this session
         self.passed_to: LogPosition | None = None  # the same, for any thread
         # The boundary up to which all was handed on, in this session. Threads that read
@@ -148,11 +148,13 @@ class Pump:
         self.began_at: EntryPosition | None = None
         self._begins_at: Place | None = None  # this session, once it may read
         self.has_delivered = False  # anything, ever
-        self._turns = Turns()
+        self._turns = SourceSwitch()
         self._reader: Reader | None = None
         self._replica = PumpReplica(config.destination, config.source.slave_id)
         self._delivered = Delivered()
-        self._overlap: Overlap | None = None  # of what comes again in this session
+        self._redelivery: Redelivery | None = (
+            None  # of what comes again in this session
+        )
         self.index = index
         self._marks: IndexWriter | None = None  # of this session
         self._sets = SetFollower(executed)
@@ -160,9 +162,9 @@ class Pump:
         self._read_as = self.identity
         # File number and offset right before where the session begins to read, or the
         # set behind which it does.
-        self.reads_behind: tuple[int, int] | None = None
-        self.reads_behind_set: GtidSet | MariaGtidSet | None = None
-        self._beginning = Beginning(config, access, self._turn, index)
+        self.reads_after: tuple[int, int] | None = None
+        self.reads_after_set: GtidSet | MariaGtidSet | None = None
+        self._beginning = SessionStart(config, access, self._turn, index)
         self._failures = Failures(config.destination)
         self._patience = Patience(config.source)
         self._checks = CaptureChecks(config.source, config.filter)
@@ -260,7 +262,7 @@ class Pump:
 
     def repeated(self) -> dict[str, int] | None:
         """Return what came again since the last switch by time; None without one."""
-        overlap = self._overlap
+        overlap = self._redelivery
         return None if overlap is None else overlap.counts()
 
     @property
@@ -272,12 +274,12 @@ class Pump:
     def _turn(self) -> Stop:
         return self._turns.current
 
-    def change_wants(self, wants: Accepts) -> None:
+    def change_table_filter(self, table_filter: TablePredicate) -> None:
         """Read other tables from now on; from any thread."""
-        self._wants = wants
+        self._table_filter = table_filter
         reader = self._reader
         if reader is not None:
-            reader.change_wants(wants)
+            reader.change_table_filter(table_filter)
 
     # --- the thread -----------------------------------------------------------------
 
@@ -347,7 +349,7 @@ class Pump:
             name = self._config.destination
             stored = self._positions.latest(name)
             files = self._beginning.files
-            told = told_purged(told, name, stored, self.identity, files)
+            told = purged_message(told, name, stored, self.identity, files)
         self.status.failed(told)
         return self._failures.fail(
             error,
@@ -456,27 +458,27 @@ class Pump:
             begin,
             images=images,
             pool=self._pool,
-            subjects=self._subjects,
-            wants=self._wants,
+            table_ids=self._table_ids,
+            table_filter=self._table_filter,
             columns=self._columns,
             source=self._read_as,
             unreadable=self.unreadable,
         )
         self._sets.begin(reader, self._read_as, begin, info)
         goes_on = self._delivered.begin(place, self._server, torn=self._torn())
-        self.reads_behind = None
-        self.reads_behind_set = begin.gtids if place.by_gtid else None
+        self.reads_after = None
+        self.reads_after_set = begin.gtids if place.by_gtid else None
         if place.file and not place.by_gtid:
-            self.reads_behind = binlog_file_number(place.file), place.position - 1
+            self.reads_after = binlog_file_number(place.file), place.position - 1
         listed = [each.name for each in self._beginning.files.files]
         self._marks = session_writer(self.index, self._server, reader, place, listed)
         self._reset(goes_on)
         stored = self._positions.latest(self._config.destination)
-        self._overlap = overlap_of(self._config.destination, place, stored)
+        self._redelivery = redelivery_of(self._config.destination, place, stored)
         self._session_begins()
         self._reader = reader
         # A wish that came while the reader was made.
-        reader.change_wants(self._wants)
+        reader.change_table_filter(self._table_filter)
         replica = self._replica.id_at(is_mariadb=info.is_mariadb)
         stream = self._turns.stream = stream_of(
             control.access, replica, begin, self._turn, self._patience
@@ -592,8 +594,8 @@ class Pump:
         """
         boundary = self._delivered.note(spans, self._server)
         self._advanced = self.has_delivered = True
-        if self._overlap is not None:
-            self._overlap.take(spans)
+        if self._redelivery is not None:
+            self._redelivery.take(spans)
         if boundary is not None:
             block, index = boundary
             file, offset, timestamp, server_id, gtid, _ = block.position(index)

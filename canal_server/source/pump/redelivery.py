@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Overlap:
+class Redelivery:
     """Counts what is not younger than the last position; for the pump's thread.
 
     That is at most what is delivered again: times are whole seconds, and of the last
@@ -63,9 +63,9 @@ class Overlap:
             )
 
 
-def overlap_of(
+def redelivery_of(
     destination: str, place: Place, stored: LogPosition | None
-) -> Overlap | None:
+) -> Redelivery | None:
     """Return what counts the overlap of a session, None when it has none.
 
     It has one when it begins by time before a position that was stored; the margin is
@@ -81,4 +81,4 @@ def overlap_of(
         (until_ms - place.timestamp_ms) / 1000,
         stored,
     )
-    return Overlap(destination, until_ms, until_ms - place.timestamp_ms)
+    return Redelivery(destination, until_ms, until_ms - place.timestamp_ms)

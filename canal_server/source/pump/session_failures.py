@@ -1,6 +1,6 @@
 """How often a destination's sessions fail, what is said of it, and when to try again.
 
-Leaves out what an error means for the place to begin (`beginning`).
+Leaves out what an error means for the place to begin (`session_start`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from canal_server.errors import (
     TableMetaStoreError,
 )
 from canal_server.runtime.backoff import Backoff
-from canal_server.runtime.log_throttle import Repeats
+from canal_server.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Failures:
     def __init__(self, destination: str, backoff: Backoff | None = None) -> None:
         self._destination = destination
         self._backoff = backoff or Backoff()
-        self._logged = Repeats()  # errors and warnings since something was well
+        self._logged = LogThrottle()  # errors and warnings since something was well
 
     def forget(self) -> None:
         """Begin anew: something came of a session, or another server is read."""

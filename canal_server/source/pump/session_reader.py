@@ -1,6 +1,6 @@
 """What the pump reads a session with: the stream, the reader, and where that came to.
 
-Leaves out where a session begins (`beginning`) and what becomes of its records
+Leaves out where a session begins (`session_start`) and what becomes of its records
 (`pump`).
 """
 
@@ -16,23 +16,23 @@ from canal_server.source.read.binlog_reader import Reader
 if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.blocks import BlockPool
-    from canal_server.core.table_ids import Subjects
+    from canal_server.core.table_ids import TableIds
     from canal_server.filters.column_filters import ColumnFilter
     from canal_server.model.positions import LogIdentity
     from canal_server.mysql.replication import ReplicaId
     from canal_server.mysql.source_settings import Access
-    from canal_server.ports import Accepts, TableImages
+    from canal_server.ports import TablePredicate, TableSchemas
     from canal_server.runtime.lifecycle import Stop
     from canal_server.source.begin.boundary_index import BoundaryIndex
     from canal_server.source.pump.delivered import Delivered
-    from canal_server.source.pump.session_schemas import SessionImages
+    from canal_server.source.pump.session_schemas import SessionSchemas
     from canal_server.source.read.silence_limit import Patience
     from canal_server.source.read.start_position import Place
     from canal_server.source.read.unreadable_events import Unreadable
 
 
 def servers_before(
-    images: SessionImages, index: BoundaryIndex | None, delivered: Delivered
+    images: SessionSchemas, index: BoundaryIndex | None, delivered: Delivered
 ) -> list[str]:
     """Return what tells the servers that were read before, the last one last."""
     found = images.sources()
@@ -47,10 +47,10 @@ def reader_of(
     place: Place,
     begin: Place,
     *,
-    images: TableImages,
+    images: TableSchemas,
     pool: BlockPool,
-    subjects: Subjects,
-    wants: Accepts,
+    table_ids: TableIds,
+    table_filter: TablePredicate,
     columns: ColumnFilter,
     source: LogIdentity,
     unreadable: Unreadable,
@@ -59,9 +59,9 @@ def reader_of(
     address = str(access.address)
     reader = Reader(
         pool,
-        subjects,
+        table_ids,
         images,
-        wants=wants,
+        table_filter=table_filter,
         columns=columns,
         filters=config.filter,
         events=config.source.events,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.source.read.ddl_scan import DdlScanner
-from canal_server.source.schema.history_schemas import HistoryImages
+from canal_server.source.schema.history_schemas import HistorySchemas
 from canal_server.tablemeta.storage.open_storage import warn_of_java_history
 
 if TYPE_CHECKING:
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.source_settings import Access
-    from canal_server.ports import TableImages
+    from canal_server.ports import TableSchemas
     from canal_server.runtime.lifecycle import Stop
-    from canal_server.source.begin.beginning import Beginning
+    from canal_server.source.begin.session_start import SessionStart
     from canal_server.source.read.start_position import Place
     from canal_server.tablemeta.history.tsdb import Steady, TableMetaTsdb
 
-    ImagesOf = Callable[[ControlConnection, ServerInfo, Place], TableImages]
+    ImagesOf = Callable[[ControlConnection, ServerInfo, Place], TableSchemas]
 
 
-class SessionImages:
+class SessionSchemas:
     """Gives each session its images; for the pump's thread, but for `steady`."""
 
     def __init__(
@@ -44,7 +44,7 @@ class SessionImages:
         self._history = history
         self._is_open = False
         self._images_of = images_of
-        self._images: TableImages | None = None  # of this session
+        self._images: TableSchemas | None = None  # of this session
 
     @property
     def steady(self) -> Steady | None:
@@ -67,8 +67,8 @@ class SessionImages:
 
     def sources(self) -> list[str]:
         """Return what tells the servers whose statements the history has, in order."""
-        stretches = self._history.stretches() if self._history else ()
-        return [each.source for each in stretches]
+        segments = self._history.segments() if self._history else ()
+        return [each.source for each in segments]
 
     def begin(
         self,
@@ -78,9 +78,9 @@ class SessionImages:
         *,
         access: Access,
         stored: LogPosition | None,
-        beginning: Beginning,
+        beginning: SessionStart,
         turn: Stop,
-    ) -> tuple[TableImages, Place]:
+    ) -> tuple[TableSchemas, Place]:
         """Return the columns as of a place, and where to read from for them.
 
         Raises CanalError.
@@ -92,7 +92,7 @@ class SessionImages:
         if self._history is None:
             self._images = CachedColumns(control)
             return self._images, place
-        images = HistoryImages(
+        images = HistorySchemas(
             self._history,
             control,
             info,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from canal_server.source.begin.source_servers import Source
 
 
-class Turns:
+class SourceSwitch:
     """Whose turn it is to be read, for any thread."""
 
     def __init__(self) -> None:

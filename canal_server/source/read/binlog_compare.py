@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from canal_server.model.columns_known import TableMeta
     from canal_server.mysql.source_settings import Access
-    from canal_server.ports import Accepts, TableImages
+    from canal_server.ports import TablePredicate, TableSchemas
     from canal_server.protocol.entry_messages import Column, Entry, RowData
 
 _log = logging.getLogger(__name__)
@@ -145,20 +145,20 @@ class Comparison:
     others ends with TableMetaError.
     """
 
-    def __init__(self, images: TableImages, wants: Accepts) -> None:
+    def __init__(self, images: TableSchemas, table_filter: TablePredicate) -> None:
         self.counts = Counts()
         self._images = images
-        self._wants = wants
+        self._table_filter = table_filter
         self._found: list[Difference] = []
         self._problem = ""  # the last that the library had with an event
 
     def run(self, access: Access, start: Place, until: Place) -> list[Difference]:
         """Return all differences. Raises SourceError, DecodeError, TableMetaError."""
-        theirs = Theirs(access, start, until, self._images, self._wants)
+        theirs = Theirs(access, start, until, self._images, self._table_filter)
         part = Part(
             images=self._images,
             take=self.against(theirs.events()),
-            wants=self._wants,
+            table_filter=self._table_filter,
             until=until,
         )
         try:
@@ -307,13 +307,13 @@ class Theirs:
         access: Access,
         start: Place,
         until: Place,
-        images: TableImages,
-        wants: Accepts,
+        images: TableSchemas,
+        table_filter: TablePredicate,
     ) -> None:
         logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)
         self._until = until
         self._images = images
-        self._wants = wants
+        self._table_filter = table_filter
         self._reader = BinLogStreamReader(
             connection_settings={
                 **login_options(access),
@@ -354,7 +354,7 @@ class Theirs:
                     yield TheirEvent(file, end, problem="compressed")
             elif isinstance(event, TableMapEvent):
                 self._tell_columns(event)
-            elif self._wants(((event.schema, event.table),)):
+            elif self._table_filter(((event.schema, event.table),)):
                 yield self._rows_of(event, file, end)
 
     def _tell_columns(self, event: Any) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.errors import ConnectionLost, DecodeError
 from canal_server.filters.column_filters import ColumnFilter
 from canal_server.model.positions import binlog_file_number
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import Action
     from canal_server.decoder.events.engine import Decoder
     from canal_server.mysql.source_settings import Access
-    from canal_server.ports import Accepts, ByteSource, Span, TableImages
+    from canal_server.ports import ByteSource, Span, TablePredicate, TableSchemas
     from canal_server.protocol.entry_messages import Entry
 
 _FIRST_EVENT = 4
@@ -63,9 +63,9 @@ class Part:
     returns false to end. `until` is a place of the first file or a later one.
     """
 
-    images: TableImages | None
+    images: TableSchemas | None
     take: Callable[[Entry], bool]
-    wants: Accepts = lambda _names: True
+    table_filter: TablePredicate = lambda _names: True
     until: Place | None = None
     unreadable: Action | None = None  # what becomes of events that cannot be read
     advice: Callable[[Decoder], str] | None = None  # on an error of such an event
@@ -122,9 +122,9 @@ class Part:
         kind = MapReader if self.images is None else Reader
         return kind(
             BlockPool(),
-            Subjects(),
+            TableIds(),
             NoColumns() if self.images is None else self.images,
-            wants=self.wants,
+            table_filter=self.table_filter,
             columns=ColumnFilter("", ""),
             filters=FilterConfig(),
             packets=packets,

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import FilterConfig
     from canal_server.core.blocks import BlockPool
-    from canal_server.core.table_ids import Names, Subjects
+    from canal_server.core.table_ids import Names, TableIds
     from canal_server.decoder.rows.row_layout import TableImage
     from canal_server.filters.column_filters import ColumnFilter
     from canal_server.model.columns_known import TableMeta
     from canal_server.model.positions import LogIdentity
-    from canal_server.ports import Accepts, ByteSource, Span, TableImages
+    from canal_server.ports import ByteSource, Span, TablePredicate, TableSchemas
     from canal_server.runtime.lifecycle import Stop
     from canal_server.source.read.unreadable_events import Found
     from canal_server.tablemeta.model.examined_statement import Statement
@@ -73,15 +73,15 @@ class StreamEnd(ConnectionLost):  # the server's own word
 
 
 class Reader:
-    """Decodes one source. For one thread, but for `change_wants`."""
+    """Decodes one source. For one thread, but for `change_table_filter`."""
 
     def __init__(
         self,
         pool: BlockPool,
-        subjects: Subjects,
-        images: TableImages,
+        table_ids: TableIds,
+        images: TableSchemas,
         *,
-        wants: Accepts,
+        table_filter: TablePredicate,
         columns: ColumnFilter,
         filters: FilterConfig,
         events: EventConfig = EventConfig(),  # noqa: B008  # a frozen value
@@ -135,10 +135,10 @@ class Reader:
         self.whole_from: int | None = None
         self.ddl_count = 0
         self._server_starts = 0  # that statements were told of
-        self._subjects = subjects
-        self._epoch = subjects.epoch  # of the numbers in the tables' images
+        self._table_ids = table_ids
+        self._epoch = table_ids.epoch  # of the numbers in the tables' images
         self._images = images
-        self._wants = wants
+        self._table_filter = table_filter
         self._wants_changed = False
         self._columns = columns
         self._filters = filters
@@ -169,9 +169,9 @@ class Reader:
         self._tracks, self._tracked = True, known
         self.decoder.followed.follow(known)
 
-    def change_wants(self, wants: Accepts) -> None:
+    def change_table_filter(self, table_filter: TablePredicate) -> None:
         """Read other tables from the next chunk of bytes on; from any thread."""
-        self._wants = wants
+        self._table_filter = table_filter
         self._wants_changed = True
 
     def run(
@@ -216,9 +216,9 @@ class Reader:
         """Decode all that waits and deliver it; false when delivery was refused."""
         decoder = self.decoder
         while True:
-            if self._epoch != self._subjects.epoch:
+            if self._epoch != self._table_ids.epoch:
                 # Another pump's reader was given the first new number.
-                self._epoch = self._subjects.epoch
+                self._epoch = self._table_ids.epoch
                 decoder.forget_tables()
             accepted = True
             try:
@@ -268,8 +268,8 @@ class Reader:
             self._emit(change, EventType.QUERY)
             return
         names = (table.schema, table.table)
-        subject = self._number_of((names,))
-        self._emit(change, EventType.QUERY, *names, subject)
+        table_ordinal = self._number_of((names,))
+        self._emit(change, EventType.QUERY, *names, table_ordinal)
 
     def _on_lost_rows(self) -> None:
         """Leave out rows whose table map could not be read."""
@@ -298,7 +298,7 @@ class Reader:
     def _on_table(self) -> None:
         table_map = parse_table_map(self.decoder.body, mariadb=self._from_mariadb)
         names: Names = ((table_map.schema, table_map.table),)
-        if not self._wants(names):
+        if not self._table_filter(names):
             self.decoder.install_table(None)
             return
         self.decoder.install_table(self._image(table_map, names))
@@ -350,7 +350,7 @@ class Reader:
         return compile_image(
             table_map,
             meta,
-            subject=self._number_of(names),
+            table_ordinal=self._number_of(names),
             emitted=emitted,
             shape=self._shapes.shape_of(
                 self.decoder.body, table_map, meta, mariadb=self._from_mariadb
@@ -361,9 +361,9 @@ class Reader:
 
     def _number_of(self, names: Names) -> int:
         """Return the subject's number; once they begin anew, all tables ask again."""
-        number = self._subjects.ordinal_of(names)
-        if self._epoch != self._subjects.epoch:
-            self._epoch = self._subjects.epoch
+        number = self._table_ids.ordinal_of(names)
+        if self._epoch != self._table_ids.epoch:
+            self._epoch = self._table_ids.epoch
             self.decoder.forget_tables()
         return number
 
@@ -429,7 +429,7 @@ class Reader:
             return not self._filters.query_dml
         if result.event_type not in DDL_TYPES:
             return not self._filters.query_dcl
-        return self._wants(names_of([result]))
+        return self._table_filter(names_of([result]))
 
     def _emit_statement(
         self, statement: python_events.Query, results: list[Statement], *, is_dml: bool
@@ -456,7 +456,7 @@ class Reader:
         event_type: int,
         schema: str = "",
         table: str = "",
-        subject: int = 0,
+        table_ordinal: int = 0,
         *,
         begins: bool = False,
     ) -> None:
@@ -465,7 +465,7 @@ class Reader:
             encode(change),
             event_type=event_type,
             names=encode(names),
-            subject=subject,
+            table_ordinal=table_ordinal,
             begins=begins,
         )
 

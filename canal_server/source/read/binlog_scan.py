@@ -16,7 +16,7 @@ from canal_server.mysql.replication import FileStart
 from canal_server.mysql.server_errors import READING_BINLOG_FAILED
 from canal_server.source.read.binlog_reader import Reader
 from canal_server.source.read.gtid_sets import contains
-from canal_server.source.read.temporary_dump import SideDump, StatementCollector
+from canal_server.source.read.temporary_dump import StatementCollector, TemporaryDump
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,7 @@ class Scanner:
         *,
         replica: int = _SCANNER_REPLICA,
     ) -> None:
-        self._dump = SideDump(config, access, stop, replica=replica)
+        self._dump = TemporaryDump(config, access, stop, replica=replica)
 
     def first_event_ms(self, file: str) -> int:
         """Return the time of a file's first event, ms."""

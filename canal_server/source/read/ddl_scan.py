@@ -14,8 +14,8 @@ from canal_server.source.read.binlog_reader import Reader
 from canal_server.source.read.gtid_sets import contains
 from canal_server.source.read.temporary_dump import (
     DdlEvent,
-    SideDump,
     StatementCollector,
+    TemporaryDump,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class DdlScanner:
         *,
         replica: int = _SCANNER_REPLICA,
     ) -> None:
-        self._dump = SideDump(config, access, stop, replica=replica)
+        self._dump = TemporaryDump(config, access, stop, replica=replica)
 
     def between(self, start: EntryPosition, stop: EntryPosition) -> list[DdlEvent]:
         """Return the statements that begin at or behind `start` and before `stop`.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class FileColumns:
-    """The port TableImages with columns that never change."""
+    """The port TableSchemas with columns that never change."""
 
     def __init__(self, tables: Iterable[TableMeta]) -> None:
         self._tables = {(meta.schema, meta.table): meta for meta in tables}

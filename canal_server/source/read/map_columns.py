@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NoColumns:
-    """The port TableImages of a reader that knows no tables."""
+    """The port TableSchemas of a reader that knows no tables."""
 
     def find(
         self, schema: str, table: str, position: EntryPosition | None = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.errors import ConnectionLost
 from canal_server.filters.column_filters import ColumnFilter
 from canal_server.mysql.dump_connection import DumpStream
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DdlEvent:
-    """A statement as the port `TableImages` is told it."""
+    """A statement as the port `TableSchemas` is told it."""
 
     position: EntryPosition
     schema: str
@@ -45,7 +45,7 @@ class DdlEvent:
 
 
 class StatementCollector:
-    """The port TableImages of a reader that wants nothing but the statements."""
+    """The port TableSchemas of a reader that wants nothing but the statements."""
 
     def __init__(self) -> None:
         self.events: list[DdlEvent] = []
@@ -66,7 +66,7 @@ class StatementCollector:
         """Keep no history."""
 
 
-class SideDump:
+class TemporaryDump:
     """Reads parts of one server's binlog; for one thread.
 
     `replica` tells it from other readers of the same destination.
@@ -97,9 +97,9 @@ class SideDump:
         address = str(self._access.address)
         return kind(
             BlockPool(),
-            Subjects(),
+            TableIds(),
             collector,
-            wants=lambda _names: whole,
+            table_filter=lambda _names: whole,
             columns=ColumnFilter("", ""),
             filters=FilterConfig(rows=whole),
             events=self._config.source.events,

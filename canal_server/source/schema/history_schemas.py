@@ -1,6 +1,6 @@
 """Table images from the table history: the columns of tables as of where a pump reads.
 
-Leaves out how the history meets the place where a session begins (`dump.stretches`).
+Leaves out how the history meets the place where a session begins (`dump.segments`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from canal_server.model.positions import EntryPosition, binlog_file_number
 from canal_server.mysql.binlogs import binary_logs, current_end
 from canal_server.mysql.collations import collation_names
 from canal_server.mysql.schema_dump import SchemaReader
-from canal_server.source.schema.history_segments import StretchFinder
+from canal_server.source.schema.history_segments import SegmentFinder
 from canal_server.source.schema.source_traits import with_names
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.sql.ddl import examine
@@ -38,8 +38,8 @@ TableName = tuple[str, str]
 LOOK_BYTES_MAX: Final = 2 << 30
 
 
-class HistoryImages:
-    """The port `TableImages` on a table history, for one session of the pump."""
+class HistorySchemas:
+    """The port `TableSchemas` on a table history, for one session of the pump."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class HistoryImages:
         self._scanner = scanner
         self._reader = SchemaReader(control)
         self._collations: dict[int, str] = {}
-        self._behind = _StatementsBehind(control, info, scanner)
+        self._behind = _LaterStatements(control, info, scanner)
         self._asked: set[TableName] = set()  # since the last statement
         self._doubts: set[TableName] = set()  # tables told about
 
@@ -73,7 +73,7 @@ class HistoryImages:
         Raises SourceError, TableMetaError.
         """
         self._collations = collation_names(self._control)
-        finder = StretchFinder(
+        finder = SegmentFinder(
             self._tsdb,
             self._control,
             self._info,
@@ -83,8 +83,8 @@ class HistoryImages:
             looks=looks,
             collations=self._collations,
         )
-        at, stretch, place = finder.find(place, stored)
-        self._tsdb.rollback(at, stretch)
+        at, segment, place = finder.find(place, stored)
+        self._tsdb.rollback(at, segment)
         return place
 
     # --- the port -------------------------------------------------------------------
@@ -232,7 +232,7 @@ class HistoryImages:
             )
 
 
-class _StatementsBehind:
+class _LaterStatements:
     """What statements lie between a place and the end of the binlog.
 
     Remembers what it has read: each look reads only what is new.

@@ -16,11 +16,11 @@ from canal_server.errors import BinlogPurged
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.binlogs import current_end
 from canal_server.source.schema.base_dump import BaseDumper
-from canal_server.source.schema.schema_transfer import NotCarried, TakeOver
+from canal_server.source.schema.schema_transfer import NotCarried, SchemaTransfer
 from canal_server.source.schema.skipped_statements import SkipFinder
 from canal_server.source.schema.source_traits import records_of, source_of, traits_of
 from canal_server.tablemeta.history.replay import stored_schemas
-from canal_server.tablemeta.history.tsdb import place_behind
+from canal_server.tablemeta.history.tsdb import position_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from canal_server.source.read.start_position import Place
     from canal_server.source.read.temporary_dump import DdlEvent
     from canal_server.tablemeta.history.tsdb import TableMetaTsdb
-    from canal_server.tablemeta.storage.history_storage import DdlRecord, Stretch
+    from canal_server.tablemeta.storage.history_storage import BinlogSegment, DdlRecord
 
 _log = logging.getLogger(__name__)
 
 
-class StretchFinder:
+class SegmentFinder:
     """Finds or makes the stretch in which a session begins; for one session.
 
     `looks` tells when a binlog file of the source was begun: by it a binlog that was
@@ -66,7 +66,7 @@ class StretchFinder:
         self._files = files
         self._first_event_ms = looks.first_event_ms
         self._skips = SkipFinder(control, info, scanner, looks)
-        self._take_over = TakeOver(tsdb, info, scanner, collations)
+        self._take_over = SchemaTransfer(tsdb, info, scanner, collations)
         self._collations = collations
         # The Java server knows servers by their number only.
         self._names = (source_of(info), str(info.server_id))
@@ -75,25 +75,25 @@ class StretchFinder:
 
     def find(
         self, place: Place, stored: LogPosition | None
-    ) -> tuple[EntryPosition, Stretch, Place]:
+    ) -> tuple[EntryPosition, BinlogSegment, Place]:
         """Return the place as file and offset, a stretch that covers it, what to read.
 
         That is the place, or by GTID one that has no statements left out. Raises
         SourceError, BinlogPurged when what follows the place is gone.
         """
-        own = self._own_stretch()
+        own = self._own_segment()
         at, place = self._place_in_binlog(place, stored, own)
-        stretch = own and self._reaching(own, at)
-        if stretch is None:
-            stretch = self._followed(place, at) or self._based(place, at)
-        elif stretch.last.order() < at.order():
-            at = stretch.last  # no statement lies between the two
-        return at, self._known_by(stretch, at), place
+        segment = own and self._reaching(own, at)
+        if segment is None:
+            segment = self._followed(place, at) or self._based(place, at)
+        elif segment.last.order() < at.order():
+            at = segment.last  # no statement lies between the two
+        return at, self._known_by(segment, at), place
 
     # --- the place ------------------------------------------------------------------
 
     def _place_in_binlog(
-        self, place: Place, stored: LogPosition | None, own: Stretch | None
+        self, place: Place, stored: LogPosition | None, own: BinlogSegment | None
     ) -> tuple[EntryPosition, Place]:
         """Return file and offset before which all statements have been executed.
 
@@ -110,15 +110,15 @@ class StretchFinder:
         if position is not None and self._is_place_of(position, place, own):
             # What it ends with was executed, and does not come again.
             self._event = position
-            return place_behind(position), place
+            return position_after(position), place
         # Before the look: what is written meanwhile lies behind it.
         end = self._end_of_binlog()
         found = self._scanner.first_position(place.dump_start()) or end
         if place.gtids is not None:
             known = (
                 each.position
-                for stretch in self._tsdb.stretches()
-                for each in self._tsdb.statements(stretch)
+                for segment in self._tsdb.segments()
+                for each in self._tsdb.statements(segment)
             )
             place = replace(
                 place, gtids=self._skips.asking_again(place.gtids, found, known)
@@ -131,7 +131,7 @@ class StretchFinder:
         return EntryPosition(end.file, end.position)
 
     def _is_place_of(
-        self, position: EntryPosition, place: Place, own: Stretch | None
+        self, position: EntryPosition, place: Place, own: BinlogSegment | None
     ) -> bool:
         """Tell whether a stored file and offset are this server's, and mean the set.
 
@@ -139,7 +139,7 @@ class StretchFinder:
         """
         return (
             own is not None
-            and own == self._tsdb.stretches()[-1]
+            and own == self._tsdb.segments()[-1]
             and bool(position.journal_name)
             and position.gtid == str(place.gtids)
             and position.order() >= own.first.order()
@@ -148,23 +148,23 @@ class StretchFinder:
 
     # --- a stretch of this server ---------------------------------------------------
 
-    def _own_stretch(self) -> Stretch | None:
+    def _own_segment(self) -> BinlogSegment | None:
         """Return the newest stretch of the binlog that the source has now."""
         source = source_of(self._info)
-        for stretch in reversed(self._tsdb.stretches()):
-            if stretch.source not in self._names:
+        for segment in reversed(self._tsdb.segments()):
+            if segment.source not in self._names:
                 continue
-            if not self._is_of_this_binlog(stretch):
+            if not self._is_of_this_binlog(segment):
                 return None
-            if stretch.source == source:
-                return stretch
+            if segment.source == source:
+                return segment
             return self._tsdb.identify(
-                stretch, source, traits_of(self._control, self._info)
+                segment, source, traits_of(self._control, self._info)
             )
         return None
 
-    def _is_of_this_binlog(self, stretch: Stretch) -> bool:
-        last, traits = stretch.last, stretch.traits
+    def _is_of_this_binlog(self, segment: BinlogSegment) -> bool:
+        last, traits = segment.last, segment.traits
         if not self._files.had(last.journal_name, last.position):
             return False
         listed = {each.name for each in self._files.files}
@@ -184,12 +184,12 @@ class StretchFinder:
         )
         return False
 
-    def _known_by(self, stretch: Stretch, at: EntryPosition) -> Stretch:
+    def _known_by(self, segment: BinlogSegment, at: EntryPosition) -> BinlogSegment:
         """Note the file in which reading begins, so that it is known again.
 
         And what the server is now: it may have been upgraded.
         """
-        file, known = at.journal_name or "", stretch.traits
+        file, known = at.journal_name or "", segment.traits
         traits = replace(
             traits_of(self._control, self._info),
             file=file,
@@ -197,33 +197,35 @@ class StretchFinder:
             if known.file == file
             else self._first_event_ms(file),
         )
-        return self._tsdb.identify(stretch, stretch.source, traits)
+        return self._tsdb.identify(segment, segment.source, traits)
 
-    def _reaching(self, stretch: Stretch, at: EntryPosition) -> Stretch | None:
+    def _reaching(
+        self, segment: BinlogSegment, at: EntryPosition
+    ) -> BinlogSegment | None:
         """Return the stretch made long enough for a place, None if it cannot be."""
         try:
-            if at.order() < stretch.first.order():
-                events = self._between(at, stretch.first)
+            if at.order() < segment.first.order():
+                events = self._between(at, segment.first)
                 records = self._records(events, contained=True)
-                first = _with_time(at, events[:1], stretch.first)
-                return self._tsdb.extend(stretch, records, first=first)
-            if at.order() > stretch.last.order():
-                begin = self._tsdb.end_event(stretch)
-                events = _from(self._scanner.between(begin, at), stretch.last)
-                last = _with_time(self._end(at, events), events[-1:], stretch.last)
-                return self._tsdb.extend(stretch, self._records(events), last=last)
+                first = _with_time(at, events[:1], segment.first)
+                return self._tsdb.extend(segment, records, first=first)
+            if at.order() > segment.last.order():
+                begin = self._tsdb.end_event(segment)
+                events = _from(self._scanner.between(begin, at), segment.last)
+                last = _with_time(self._end(at, events), events[-1:], segment.last)
+                return self._tsdb.extend(segment, self._records(events), last=last)
         except BinlogPurged as error:
             _log.warning(
                 "destination %s: the table history reaches from %s to %s, and what"
                 " lies between it and %s is purged: a new one begins",
                 self._destination,
-                stretch.first,
-                stretch.last,
+                segment.first,
+                segment.last,
                 at,
             )
             _log.debug("%s", error)
             return None
-        return stretch
+        return segment
 
     def _end(self, at: EntryPosition, events: list[DdlEvent]) -> EntryPosition:
         """Return a place as the end of what is known, from which reading can go on.
@@ -245,25 +247,25 @@ class StretchFinder:
 
     # --- from what is known of another server ---------------------------------------
 
-    def _followed(self, place: Place, at: EntryPosition) -> Stretch | None:
+    def _followed(self, place: Place, at: EntryPosition) -> BinlogSegment | None:
         """Begin a stretch with what was known of another server, None if unknown.
 
         By GTID, which means the same on every server, or by time.
         """
-        for stretch in self._tsdb.stretches()[-1:]:
+        for segment in self._tsdb.segments()[-1:]:
             # Of this server what it has now is not known: its binlog was begun anew,
             # and GTIDs of before may mean something else; or a part is purged.
-            if stretch.source in self._names:
+            if segment.source in self._names:
                 continue
             image = self._take_over.image(
-                stretch, place, lambda: self._between(at, self._end_of_binlog())
+                segment, place, lambda: self._between(at, self._end_of_binlog())
             )
             if isinstance(image, NotCarried):
                 _log.warning(
                     "destination %s: the table history of server %s cannot be carried"
                     " over to %s of server %s: %s; all tables are read anew",
                     self._destination,
-                    stretch.source,
+                    segment.source,
                     at,
                     self._names[0],
                     image,
@@ -274,7 +276,7 @@ class StretchFinder:
                 " known of server %s",
                 self._destination,
                 at,
-                stretch.source,
+                segment.source,
             )
             return self._tsdb.begin(
                 source_of(self._info),
@@ -286,7 +288,7 @@ class StretchFinder:
 
     # --- from the beginning ---------------------------------------------------------
 
-    def _based(self, place: Place, at: EntryPosition) -> Stretch:
+    def _based(self, place: Place, at: EntryPosition) -> BinlogSegment:
         """Begin a stretch with a base dump of now, which may lie behind the place."""
         now = self._end_of_binlog()
         # Before the dump, which takes its time: what is purged is told at once.
@@ -297,7 +299,7 @@ class StretchFinder:
         base = replace(dump.position, gtid=dump.gtids if has_set else None)
         if at.order() < base.order():
             events += _from(self._scanner.between(now, base), at)
-        stretch = self._tsdb.begin(
+        segment = self._tsdb.begin(
             source_of(self._info),
             traits_of(self._control, self._info),
             base,
@@ -305,7 +307,7 @@ class StretchFinder:
         )
         if at.order() >= base.order():
             last = _with_time(at, [], base)
-            return self._tsdb.extend(stretch, (), last=last)
+            return self._tsdb.extend(segment, (), last=last)
         if events:
             _log.warning(
                 "destination %s: the table history begins at %s; statements on tables"
@@ -319,7 +321,7 @@ class StretchFinder:
             )
         first = _with_time(at, events[:1], base)
         return self._tsdb.extend(
-            stretch, self._records(events, contained=True), first=first
+            segment, self._records(events, contained=True), first=first
         )
 
 

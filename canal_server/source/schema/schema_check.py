@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from canal_server.source.schema.base_dump import BaseDump
     from canal_server.tablemeta.model.operations import Name
     from canal_server.tablemeta.model.table_schema import Table
-    from canal_server.tablemeta.storage.history_storage import Stretch
+    from canal_server.tablemeta.storage.history_storage import BinlogSegment
     from canal_server.tablemeta.tables.memory_tables import MemoryTableMeta
     from canal_server.tablemeta.tables.schemas import Image
 
@@ -50,7 +50,7 @@ class HistoryEnd:
     `event` is where an event begins at that end, or right before it.
     """
 
-    stretch: Stretch
+    segment: BinlogSegment
     image: Image
     event: EntryPosition
 
@@ -94,29 +94,29 @@ def verify(
     Raises SourceError, also when the statements behind are purged, and TableMetaError
     for another server's history.
     """
-    stretch = end.stretch
+    segment = end.segment
     with ControlConnection(access) as control:
         info = read_server_info(control)
         # A history of the Java server knows the number only, and no traits.
-        if stretch.source not in (source_of(info), str(info.server_id)):
+        if segment.source not in (source_of(info), str(info.server_id)):
             raise TableMetaError(
                 f"the table history of destination {config.destination} is of server"
-                f" {stretch.source}, but {access.address} is {source_of(info)}: it"
+                f" {segment.source}, but {access.address} is {source_of(info)}: it"
                 " goes on there when the server has reached it"
             )
         scanner = DdlScanner(config, access, Stop())
         dump = BaseDumper(control, info, scanner).take()
-        if dump.position.order() < stretch.last.order():
+        if dump.position.order() < segment.last.order():
             raise TableMetaError(
                 f"the binlog of {access.address} ends at {dump.position}, before the"
-                f" end of the table history at {stretch.last}: it was begun anew"
+                f" end of the table history at {segment.last}: it was begun anew"
             )
         events = [
             each
             for each in scanner.between(end.event, dump.position)
-            if each.position.order() >= stretch.last.order()
+            if each.position.order() >= segment.last.order()
         ]
-        traits = stretch.traits if stretch.traits.version else traits_of(control, info)
+        traits = segment.traits if segment.traits.version else traits_of(control, info)
         known = Replay(traits, ())
         known.model.restore(end.image)
         for record in records_of(events, collation_names(control)):

@@ -2,7 +2,7 @@
 
 A session goes on where another server was left: by a GTID set, which means the same on
 both, or by a time. Which statements of the history had been executed there, and which
-more, is told here; the stretch that begins with it is made by `stretches`.
+more, is told here; the stretch that begins with it is made by `segments`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from canal_server.source.read.gtid_sets import Gtids
     from canal_server.source.read.temporary_dump import DdlEvent
     from canal_server.tablemeta.history.tsdb import TableMetaTsdb
-    from canal_server.tablemeta.storage.history_storage import DdlRecord, Stretch
+    from canal_server.tablemeta.storage.history_storage import BinlogSegment, DdlRecord
     from canal_server.tablemeta.tables.schemas import Image
 
     _Executed = Callable[[DdlRecord], bool]
@@ -42,7 +42,7 @@ class NotCarried:
         return self.why
 
 
-class TakeOver:
+class SchemaTransfer:
     """Carries what is known of other servers to the one of this session."""
 
     def __init__(
@@ -58,24 +58,24 @@ class TakeOver:
         self._collations = collations
 
     def image(
-        self, stretch: Stretch, place: Place, coming: Callable[[], list[DdlEvent]]
+        self, segment: BinlogSegment, place: Place, coming: Callable[[], list[DdlEvent]]
     ) -> Image | NotCarried:
         """Return the tables of a place, or why they cannot be told.
 
         `coming` reads the statements of this server from there on.
         """
-        if stretch.traits.mariadb != self._info.is_mariadb:
-            flavour = "MariaDB" if stretch.traits.mariadb else "MySQL"
+        if segment.traits.mariadb != self._info.is_mariadb:
+            flavour = "MariaDB" if segment.traits.mariadb else "MySQL"
             return NotCarried(f"that server was a {flavour}")
-        records = self._tsdb.statements(stretch)
+        records = self._tsdb.statements(segment)
         more: list[DdlEvent] | NotCarried = []
         executed: _Executed | NotCarried
         if place.timestamp_ms:
-            executed = _executed_by_time(stretch, place.timestamp_ms, coming)
+            executed = _executed_by_time(segment, place.timestamp_ms, coming)
         elif place.gtids is not None:
-            executed = self._executed_by_gtid(stretch, place.gtids, records)
+            executed = self._executed_by_gtid(segment, place.gtids, records)
             if not isinstance(executed, NotCarried):
-                more = self._more_executed(stretch, place.gtids, records)
+                more = self._more_executed(segment, place.gtids, records)
         else:
             return NotCarried("the place to begin has neither GTID set nor time")
         for each in (executed, more):
@@ -90,19 +90,19 @@ class TakeOver:
                     " comes only after the place to begin"
                 )
         return self._tsdb.at_executed(
-            stretch, executed, records_of(more, self._collations)
+            segment, executed, records_of(more, self._collations)
         )
 
     def _executed_by_gtid(
-        self, stretch: Stretch, wanted: Gtids, records: list[DdlRecord]
+        self, segment: BinlogSegment, wanted: Gtids, records: list[DdlRecord]
     ) -> _Executed | NotCarried:
         """Return what tells statements of a GTID set, or why nothing does.
 
         So it is when the stretch begins behind the set, or has statements without.
         """
-        first = parsed(stretch.first.gtid, self._info)
+        first = parsed(segment.first.gtid, self._info)
         if first is None:
-            return NotCarried(f"no GTID set is known of its beginning, {stretch.first}")
+            return NotCarried(f"no GTID set is known of its beginning, {segment.first}")
         if not contains(wanted, first):
             return NotCarried(
                 f"it begins at GTID set {_shown(first)}, of which the place to begin,"
@@ -114,15 +114,15 @@ class TakeOver:
         return lambda record: self._is_in(wanted, record.position.gtid)
 
     def _more_executed(
-        self, stretch: Stretch, wanted: Gtids, records: list[DdlRecord]
+        self, segment: BinlogSegment, wanted: Gtids, records: list[DdlRecord]
     ) -> list[DdlEvent] | NotCarried:
         """Return the wanted statements that the history lacks, read from this server.
 
         Or why they cannot be had: that cannot be told, or they are purged.
         """
-        known = parsed(stretch.last.gtid, self._info)
+        known = parsed(segment.last.gtid, self._info)
         if known is None:
-            return NotCarried(f"no GTID set is known of its end, {stretch.last}")
+            return NotCarried(f"no GTID set is known of its end, {segment.last}")
         if contains(known, wanted):
             return []
         start = Place("", 0, known, by_gtid=True).dump_start()
@@ -154,7 +154,7 @@ def _shown(gtids: Gtids) -> str:
 
 
 def _executed_by_time(
-    stretch: Stretch, timestamp_ms: int, coming: Callable[[], list[DdlEvent]]
+    segment: BinlogSegment, timestamp_ms: int, coming: Callable[[], list[DdlEvent]]
 ) -> _Executed | NotCarried:
     """Return what tells statements in front of a place, or why nothing does.
 
@@ -162,7 +162,7 @@ def _executed_by_time(
     older than the time. A statement that took long is older than what stands in
     front of it, so it may be behind the place.
     """
-    first_ms, last_ms = stretch.first.timestamp or 0, stretch.last.timestamp or 0
+    first_ms, last_ms = segment.first.timestamp or 0, segment.last.timestamp or 0
     if not first_ms or not first_ms < timestamp_ms <= last_ms:
         return NotCarried(
             f"it reaches from {time_text(first_ms) or 'an unknown time'} to"

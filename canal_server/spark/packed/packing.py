@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from canal_server.arrow.table_router import Held, MetStatement, Refused
+    from canal_server.arrow.table_router import FoundStatement, Held, Refused
     from canal_server.client.range_client import RangeTable
     from canal_server.spark.reading.arrow_batches import Batches
 
@@ -307,7 +307,7 @@ class PackedBatches:
 
     # --- statements and problems --------------------------------------------------
 
-    def _met(self, statement: MetStatement) -> None:
+    def _met(self, statement: FoundStatement) -> None:
         """Take note of a statement, and end the runs that it may concern."""
         if statement.is_ddl:
             self._since = Place(statement.journal, statement.end)
@@ -333,7 +333,7 @@ class PackedBatches:
         ]
 
     def _told_of(
-        self, statement: MetStatement
+        self, statement: FoundStatement
     ) -> Iterator[tuple[TableName, int, str | None]]:
         """Yield the tables for which a statement is told, with what it is for them."""
         kind, first = statement.event_type, TableName(statement.schema, statement.table)

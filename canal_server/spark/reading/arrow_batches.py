@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from canal_server.spark.columns.spark_columns import WantedColumn
 
-    Taken = tuple[int, int, tuple[Any, Any, Any]]  # a column as `take` gives it
+    Fetched = tuple[int, int, tuple[Any, Any, Any]]  # a column as `take` gives it
 
 
 ROWS_MAX = 65_536  # of a batch, unless told otherwise
@@ -271,7 +271,7 @@ def _type_of(column: WantedColumn) -> pa.DataType:
     return _TYPES[column.kind]
 
 
-def _array(kind: pa.DataType, taken: Iterator[Taken]) -> pa.Array:
+def _array(kind: pa.DataType, taken: Iterator[Fetched]) -> pa.Array:
     """Make an array of the next column, and of those that it is made of."""
     length, nulls, (validity, offsets, values) = next(taken)
     buffers = [_buffer(validity)]
@@ -289,7 +289,7 @@ def _array(kind: pa.DataType, taken: Iterator[Taken]) -> pa.Array:
     return pa.Array.from_buffers(kind, length, buffers, nulls, 0, children)
 
 
-def _entries(kind: pa.MapType, taken: Iterator[Taken]) -> pa.Array:
+def _entries(kind: pa.MapType, taken: Iterator[Fetched]) -> pa.Array:
     """Make the array of a map's keys and items."""
     keys = _array(kind.key_type, taken)
     items = _array(kind.item_type, taken)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from canal_server.model.positions import EntryPosition
     from canal_server.tablemeta.history.replay import Replay
-    from canal_server.tablemeta.storage.history_storage import DdlRecord, Stretch
+    from canal_server.tablemeta.storage.history_storage import BinlogSegment, DdlRecord
 
 KEPT_MAX: Final = 4  # images; those that came of each other share their tables
 FOLLOWED_MAX: Final = 400  # statements; with more a newer snapshot is worth loading
@@ -26,7 +26,7 @@ FOLLOWED_MAX: Final = 400  # statements; with more a newer snapshot is worth loa
 class _Base:
     """What an image was begun with, and the contained statements it expects."""
 
-    stretch: Stretch  # but for its end, which moves all the time
+    segment: BinlogSegment  # but for its end, which moves all the time
     snapshot: EntryPosition
     contained: tuple[DdlRecord, ...]
 
@@ -51,21 +51,21 @@ class KeptReplays:
             self._kept.clear()
 
     def snapshot_before(
-        self, stretch: Stretch, place: EntryPosition
+        self, segment: BinlogSegment, place: EntryPosition
     ) -> EntryPosition | None:
         """Return the last snapshot at or before a place that an image is kept of."""
         with self._lock:
             found = [
                 each.base.snapshot
                 for each in self._kept
-                if each.base.stretch.id == stretch.id
+                if each.base.segment.id == segment.id
                 and each.base.snapshot.order() <= place.order()
             ]
         return max(found, key=lambda each: each.order(), default=None)
 
     def copy(
         self,
-        stretch: Stretch,
+        segment: BinlogSegment,
         snapshot: EntryPosition,
         behind: Sequence[DdlRecord],
         place: EntryPosition,
@@ -74,7 +74,7 @@ class KeptReplays:
 
         `behind` are the statements behind the snapshot as they are known now.
         """
-        base, applied = _base(stretch, snapshot, behind), _before(behind, place)
+        base, applied = _base(segment, snapshot, behind), _before(behind, place)
         with self._lock:
             nearest: _Kept | None = None
             for each in self._kept:
@@ -99,14 +99,14 @@ class KeptReplays:
 
     def keep(
         self,
-        stretch: Stretch,
+        segment: BinlogSegment,
         snapshot: EntryPosition,
         behind: Sequence[DdlRecord],
         place: EntryPosition,
         replay: Replay,
     ) -> None:
         """Keep an image as it is at a place; it is copied."""
-        base = _base(stretch, snapshot, behind)
+        base = _base(segment, snapshot, behind)
         self._put(_Kept(base, _before(behind, place), replay.copy()))
 
     def _put(self, kept: _Kept) -> None:
@@ -116,10 +116,10 @@ class KeptReplays:
 
 
 def _base(
-    stretch: Stretch, snapshot: EntryPosition, behind: Sequence[DdlRecord]
+    segment: BinlogSegment, snapshot: EntryPosition, behind: Sequence[DdlRecord]
 ) -> _Base:
     contained = tuple(record for record in behind if record.contained)
-    return _Base(replace(stretch, last=stretch.first), snapshot, contained)
+    return _Base(replace(segment, last=segment.first), snapshot, contained)
 
 
 def _before(behind: Sequence[DdlRecord], place: EntryPosition) -> tuple[DdlRecord, ...]:

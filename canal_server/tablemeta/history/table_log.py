@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.model.operations import Name, Operation
     from canal_server.tablemeta.model.table_schema import Table
     from canal_server.tablemeta.storage.history_storage import (
+        BinlogSegment,
         DdlRecord,
         HistoryStorage,
-        Stretch,
     )
     from canal_server.tablemeta.tables.table_diff import Difference
 
@@ -49,7 +49,7 @@ class TableChange:
     base was taken behind the statement, and what it changed cannot be told.
     """
 
-    stretch: Stretch
+    segment: BinlogSegment
     position: EntryPosition
     name: Name  # the table's, behind the statement
     record: DdlRecord | None
@@ -134,7 +134,7 @@ class _State:
 class _Step:
     """A statement, or the base (`statement` is None), with the tables it changed."""
 
-    stretch: Stretch
+    segment: BinlogSegment
     position: EntryPosition
     statement: _Statement | None
     states: dict[Name, _State]
@@ -145,25 +145,23 @@ class Changelog:
 
     def __init__(self, storage: HistoryStorage) -> None:
         self._storage = storage
-        self._stretches = storage.stretches()
-        self._folds = any(
-            each.traits.lower_case_table_names for each in self._stretches
-        )
+        self._segments = storage.segments()
+        self._folds = any(each.traits.lower_case_table_names for each in self._segments)
 
     def of_table(self, schema: str, table: str) -> list[TableChange]:
         """Return all that happened to a table, oldest first; nothing if unknown."""
         statements = {
-            stretch.id: [
-                _Statement(record) for record in self._storage.records(stretch.id)
+            segment.id: [
+                _Statement(record) for record in self._storage.records(segment.id)
             ]
-            for stretch in self._stretches
+            for segment in self._segments
         }
         name = self._fold((schema, table))
         names = self._related(name, [s for all_ in statements.values() for s in all_])
         steps: list[_Step] = []
         known: dict[Name, Table | None] = {}
-        for stretch in self._stretches:
-            steps += self._walk(stretch, statements[stretch.id], names, known)
+        for segment in self._segments:
+            steps += self._walk(segment, statements[segment.id], names, known)
         return list(reversed(list(self._followed(name, steps))))
 
     def _fold(self, name: Name) -> Name:
@@ -201,13 +199,13 @@ class Changelog:
 
     def _walk(
         self,
-        stretch: Stretch,
+        segment: BinlogSegment,
         statements: list[_Statement],
         names: set[Name],
         known: dict[Name, Table | None],
     ) -> Iterator[_Step]:
         """Replay a stretch; `known` is what the one before ended with, and this."""
-        base = self._storage.snapshot(stretch.id, stretch.first)
+        base = self._storage.snapshot(segment.id, segment.first)
         if base is None:
             return
         words = [_word(each) for each in names]
@@ -216,7 +214,7 @@ class Changelog:
             for each in statements
             if _OF_SCHEMAS.search(each.text) or any(w.search(each.text) for w in words)
         ]
-        replay = Replay(stretch.traits, base.schemas)
+        replay = Replay(segment.traits, base.schemas)
         replay.expect(each.record for each in relevant if each.record.contained)
         states = {}
         for name in names:
@@ -225,11 +223,11 @@ class Changelog:
             if now is not None or is_uncertain or known.get(name) is not None:
                 states[name] = _State(known.get(name), now, is_uncertain)
             known[name] = now
-        yield _Step(stretch, stretch.first, None, states)
+        yield _Step(segment, segment.first, None, states)
         for statement in relevant:
             states = self._apply(replay, statement, names, known)
             if states:
-                yield _Step(stretch, statement.record.position, statement, states)
+                yield _Step(segment, statement.record.position, statement, states)
 
     def _apply(
         self,
@@ -266,7 +264,7 @@ class Changelog:
                     name = former
                 renamed = step.statement.renamed_columns(name, self._fold)
             yield TableChange(
-                step.stretch,
+                step.segment,
                 step.position,
                 new_name,
                 None if step.statement is None else step.statement.record,

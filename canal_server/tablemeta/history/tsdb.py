@@ -20,7 +20,11 @@ from canal_server.model.positions import EntryPosition
 from canal_server.tablemeta.history.replay import Replay, stored_schemas
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.sql.ddl import examine
-from canal_server.tablemeta.storage.history_storage import ANSWER, DdlRecord, Stretch
+from canal_server.tablemeta.storage.history_storage import (
+    ANSWER,
+    BinlogSegment,
+    DdlRecord,
+)
 from canal_server.tablemeta.tables.schemas import read_table
 
 if TYPE_CHECKING:
@@ -71,7 +75,7 @@ class Steady(NamedTuple):
 class TableMetaTsdb:
     """One destination's table history; for one thread at a time.
 
-    Its live image stands at a place in a stretch (`stretch`) and follows the
+    Its live image stands at a place in a stretch (`segment`) and follows the
     statements that `apply` is told from there on, in the order of the binlog.
     """
 
@@ -85,7 +89,7 @@ class TableMetaTsdb:
         self._retention = retention
         self._clock = clock
         self._destination = ""
-        self._stretch: Stretch | None = None
+        self._segment: BinlogSegment | None = None
         self._live: Replay | None = None
         # Where the live image stands: all that begins before is in it.
         self._standing: EntryPosition | None = None
@@ -105,7 +109,7 @@ class TableMetaTsdb:
         """
         self._destination = destination
         self._storage.open()
-        return bool(self._storage.stretches())
+        return bool(self._storage.segments())
 
     def close(self) -> None:
         """Let go of the storage; the history can be opened again."""
@@ -116,19 +120,19 @@ class TableMetaTsdb:
             # Nothing is lost: it is read again.
             _log.warning("%s: its end was not written down: %s", self._name, error)
         self._passed_unwritten = None
-        self._stretch = self._live = self.steady = None
+        self._segment = self._live = self.steady = None
         self._storage.close()
 
     # --- stretches ------------------------------------------------------------------
 
     @property
-    def stretch(self) -> Stretch | None:
+    def segment(self) -> BinlogSegment | None:
         """The stretch in which the live image stands."""
-        return self._stretch
+        return self._segment
 
-    def stretches(self) -> list[Stretch]:
+    def segments(self) -> list[BinlogSegment]:
         """Return what the history covers, the newest at the end."""
-        return self._storage.stretches()
+        return self._storage.segments()
 
     def begin(
         self,
@@ -136,67 +140,73 @@ class TableMetaTsdb:
         traits: SourceTraits,
         first: EntryPosition,
         base: Iterable[StoredSchema],
-    ) -> Stretch:
+    ) -> BinlogSegment:
         """Begin a stretch with the tables as they are at a place."""
-        stretch = Stretch(0, source, traits, first, first, int(self._clock() * 1000))
-        return self._storage.begin(stretch, base)
+        segment = BinlogSegment(
+            0, source, traits, first, first, int(self._clock() * 1000)
+        )
+        return self._storage.begin(segment, base)
 
     def extend(
         self,
-        stretch: Stretch,
+        segment: BinlogSegment,
         records: Iterable[DdlRecord],
         *,
         first: EntryPosition | None = None,
         last: EntryPosition | None = None,
-    ) -> Stretch:
+    ) -> BinlogSegment:
         """Close a gap in front of or behind a stretch; returns the longer one."""
-        last = last and _with_set(last, stretch)
-        self._storage.append_all(stretch.id, records, first=first, last=last)
-        return replace(stretch, first=first or stretch.first, last=last or stretch.last)
+        last = last and _with_set(last, segment)
+        self._storage.append_all(segment.id, records, first=first, last=last)
+        return replace(segment, first=first or segment.first, last=last or segment.last)
 
-    def identify(self, stretch: Stretch, source: str, traits: SourceTraits) -> Stretch:
+    def identify(
+        self, segment: BinlogSegment, source: str, traits: SourceTraits
+    ) -> BinlogSegment:
         """Note by what a stretch's server and binlog are known again."""
-        if (source, traits) == (stretch.source, stretch.traits):
-            return stretch
-        self._storage.identify(stretch.id, source, traits)
-        return replace(stretch, source=source, traits=traits)
+        if (source, traits) == (segment.source, segment.traits):
+            return segment
+        self._storage.identify(segment.id, source, traits)
+        return replace(segment, source=source, traits=traits)
 
-    def end_event(self, stretch: Stretch) -> EntryPosition:
+    def end_event(self, segment: BinlogSegment) -> EntryPosition:
         """Return where an event begins at the end of a stretch, or right before it.
 
         The end is behind the beginning of the last statement, where none begins.
         """
-        last = stretch.last
+        last = segment.last
         begin = replace(last, position=(last.position or 0) - _BEHIND)
-        for record in self._storage.records(stretch.id, start=begin, stop=last):
-            if place_behind(record.position).order() == last.order():
+        for record in self._storage.records(segment.id, start=begin, stop=last):
+            if position_after(record.position).order() == last.order():
                 return record.position
         return last
 
-    def statements(self, stretch: Stretch) -> list[DdlRecord]:
+    def statements(self, segment: BinlogSegment) -> list[DdlRecord]:
         """Return the statements of a stretch, without what the server answered."""
-        records = self._storage.records(stretch.id, stop=stretch.last)
+        records = self._storage.records(segment.id, stop=segment.last)
         return [record for record in records if not record.is_answer]
 
     # --- the interface of the original ----------------------------------------------
 
-    def rollback(self, position: EntryPosition, stretch: Stretch | None = None) -> None:
+    def rollback(
+        self, position: EntryPosition, segment: BinlogSegment | None = None
+    ) -> None:
         """Put the live image to a place: every statement that begins before it is in.
 
         Without a stretch the newest that covers the place. Raises TableMetaError when
         the history does not cover it.
         """
-        stretch = stretch or self._covering(position)
-        replayed, behind, since = self._replay(stretch, position)
+        segment = segment or self._covering(position)
+        replayed, behind, since = self._replay(segment, position)
         order = position.order()
         statements = sum(each.position.order() < order for each in behind)
         ahead = {
             record.position.order(): record
-            for record in self._storage.records(stretch.id, start=position)
+            for record in self._storage.records(segment.id, start=position)
             if record.contained
         }
         self._live, self._contained = replayed, ahead
-        self._stretch, self._standing = stretch, position
+        self._segment, self._standing = segment, position
         self._begin_state(position)
         self._passed_unwritten = None
         self._since_snapshot = statements
@@ -206,16 +216,18 @@ class TableMetaTsdb:
             # So many statements of a gap are not to be replayed each time.
             self.snapshot()
 
-    def at(self, position: EntryPosition, stretch: Stretch | None = None) -> Image:
+    def at(
+        self, position: EntryPosition, segment: BinlogSegment | None = None
+    ) -> Image:
         """Return the image as of a place, beside the live one and immutable.
 
         Raises TableMetaError when the history does not cover the place.
         """
-        stretch = stretch or self._covering(position)
-        return self._replay(stretch, position)[0].model.freeze()
+        segment = segment or self._covering(position)
+        return self._replay(segment, position)[0].model.freeze()
 
     def replay_at(
-        self, position: EntryPosition, stretch: Stretch, kept: KeptReplays
+        self, position: EntryPosition, segment: BinlogSegment, kept: KeptReplays
     ) -> tuple[Replay, list[DdlRecord]]:
         """Return an image of its own at a place, and records before and behind it.
 
@@ -223,18 +235,18 @@ class TableMetaTsdb:
         are told to it as reading passes them. `kept` are images of earlier calls.
         """
         replayed: Replay | None = None
-        snapshot = kept.snapshot_before(stretch, position)
+        snapshot = kept.snapshot_before(segment, position)
         if snapshot is not None:
-            behind = self._behind(stretch, snapshot)
-            replayed = kept.copy(stretch, snapshot, behind, position)
+            behind = self._behind(segment, snapshot)
+            replayed = kept.copy(segment, snapshot, behind, position)
         if replayed is None:
-            replayed, behind, snapshot = self._replay(stretch, position)
-            kept.keep(stretch, snapshot, behind, position, replayed)
+            replayed, behind, snapshot = self._replay(segment, position)
+            kept.keep(segment, snapshot, behind, position, replayed)
         return replayed, behind
 
     def replay_before(
         self,
-        stretch: Stretch,
+        segment: BinlogSegment,
         gap: Iterable[DdlRecord],
         known: Image | None = None,
     ) -> tuple[Replay, list[DdlRecord]]:
@@ -243,17 +255,17 @@ class TableMetaTsdb:
         They are in the order of the binlog, and the base contains them: `known` are
         the tables of the place, if they are known from elsewhere.
         """
-        snapshot = self._snapshot_at(stretch, stretch.first)
-        records = [*gap, *self._behind(stretch, snapshot.position)]
+        snapshot = self._snapshot_at(segment, segment.first)
+        records = [*gap, *self._behind(segment, snapshot.position)]
         if known is not None:
-            return Replay(stretch.traits, stored_schemas(known)), records
-        replayed = Replay(stretch.traits, snapshot.schemas)
+            return Replay(segment.traits, stored_schemas(known)), records
+        replayed = Replay(segment.traits, snapshot.schemas)
         replayed.expect(record for record in records if record.contained)
         return replayed, records
 
     def at_executed(
         self,
-        stretch: Stretch,
+        segment: BinlogSegment,
         executed: Callable[[DdlRecord], bool],
         more: Iterable[DdlRecord] = (),
     ) -> Image:
@@ -262,18 +274,18 @@ class TableMetaTsdb:
         For places of another server, which are told by GTID or time. `more` are
         statements that this one had not, and which come behind.
         """
-        end = stretch.last
+        end = segment.last
         # From the newest snapshot that has nothing which the other one lacks.
         start = end
-        for record in self._storage.records(stretch.id, stop=end):
+        for record in self._storage.records(segment.id, stop=end):
             if not (record.contained or record.is_answer or executed(record)):
                 start = record.position
                 break
-        snapshot = self._snapshot_at(stretch, start)
-        replayed = Replay(stretch.traits, snapshot.schemas)
+        snapshot = self._snapshot_at(segment, start)
+        replayed = Replay(segment.traits, snapshot.schemas)
         records = [
             record
-            for record in self._behind(stretch, snapshot.position)
+            for record in self._behind(segment, snapshot.position)
             if record.position.order() < end.order()
         ]
         replayed.expect(record for record in records if record.contained)
@@ -311,24 +323,24 @@ class TableMetaTsdb:
         `extra` is its Context as JSON. A statement that is known already, as after a
         restart, changes the image only. Raises TableMetaStoreError.
         """
-        live, stretch = self._live, self._stretch
-        if live is None or stretch is None:
+        live, segment = self._live, self._segment
+        if live is None or segment is None:
             raise TableMetaError(f"{self._name}: the history stands nowhere yet")
         record = self._contained.pop(position.order(), None)
         is_new = record is None and self._keep(
-            stretch, record := made_record(position, schema, ddl, extra)
+            segment, record := made_record(position, schema, ddl, extra)
         )
         assert record is not None
         applied = live.apply(record)
         self._standing = replace(
-            place_behind(position),
-            gtid=_joined(self._standing, position, mariadb=stretch.traits.mariadb),
+            position_after(position),
+            gtid=_joined(self._standing, position, mariadb=segment.traits.mariadb),
         )
         self._begin_state(self._standing)
         if not is_new:
             # It comes again: what the server was asked about it then is known.
             for answer in self._storage.records(
-                stretch.id, start=position, stop=self._standing
+                segment.id, start=position, stop=self._standing
             ):
                 if answer.is_answer:
                     live.apply(answer)
@@ -350,7 +362,7 @@ class TableMetaTsdb:
         no statement on the table lies between it and the answer.
         """
         assert self._live is not None
-        assert self._stretch is not None
+        assert self._segment is not None
         record = DdlRecord(
             position,
             schema,
@@ -369,7 +381,7 @@ class TableMetaTsdb:
         ]
         for place in (*places, position):
             record = replace(record, position=place)
-            if self._storage.append(self._stretch.id, record):
+            if self._storage.append(self._segment.id, record):
                 break
         self._live.apply(record)
         self._begin_state(position)
@@ -391,12 +403,12 @@ class TableMetaTsdb:
 
     def reached(self, position: EntryPosition) -> None:
         """Write down that all statements before a place are known."""
-        stretch = self._stretch
-        if stretch is None or position.order() <= stretch.last.order():
+        segment = self._segment
+        if segment is None or position.order() <= segment.last.order():
             return
-        position = _with_set(position, stretch)
-        self._storage.extend(stretch.id, last=position)
-        self._stretch = replace(stretch, last=position)
+        position = _with_set(position, segment)
+        self._storage.extend(segment.id, last=position)
+        self._segment = replace(segment, last=position)
         self._standing = position
         self._snapshot_if_due()
 
@@ -405,11 +417,11 @@ class TableMetaTsdb:
 
         It can be none while statements come yet that its base contains.
         """
-        live, stretch, standing = self._live, self._stretch, self._standing
-        if live is None or stretch is None or standing is None or not live.at_rest:
+        live, segment, standing = self._live, self._segment, self._standing
+        if live is None or segment is None or standing is None or not live.at_rest:
             return False
         self._storage.write_snapshot(
-            stretch.id, standing, stored_schemas(live.model.freeze())
+            segment.id, standing, stored_schemas(live.model.freeze())
         )
         self._since_snapshot = 0
         self._snapshot_at_s = self._clock()
@@ -417,18 +429,18 @@ class TableMetaTsdb:
 
     # --- by time --------------------------------------------------------------------
 
-    def place_at(self, timestamp_ms: int) -> tuple[Stretch, EntryPosition]:
+    def place_at(self, timestamp_ms: int) -> tuple[BinlogSegment, EntryPosition]:
         """Return the place behind the last statement that is older than a time.
 
         Raises TableMetaError when the history does not cover the time.
         """
-        for stretch in reversed(self._storage.stretches()):
-            if timestamp_ms < (stretch.first.timestamp or 0):
+        for segment in reversed(self._storage.segments()):
+            if timestamp_ms < (segment.first.timestamp or 0):
                 continue
-            for record in self._storage.records(stretch.id):
+            for record in self._storage.records(segment.id):
                 if (record.position.timestamp or 0) >= timestamp_ms:
-                    return stretch, record.position
-            return stretch, stretch.last
+                    return segment, record.position
+            return segment, segment.last
         raise TableMetaError(f"{self._name}: {self._reach()}")
 
     # --- inside ---------------------------------------------------------------------
@@ -438,8 +450,8 @@ class TableMetaTsdb:
 
         Where what was read before comes again, it has changed them, too, further on.
         """
-        assert self._stretch is not None
-        source = self._stretch.source
+        assert self._segment is not None
+        source = self._segment.source
         if self._changed is not None and self._changed[0] == source:
             place = max(self._changed[1], place, key=EntryPosition.order)
         self._changed = source, place
@@ -457,8 +469,8 @@ class TableMetaTsdb:
 
     def _context_of_answers(self, schema: str) -> Context:
         """Return how to read what the server answers to SHOW CREATE TABLE."""
-        assert self._stretch is not None
-        traits = self._stretch.traits
+        assert self._segment is not None
+        traits = self._segment.traits
         return Context(
             schema=schema,
             mariadb=traits.mariadb,
@@ -467,45 +479,47 @@ class TableMetaTsdb:
             explicit_timestamp=True,
         )
 
-    def _covering(self, position: EntryPosition) -> Stretch:
-        for stretch in reversed(self._storage.stretches()):
-            if stretch.first.order() <= position.order() <= stretch.last.order():
-                return stretch
+    def _covering(self, position: EntryPosition) -> BinlogSegment:
+        for segment in reversed(self._storage.segments()):
+            if segment.first.order() <= position.order() <= segment.last.order():
+                return segment
         raise TableMetaError(f"{self._name}: {position} is not in it; {self._reach()}")
 
     def _reach(self) -> str:
         covered = ", ".join(
             f"{each.first} to {each.last} of server {each.source}"
-            for each in self._storage.stretches()
+            for each in self._storage.segments()
         )
         return f"it covers {covered}" if covered else "it is empty"
 
-    def _snapshot_at(self, stretch: Stretch, position: EntryPosition) -> Snapshot:
-        snapshot = self._storage.snapshot(stretch.id, position)
+    def _snapshot_at(self, segment: BinlogSegment, position: EntryPosition) -> Snapshot:
+        snapshot = self._storage.snapshot(segment.id, position)
         if snapshot is None:
             raise TableMetaError(
-                f"{self._name}: nothing is known before {stretch.first}, and {position}"
+                f"{self._name}: nothing is known before {segment.first}, and {position}"
                 " lies before it"
             )
         return snapshot
 
-    def _behind(self, stretch: Stretch, snapshot: EntryPosition) -> list[DdlRecord]:
+    def _behind(
+        self, segment: BinlogSegment, snapshot: EntryPosition
+    ) -> list[DdlRecord]:
         """Return the statements behind a snapshot, and answers given at its place."""
         offset = max((snapshot.position or 0) - ANSWERS_MAX, 0)
         start = replace(snapshot, position=offset)
-        return list(self._storage.records(stretch.id, start=start))
+        return list(self._storage.records(segment.id, start=start))
 
     def _replay(
-        self, stretch: Stretch, position: EntryPosition
+        self, segment: BinlogSegment, position: EntryPosition
     ) -> tuple[Replay, list[DdlRecord], EntryPosition]:
         """Return an image at a place of a stretch, from the snapshot before it.
 
         With it the statements behind the snapshot, and where that is from.
         """
-        snapshot = self._snapshot_at(stretch, position)
-        replayed = Replay(stretch.traits, snapshot.schemas)
+        snapshot = self._snapshot_at(segment, position)
+        replayed = Replay(segment.traits, snapshot.schemas)
         # Only the base, at `first`, contains statements that come yet.
-        behind = self._behind(stretch, snapshot.position)
+        behind = self._behind(segment, snapshot.position)
         replayed.expect(record for record in behind if record.contained)
         for record in behind:
             if record.position.order() >= position.order():
@@ -513,14 +527,14 @@ class TableMetaTsdb:
             replayed.apply(record)
         return replayed, behind, snapshot.position
 
-    def _keep(self, stretch: Stretch, record: DdlRecord) -> bool:
+    def _keep(self, segment: BinlogSegment, record: DdlRecord) -> bool:
         """Write a statement down, and that all before it is known; false: it was."""
         # The set executed by then is told by what passes next.
-        behind = _with_set(replace(place_behind(record.position), gtid=None), stretch)
-        grows = behind.order() > stretch.last.order()
-        new = self._storage.append(stretch.id, record, last=behind if grows else None)
+        behind = _with_set(replace(position_after(record.position), gtid=None), segment)
+        grows = behind.order() > segment.last.order()
+        new = self._storage.append(segment.id, record, last=behind if grows else None)
         if grows:
-            self._stretch = replace(stretch, last=behind)
+            self._segment = replace(segment, last=behind)
             self._passed_at_s = 0.0
         self._since_snapshot += new
         return new
@@ -545,17 +559,17 @@ class TableMetaTsdb:
             self._storage.expire(int(read_ms - self._retention.expire_s * 1000))
 
 
-def place_behind(position: EntryPosition) -> EntryPosition:
+def position_after(position: EntryPosition) -> EntryPosition:
     """Return a place at which a statement is no longer to come, nor the next begins."""
     return replace(position, position=(position.position or 0) + _BEHIND)
 
 
-def _with_set(end: EntryPosition, stretch: Stretch) -> EntryPosition:
+def _with_set(end: EntryPosition, segment: BinlogSegment) -> EntryPosition:
     """Return a new end of a stretch with a set that was executed by then.
 
     Where it has none, the one before it is true of what is known, too.
     """
-    return end if end.gtid is not None else replace(end, gtid=stretch.last.gtid)
+    return end if end.gtid is not None else replace(end, gtid=segment.last.gtid)
 
 
 def _joined(

@@ -82,7 +82,7 @@ class SourceTraits:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class BinlogSegment:
     """A part of a server's binlog whose DDL is known without a hole.
 
     `source` tells the binlog: the server's uuid or, where it has none, its id as
@@ -135,16 +135,18 @@ class HistoryStorage(Protocol):
     def close(self) -> None:
         """Let go of files and connections; idempotent."""
 
-    def stretches(self) -> list[Stretch]:
+    def segments(self) -> list[BinlogSegment]:
         """Return all stretches, the one that was written last at the end."""
 
-    def begin(self, stretch: Stretch, base: Iterable[StoredSchema]) -> Stretch:
+    def begin(
+        self, segment: BinlogSegment, base: Iterable[StoredSchema]
+    ) -> BinlogSegment:
         """Add a stretch with its base; returns it with the id that it was given.
 
-        `stretch.id` is ignored. The base counts as the snapshot at `first`.
+        `segment.id` is ignored. The base counts as the snapshot at `first`.
         """
 
-    def identify(self, stretch_id: int, source: str, traits: SourceTraits) -> None:
+    def identify(self, segment_id: int, source: str, traits: SourceTraits) -> None:
         """Say whose binlog a stretch is of, where more was learnt about it.
 
         Its place among the others stays.
@@ -152,7 +154,7 @@ class HistoryStorage(Protocol):
 
     def extend(
         self,
-        stretch_id: int,
+        segment_id: int,
         *,
         first: EntryPosition | None = None,
         last: EntryPosition | None = None,
@@ -163,7 +165,7 @@ class HistoryStorage(Protocol):
         """
 
     def append(
-        self, stretch_id: int, record: DdlRecord, *, last: EntryPosition | None = None
+        self, segment_id: int, record: DdlRecord, *, last: EntryPosition | None = None
     ) -> bool:
         """Add a statement; false when that of its place is known already.
 
@@ -172,7 +174,7 @@ class HistoryStorage(Protocol):
 
     def append_all(
         self,
-        stretch_id: int,
+        segment_id: int,
         records: Iterable[DdlRecord],
         *,
         first: EntryPosition | None = None,
@@ -182,7 +184,7 @@ class HistoryStorage(Protocol):
 
     def records(
         self,
-        stretch_id: int,
+        segment_id: int,
         *,
         start: EntryPosition | None = None,
         stop: EntryPosition | None = None,
@@ -190,12 +192,12 @@ class HistoryStorage(Protocol):
         """Yield statements in the order of the binlog, `start` <= place < `stop`."""
 
     def write_snapshot(
-        self, stretch_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
+        self, segment_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
     ) -> None:
         """Keep the tables as of a place; one that is there already is replaced."""
 
     def snapshot(
-        self, stretch_id: int, at: EntryPosition | None = None
+        self, segment_id: int, at: EntryPosition | None = None
     ) -> Snapshot | None:
         """Return the newest snapshot at or before a place (None: of all)."""
 

@@ -108,7 +108,7 @@ class Rows:
     # --- reading ----------------------------------------------------------------------
 
     def page(
-        self, stretch: int, begins: Order, ends: Order | None, count: int
+        self, segment: int, begins: Order, ends: Order | None, count: int
     ) -> list[Row]:
         """Return order, row id, note and columns of the next statements.
 
@@ -125,10 +125,10 @@ class Rows:
             " WHERE p.stretch = %s AND p.kind = %s AND p.file_number >= %s"
             f" AND (p.file_number > %s OR p.start >= %s){where}"
             " ORDER BY p.file_number, p.start LIMIT %s",
-            (stretch, HISTORY, begins[0], *begins, *values, count),
+            (segment, HISTORY, begins[0], *begins, *values, count),
         )
 
-    def snapshot(self, stretch: int, at: Order | None) -> tuple[str, str] | None:
+    def snapshot(self, segment: int, at: Order | None) -> tuple[str, str] | None:
         """Return note and data of the newest snapshot at or before a place."""
         where, values = "", []
         if at is not None:
@@ -139,44 +139,44 @@ class Rows:
             " JOIN meta_snapshot m ON m.id = p.row_id"
             f" WHERE p.stretch = %s AND p.kind = %s{where}"
             " ORDER BY p.file_number DESC, p.start DESC LIMIT 1",
-            (stretch, SNAPSHOT, *values),
+            (segment, SNAPSHOT, *values),
         )
         return (rows[0][0], rows[0][1] or "") if rows else None
 
-    def notes(self, kind: str, stretch: int) -> list[str]:
+    def notes(self, kind: str, segment: int) -> list[str]:
         """Return the notes of all rows of a stretch that are there."""
         rows = self._server.query(
             f"SELECT p.note FROM canal_server_place p JOIN {kind} m"
             " ON m.id = p.row_id WHERE p.stretch = %s AND p.kind = %s",
-            (stretch, kind),
+            (segment, kind),
         )
         return [note for (note,) in rows]
 
     # --- writing ----------------------------------------------------------------------
 
-    def put(self, kind: str, stretch: int, rows: Sequence[NewRow]) -> int:
+    def put(self, kind: str, segment: int, rows: Sequence[NewRow]) -> int:
         """Add the rows of places that are new to the stretch; returns how many."""
         added = 0
         for part in _parts(rows):
             # Of several for one place the first counts.
             new = {row[0].order(): row for row in reversed(part)}
-            for known in self._known(kind, stretch, list(new)):
+            for known in self._known(kind, segment, list(new)):
                 del new[known]
             if new:
-                self._insert(kind, stretch, list(new.values()))
+                self._insert(kind, segment, list(new.values()))
             added += len(new)
         return added
 
     def delete(
         self,
         kind: str,
-        stretch: int,
+        segment: int,
         *,
         before: Order | None = None,
         at: Order | None = None,
     ) -> int:
         """Delete rows, all or those before or at a place; returns how many."""
-        where, values = "p.stretch = %s AND p.kind = %s", [stretch, kind]
+        where, values = "p.stretch = %s AND p.kind = %s", [segment, kind]
         if before is not None:
             where += " AND (p.file_number < %s OR p.file_number = %s AND p.start < %s)"
             values += [before[0], *before]
@@ -196,7 +196,7 @@ class Rows:
         return int(count)
 
     def place(
-        self, kind: str, stretch: int, places: Iterable[tuple[int, Order, str]]
+        self, kind: str, segment: int, places: Iterable[tuple[int, Order, str]]
     ) -> None:
         """Say of rows, by their ids, where they belong."""
         rest = iter(places)
@@ -208,18 +208,18 @@ class Rows:
                 [
                     value
                     for row_id, order, note in part
-                    for value in (kind, row_id, stretch, *order, note)
+                    for value in (kind, row_id, segment, *order, note)
                 ],
             )
 
-    def _known(self, kind: str, stretch: int, orders: Sequence[Order]) -> list[Order]:
+    def _known(self, kind: str, segment: int, orders: Sequence[Order]) -> list[Order]:
         marks = ", ".join(["(%s, %s)"] * len(orders))
         rows = self._server.query(
             "SELECT file_number, start FROM canal_server_place"
             " WHERE stretch = %s AND kind = %s AND file_number BETWEEN %s AND %s"
             f" AND (file_number, start) IN ({marks})",
             (
-                stretch,
+                segment,
                 kind,
                 min(orders)[0],
                 max(orders)[0],
@@ -228,7 +228,7 @@ class Rows:
         )
         return [(int(file_number), int(start)) for file_number, start in rows]
 
-    def _insert(self, kind: str, stretch: int, rows: Sequence[NewRow]) -> None:
+    def _insert(self, kind: str, segment: int, rows: Sequence[NewRow]) -> None:
         keys = [_key(position) for position, _, _ in rows]
         marks = ", ".join(["(%s, %s, %s)"] * len(keys))
         of_keys = (
@@ -274,7 +274,7 @@ class Rows:
         }
         self.place(
             kind,
-            stretch,
+            segment,
             [
                 (ids[key], position.order(), note)
                 for (position, note, _), key in zip(rows, keys, strict=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from canal_server.tablemeta.storage.history_storage import Stretch
+from canal_server.tablemeta.storage.history_storage import BinlogSegment
 from canal_server.tablemeta.storage.storage_text import (
     place_from_text,
     place_to_text,
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 _STRETCH: Final = "id, source, traits, first, last, created_ms"
 
 
-class Stretches:
+class MysqlSegments:
     """One destination's stretches; what writes is called in a transaction."""
 
     def __init__(self, server: HistoryServer, destination: str) -> None:
         self._server = server
         self._destination = destination
 
-    def all(self) -> list[Stretch]:
+    def all(self) -> list[BinlogSegment]:
         """Return all of them, the one that was written last at the end."""
         return [
-            self._stretch(row)
+            self._segment(row)
             for row in self._server.query(
                 f"SELECT {_STRETCH} FROM canal_server_stretch"
                 " WHERE destination = %s ORDER BY written",
@@ -39,18 +39,18 @@ class Stretches:
             )
         ]
 
-    def locked(self, stretch_id: int) -> Stretch:
+    def locked(self, segment_id: int) -> BinlogSegment:
         """Return one that no other connection changes until the transaction ends."""
         rows = self._server.query(
             f"SELECT {_STRETCH} FROM canal_server_stretch"
             " WHERE id = %s AND destination = %s FOR UPDATE",
-            (stretch_id, self._destination),
+            (segment_id, self._destination),
         )
         if not rows:
             raise self._server.error(
-                f"has no stretch {stretch_id} of {self._destination}"
+                f"has no stretch {segment_id} of {self._destination}"
             )
-        return self._stretch(rows[0])
+        return self._segment(rows[0])
 
     def id_of(self, token: str) -> int | None:
         """Return the id of the stretch that was added with a token."""
@@ -59,7 +59,7 @@ class Stretches:
         )
         return int(rows[0][0]) if rows else None
 
-    def add(self, stretch: Stretch, token: str) -> Stretch:
+    def add(self, segment: BinlogSegment, token: str) -> BinlogSegment:
         """Add one, by whose token it is known again; returns it with its id."""
         self._server.query(
             "INSERT INTO canal_server_stretch (destination, token, source, traits,"
@@ -67,11 +67,11 @@ class Stretches:
             (self._destination, token),
         )
         ((identity,),) = self._server.query("SELECT LAST_INSERT_ID()")
-        begun = replace(stretch, id=int(identity))
+        begun = replace(segment, id=int(identity))
         self.update(begun)
         return begun
 
-    def update(self, stretch: Stretch, *, written: bool = True) -> None:
+    def update(self, segment: BinlogSegment, *, written: bool = True) -> None:
         """Write one; `written` makes it the one that was written last."""
         order: Row = ()
         if written:
@@ -85,26 +85,26 @@ class Stretches:
             f" last = %s, created_ms = %s{', written = %s' if written else ''}"
             " WHERE id = %s",
             (
-                stretch.source,
-                traits_to_text(stretch.traits),
-                place_to_text(stretch.first),
-                place_to_text(stretch.last),
-                stretch.created_ms,
+                segment.source,
+                traits_to_text(segment.traits),
+                place_to_text(segment.first),
+                place_to_text(segment.last),
+                segment.created_ms,
                 *order,
-                stretch.id,
+                segment.id,
             ),
         )
 
-    def delete(self, stretch_id: int) -> None:
+    def delete(self, segment_id: int) -> None:
         """Delete one, but not what is in it."""
         self._server.query(
-            "DELETE FROM canal_server_stretch WHERE id = %s", (stretch_id,)
+            "DELETE FROM canal_server_stretch WHERE id = %s", (segment_id,)
         )
 
-    def _stretch(self, row: Row) -> Stretch:
+    def _segment(self, row: Row) -> BinlogSegment:
         identity, source, traits, first, last, created_ms = row
         try:
-            return Stretch(
+            return BinlogSegment(
                 int(identity),
                 source,
                 traits_from_text(traits),

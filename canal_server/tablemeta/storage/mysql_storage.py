@@ -29,11 +29,11 @@ from canal_server.model.positions import (
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.storage import java_tables as java
 from canal_server.tablemeta.storage.history_storage import (
+    BinlogSegment,
     DdlRecord,
     Snapshot,
     SourceTraits,
     StoredSchema,
-    Stretch,
 )
 from canal_server.tablemeta.storage.mysql_lock import WAIT_S, HistoryLock, Owner
 from canal_server.tablemeta.storage.mysql_rows import (
@@ -43,7 +43,7 @@ from canal_server.tablemeta.storage.mysql_rows import (
     VERSION,
     Rows,
 )
-from canal_server.tablemeta.storage.mysql_segments import Stretches
+from canal_server.tablemeta.storage.mysql_segments import MysqlSegments
 from canal_server.tablemeta.storage.mysql_server import HistoryServer
 from canal_server.tablemeta.storage.storage_text import compact
 
@@ -79,7 +79,7 @@ class MysqlHistoryStorage:
         lock = None if read_only else HistoryLock(destination, lock_wait_s, owner)
         self._server = HistoryServer(access, database, lock)
         self._rows = Rows(self._server, destination)
-        self._stretches = Stretches(self._server, destination)
+        self._segments = MysqlSegments(self._server, destination)
         self._destination = destination
         self._read_only = read_only
 
@@ -99,64 +99,66 @@ class MysqlHistoryStorage:
         """Let go of the connection; idempotent."""
         self._server.close()
 
-    def stretches(self) -> list[Stretch]:
+    def segments(self) -> list[BinlogSegment]:
         """Return all stretches, the one that was written last at the end."""
-        return self._stretches.all()
+        return self._segments.all()
 
-    def begin(self, stretch: Stretch, base: Iterable[StoredSchema]) -> Stretch:
+    def begin(
+        self, segment: BinlogSegment, base: Iterable[StoredSchema]
+    ) -> BinlogSegment:
         """Add a stretch with its base; returns it with the id that it was given."""
         schemas, token = tuple(base), secrets.token_hex(16)
 
-        def work() -> Stretch:
+        def work() -> BinlogSegment:
             # A first try may have been committed.
-            known = self._stretches.id_of(token)
+            known = self._segments.id_of(token)
             if known is not None:
-                return replace(stretch, id=known)
-            begun = self._stretches.add(stretch, token)
+                return replace(segment, id=known)
+            begun = self._segments.add(segment, token)
             self._put_snapshot(begun.id, begun.first, schemas)
             return begun
 
         return self._server.transaction(work)
 
-    def identify(self, stretch_id: int, source: str, traits: SourceTraits) -> None:
+    def identify(self, segment_id: int, source: str, traits: SourceTraits) -> None:
         """Say whose binlog a stretch is of, where more was learnt about it."""
 
         def work() -> None:
-            stretch = self._stretches.locked(stretch_id)
-            self._stretches.update(
-                replace(stretch, source=source, traits=traits), written=False
+            segment = self._segments.locked(segment_id)
+            self._segments.update(
+                replace(segment, source=source, traits=traits), written=False
             )
 
         self._server.transaction(work)
 
     def extend(
         self,
-        stretch_id: int,
+        segment_id: int,
         *,
         first: EntryPosition | None = None,
         last: EntryPosition | None = None,
     ) -> None:
         """Move the ends of what is known without a hole."""
-        self._server.transaction(lambda: self._move_ends(stretch_id, first, last))
+        self._server.transaction(lambda: self._move_ends(segment_id, first, last))
 
     def append(
-        self, stretch_id: int, record: DdlRecord, *, last: EntryPosition | None = None
+        self, segment_id: int, record: DdlRecord, *, last: EntryPosition | None = None
     ) -> bool:
         """Add a statement; false when that of its place is known already."""
         added = 0
 
         def work() -> None:
             nonlocal added
-            self._move_ends(stretch_id, None, last)
+            self._move_ends(segment_id, None, last)
             # Added by the first try, it is known to the second one.
-            added += self._put_records(stretch_id, (record,))
+            added += self._put_records(segment_id, (record,))
 
         self._server.transaction(work)
         return added > 0
 
     def append_all(
         self,
-        stretch_id: int,
+        segment_id: int,
         records: Iterable[DdlRecord],
         *,
         first: EntryPosition | None = None,
@@ -166,14 +168,14 @@ class MysqlHistoryStorage:
         given = tuple(records)
 
         def work() -> None:
-            self._move_ends(stretch_id, first, last)
-            self._put_records(stretch_id, given)
+            self._move_ends(segment_id, first, last)
+            self._put_records(segment_id, given)
 
         self._server.transaction(work)
 
     def records(
         self,
-        stretch_id: int,
+        segment_id: int,
         *,
         start: EntryPosition | None = None,
         stop: EntryPosition | None = None,
@@ -182,31 +184,31 @@ class MysqlHistoryStorage:
         begins = start.order() if start else (0, 0)
         ends = stop.order() if stop else None
         while True:
-            rows = self._rows.page(stretch_id, begins, ends, PAGE_ROWS)
+            rows = self._rows.page(segment_id, begins, ends, PAGE_ROWS)
             for row in rows:
-                yield self._record(stretch_id, row)
+                yield self._record(segment_id, row)
             if len(rows) < PAGE_ROWS:
                 return
             file_number, offset = rows[-1][:2]
             begins = (int(file_number), int(offset) + 1)
 
     def write_snapshot(
-        self, stretch_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
+        self, segment_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
     ) -> None:
         """Keep the tables as of a place; one that is there already is replaced."""
         given = tuple(schemas)
 
         def work() -> None:
-            self._move_ends(stretch_id, None, None)
-            self._put_snapshot(stretch_id, position, given)
+            self._move_ends(segment_id, None, None)
+            self._put_snapshot(segment_id, position, given)
 
         self._server.transaction(work)
 
     def snapshot(
-        self, stretch_id: int, at: EntryPosition | None = None
+        self, segment_id: int, at: EntryPosition | None = None
     ) -> Snapshot | None:
         """Return the newest snapshot at or before a place (None: of all)."""
-        row = self._rows.snapshot(stretch_id, at.order() if at else None)
+        row = self._rows.snapshot(segment_id, at.order() if at else None)
         if row is None:
             return None
         text, data = row
@@ -229,39 +231,39 @@ class MysqlHistoryStorage:
         return self._server.transaction(lambda: self._expire(before_ms))
 
     def _expire(self, before_ms: int) -> int:
-        stretches = self._stretches.all()
+        segments = self._segments.all()
         forgotten = 0
-        for stretch in stretches:
-            ended_ms = stretch.last.timestamp or 0
-            if stretch is not stretches[-1] and 0 < ended_ms < before_ms:
-                forgotten += self._forget(stretch)
+        for segment in segments:
+            ended_ms = segment.last.timestamp or 0
+            if segment is not segments[-1] and 0 < ended_ms < before_ms:
+                forgotten += self._forget(segment)
             else:
-                forgotten += self._shorten(stretch, before_ms)
+                forgotten += self._shorten(segment, before_ms)
         return forgotten
 
-    def _forget(self, stretch: Stretch) -> int:
+    def _forget(self, segment: BinlogSegment) -> int:
         deleted = sum(
-            self._rows.delete(kind, stretch.id) for kind in (HISTORY, SNAPSHOT)
+            self._rows.delete(kind, segment.id) for kind in (HISTORY, SNAPSHOT)
         )
-        self._stretches.delete(stretch.id)
+        self._segments.delete(segment.id)
         return deleted + 1
 
-    def _shorten(self, stretch: Stretch, before_ms: int) -> int:
+    def _shorten(self, segment: BinlogSegment, before_ms: int) -> int:
         """Make the newest snapshot that is old enough the base of a stretch."""
-        base = stretch.first
-        for note in self._rows.notes(SNAPSHOT, stretch.id):
+        base = segment.first
+        for note in self._rows.notes(SNAPSHOT, segment.id):
             place = _place(json.loads(note))
             if 0 < (place.timestamp or 0) < before_ms:
                 base = max(base, place, key=EntryPosition.order)
-        if base.order() == stretch.first.order():
+        if base.order() == segment.first.order():
             return 0
-        return self._begin_later(stretch, base)
+        return self._begin_later(segment, base)
 
-    def _begin_later(self, stretch: Stretch, base: EntryPosition) -> int:
+    def _begin_later(self, segment: BinlogSegment, base: EntryPosition) -> int:
         """Make a snapshot the base of a stretch; returns how much that deletes."""
-        self._stretches.update(replace(stretch, first=base), written=False)
+        self._segments.update(replace(segment, first=base), written=False)
         return sum(
-            self._rows.delete(kind, stretch.id, before=base.order())
+            self._rows.delete(kind, segment.id, before=base.order())
             for kind in (HISTORY, SNAPSHOT)
         )
 
@@ -295,37 +297,37 @@ class MysqlHistoryStorage:
 
     def _move_ends(
         self,
-        stretch_id: int,
+        segment_id: int,
         first: EntryPosition | None,
         last: EntryPosition | None,
     ) -> None:
         """Take note of new ends, where they are farther, and that it was written."""
-        stretch = self._stretches.locked(stretch_id)
-        if first is not None and first.order() <= stretch.first.order():
-            self._move_snapshot(stretch_id, stretch.first, first)
-            stretch = replace(stretch, first=first)
-        if last is not None and last.order() >= stretch.last.order():
-            stretch = replace(stretch, last=last)
-        self._stretches.update(stretch)
+        segment = self._segments.locked(segment_id)
+        if first is not None and first.order() <= segment.first.order():
+            self._move_snapshot(segment_id, segment.first, first)
+            segment = replace(segment, first=first)
+        if last is not None and last.order() >= segment.last.order():
+            segment = replace(segment, last=last)
+        self._segments.update(segment)
 
     # --- statements and snapshots -----------------------------------------------------
 
-    def _put_records(self, stretch_id: int, records: Sequence[DdlRecord]) -> int:
+    def _put_records(self, segment_id: int, records: Sequence[DdlRecord]) -> int:
         """Add those of places without one; returns how many."""
         return self._rows.put(
             HISTORY,
-            stretch_id,
+            segment_id,
             [(record.position, _note(record), _columns(record)) for record in records],
         )
 
-    def _record(self, stretch_id: int, row: Row) -> DdlRecord:
+    def _record(self, segment_id: int, row: Row) -> DdlRecord:
         _, _, identity, text, schema, sql_schema, sql_table, ddl, event_type = row
         note = json.loads(text)
         if identity is None:
             raise self._server.error(
                 f"lacks the statement at {_place(note)} of {self._destination}, which"
                 " somebody deleted from meta_history; put it back, or begin the history"
-                f" anew: DELETE FROM canal_server_stretch WHERE id = {stretch_id}"
+                f" anew: DELETE FROM canal_server_stretch WHERE id = {segment_id}"
             )
         return DdlRecord(
             _place(note),
@@ -339,21 +341,21 @@ class MysqlHistoryStorage:
         )
 
     def _put_snapshot(
-        self, stretch_id: int, position: EntryPosition, schemas: Sequence[StoredSchema]
+        self, segment_id: int, position: EntryPosition, schemas: Sequence[StoredSchema]
     ) -> None:
-        self._rows.delete(SNAPSHOT, stretch_id, at=position.order())
+        self._rows.delete(SNAPSHOT, segment_id, at=position.order())
         note = {
             "at": entry_position_to_json(position),
             "schemas": java.note_of(schemas),
         }
         row = (position, compact(note), (java.data_of(schemas),))
-        self._rows.put(SNAPSHOT, stretch_id, [row])
+        self._rows.put(SNAPSHOT, segment_id, [row])
 
     def _move_snapshot(
-        self, stretch_id: int, old: EntryPosition, new: EntryPosition
+        self, segment_id: int, old: EntryPosition, new: EntryPosition
     ) -> None:
         """Give the base, which is the snapshot at `old`, another place."""
-        row = self._rows.snapshot(stretch_id, old.order())
+        row = self._rows.snapshot(segment_id, old.order())
         if row is None:
             return
         text, data = row
@@ -361,9 +363,9 @@ class MysqlHistoryStorage:
         if _place(note).order() != old.order():
             return
         for place in (old, new):
-            self._rows.delete(SNAPSHOT, stretch_id, at=place.order())
+            self._rows.delete(SNAPSHOT, segment_id, at=place.order())
         note["at"] = entry_position_to_json(new)
-        self._rows.put(SNAPSHOT, stretch_id, [(new, compact(note), (data,))])
+        self._rows.put(SNAPSHOT, segment_id, [(new, compact(note), (data,))])
 
     # --- the original's rows ----------------------------------------------------------
 
@@ -373,26 +375,26 @@ class MysqlHistoryStorage:
         It deletes snapshots that are a base of ours; without one nothing of what lies
         before the next snapshot can be told.
         """
-        for stretch in self._stretches.all():
+        for segment in self._segments.all():
             places = [
                 _place(json.loads(note))
-                for note in self._rows.notes(SNAPSHOT, stretch.id)
+                for note in self._rows.notes(SNAPSHOT, segment.id)
             ]
-            if any(each.order() == stretch.first.order() for each in places):
+            if any(each.order() == segment.first.order() for each in places):
                 continue
             _log.warning(
                 "destination %s: the snapshot with which the table history from %s to"
                 " %s begins was deleted from meta_snapshot in %s: %s",
                 self._destination,
-                stretch.first,
-                stretch.last,
+                segment.first,
+                segment.last,
                 self._server,
                 "it begins at the next one" if places else "that part is lost",
             )
             if places:
-                self._begin_later(stretch, min(places, key=EntryPosition.order))
+                self._begin_later(segment, min(places, key=EntryPosition.order))
             else:
-                self._forget(stretch)
+                self._forget(segment)
 
     def _adopt(self) -> None:
         """Make a stretch of what the original wrote since we looked, if that can be.
@@ -429,8 +431,8 @@ class MysqlHistoryStorage:
 
     def _take_over(self, found: java.Adoptable) -> None:
         source = str(found.first.server_id or "")
-        begun = self._stretches.add(
-            Stretch(
+        begun = self._segments.add(
+            BinlogSegment(
                 0,
                 source,
                 SourceTraits(),

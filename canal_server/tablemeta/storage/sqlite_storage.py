@@ -20,9 +20,9 @@ from canal_server.errors import TableMetaStoreError
 from canal_server.model.positions import EntryPosition
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.storage.history_storage import (
+    BinlogSegment,
     DdlRecord,
     Snapshot,
-    Stretch,
 )
 from canal_server.tablemeta.storage.sqlite_tables import (
     TABLES,
@@ -124,61 +124,63 @@ class SqliteHistoryStorage:
         """Let go of the file; idempotent."""
         self._database.close()
 
-    def stretches(self) -> list[Stretch]:
+    def segments(self) -> list[BinlogSegment]:
         """Return all stretches, the one that was written last at the end."""
         return [
-            self._stretch(row)
+            self._segment(row)
             for row in self._database.query(
                 f"SELECT {_STRETCH} FROM stretch ORDER BY written"  # noqa: S608  # ours
             )
         ]
 
-    def begin(self, stretch: Stretch, base: Iterable[StoredSchema]) -> Stretch:
+    def begin(
+        self, segment: BinlogSegment, base: Iterable[StoredSchema]
+    ) -> BinlogSegment:
         """Add a stretch with its base; returns it with the id that it was given."""
         with self._database.transaction():
             # The sum covers the id, which is not known before.
             begun = replace(
-                stretch,
+                segment,
                 id=self._database.insert(
                     "INSERT INTO stretch (source, traits, first, last, created_ms,"
                     " written, sum) VALUES ('', '', '', '', 0, 0, 0)"
                 ),
             )
-            self._update_stretch(begun)
+            self._update_segment(begun)
             self._put_snapshot(begun.id, begun.first, base)
         return begun
 
-    def identify(self, stretch_id: int, source: str, traits: SourceTraits) -> None:
+    def identify(self, segment_id: int, source: str, traits: SourceTraits) -> None:
         """Say whose binlog a stretch is of, where more was learnt about it."""
         with self._database.transaction():
-            stretch = self._stretch_of(stretch_id)
-            self._update_stretch(
-                replace(stretch, source=source, traits=traits), written=False
+            segment = self._segment_of(segment_id)
+            self._update_segment(
+                replace(segment, source=source, traits=traits), written=False
             )
 
     def extend(
         self,
-        stretch_id: int,
+        segment_id: int,
         *,
         first: EntryPosition | None = None,
         last: EntryPosition | None = None,
     ) -> None:
         """Move the ends of what is known without a hole."""
         with self._database.transaction():
-            self._move_ends(stretch_id, first, last)
+            self._move_ends(segment_id, first, last)
 
     def append(
-        self, stretch_id: int, record: DdlRecord, *, last: EntryPosition | None = None
+        self, segment_id: int, record: DdlRecord, *, last: EntryPosition | None = None
     ) -> bool:
         """Add a statement; false when that of its place is known already."""
         with self._database.transaction():
-            added = self._put_records(stretch_id, (record,))
-            self._move_ends(stretch_id, None, last)
+            added = self._put_records(segment_id, (record,))
+            self._move_ends(segment_id, None, last)
         return bool(added)
 
     def append_all(
         self,
-        stretch_id: int,
+        segment_id: int,
         records: Iterable[DdlRecord],
         *,
         first: EntryPosition | None = None,
@@ -186,12 +188,12 @@ class SqliteHistoryStorage:
     ) -> None:
         """Add statements and move the ends as `extend` does, all or nothing."""
         with self._database.transaction():
-            self._put_records(stretch_id, records)
-            self._move_ends(stretch_id, first, last)
+            self._put_records(segment_id, records)
+            self._move_ends(segment_id, first, last)
 
     def records(
         self,
-        stretch_id: int,
+        segment_id: int,
         *,
         start: EntryPosition | None = None,
         stop: EntryPosition | None = None,
@@ -207,25 +209,25 @@ class SqliteHistoryStorage:
         comparison, begins = ">=", start.order() if start else (0, 0)
         while True:
             rows = self._database.query(
-                sql.format(comparison), (stretch_id, *begins, *ends)
+                sql.format(comparison), (segment_id, *begins, *ends)
             )
             for row in rows:
-                record = self._record(stretch_id, row)
+                record = self._record(segment_id, row)
                 yield record
             if len(rows) < PAGE_ROWS:
                 return
             comparison, begins = ">", record.position.order()
 
     def write_snapshot(
-        self, stretch_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
+        self, segment_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
     ) -> None:
         """Keep the tables as of a place; one that is there already is replaced."""
         with self._database.transaction():
-            self._put_snapshot(stretch_id, position, schemas)
-            self._move_ends(stretch_id, None, None)
+            self._put_snapshot(segment_id, position, schemas)
+            self._move_ends(segment_id, None, None)
 
     def snapshot(
-        self, stretch_id: int, at: EntryPosition | None = None
+        self, segment_id: int, at: EntryPosition | None = None
     ) -> Snapshot | None:
         """Return the newest snapshot at or before a place (None: of all)."""
         with self._database.reading():
@@ -233,34 +235,34 @@ class SqliteHistoryStorage:
                 "SELECT place, images, sum FROM snapshot WHERE stretch = ?"
                 " AND (file_number, start) <= (?, ?)"
                 " ORDER BY file_number DESC, start DESC LIMIT 1",
-                (stretch_id, *(at.order() if at else _BEHIND_ALL)),
+                (segment_id, *(at.order() if at else _BEHIND_ALL)),
             )
             if not rows:
                 return None
-            place, images = self._place_and_images(stretch_id, rows[0])
+            place, images = self._place_and_images(segment_id, rows[0])
             return Snapshot(place, get_schemas(self._database, images))
 
     def expire(self, before_ms: int) -> int:
         """Forget what is needed only for places older than a time."""
         with self._database.transaction():
-            stretches = self.stretches()
+            segments = self.segments()
             forgotten = 0
-            for stretch in stretches:
-                ended_ms = stretch.last.timestamp or 0
-                if stretch is not stretches[-1] and 0 < ended_ms < before_ms:
-                    forgotten += self._forget(stretch)
+            for segment in segments:
+                ended_ms = segment.last.timestamp or 0
+                if segment is not segments[-1] and 0 < ended_ms < before_ms:
+                    forgotten += self._forget(segment)
                 else:
-                    forgotten += self._shorten(stretch, before_ms)
+                    forgotten += self._shorten(segment, before_ms)
             collect_unused(self._database)
         return forgotten
 
     # --- stretches --------------------------------------------------------------------
 
-    def _stretch(self, row: Row) -> Stretch:
+    def _segment(self, row: Row) -> BinlogSegment:
         identity, source, traits, first, last, created_ms, _, found = row
         if found != sum_of(row[:-1]):
             raise self._database.damaged(f"stretch {identity} is not what was written")
-        return Stretch(
+        return BinlogSegment(
             identity,
             source,
             traits_from_text(traits),
@@ -269,98 +271,98 @@ class SqliteHistoryStorage:
             created_ms,
         )
 
-    def _stretch_of(self, stretch_id: int) -> Stretch:
+    def _segment_of(self, segment_id: int) -> BinlogSegment:
         rows = self._database.query(
             f"SELECT {_STRETCH} FROM stretch WHERE id = ?",  # noqa: S608  # ours
-            (stretch_id,),
+            (segment_id,),
         )
         if not rows:
             raise TableMetaStoreError(
-                f"the table history {self._database.path} has no stretch {stretch_id}"
+                f"the table history {self._database.path} has no stretch {segment_id}"
             )
-        return self._stretch(rows[0])
+        return self._segment(rows[0])
 
-    def _update_stretch(self, stretch: Stretch, *, written: bool = True) -> None:
+    def _update_segment(self, segment: BinlogSegment, *, written: bool = True) -> None:
         """Write a stretch; `written` makes it the one that was written last."""
         ((order,),) = self._database.query(
             "SELECT MAX(written) + 1 FROM stretch"
             if written
             else "SELECT written FROM stretch WHERE id = ?",
-            () if written else (stretch.id,),
+            () if written else (segment.id,),
         )
         values = (
-            stretch.source,
-            traits_to_text(stretch.traits),
-            place_to_text(stretch.first),
-            place_to_text(stretch.last),
-            stretch.created_ms,
+            segment.source,
+            traits_to_text(segment.traits),
+            place_to_text(segment.first),
+            place_to_text(segment.last),
+            segment.created_ms,
             order,
         )
         self._database.execute(
             "UPDATE stretch SET source = ?, traits = ?, first = ?, last = ?,"
             " created_ms = ?, written = ?, sum = ? WHERE id = ?",
-            (*values, sum_of((stretch.id, *values)), stretch.id),
+            (*values, sum_of((segment.id, *values)), segment.id),
         )
 
     def _move_ends(
         self,
-        stretch_id: int,
+        segment_id: int,
         first: EntryPosition | None,
         last: EntryPosition | None,
     ) -> None:
         """Take note of new ends, where they are farther, and that it was written."""
-        stretch = self._stretch_of(stretch_id)
-        if first is not None and first.order() <= stretch.first.order():
-            self._move_snapshot(stretch_id, stretch.first, first)
-            stretch = replace(stretch, first=first)
-        if last is not None and last.order() >= stretch.last.order():
-            stretch = replace(stretch, last=last)
-        self._update_stretch(stretch)
+        segment = self._segment_of(segment_id)
+        if first is not None and first.order() <= segment.first.order():
+            self._move_snapshot(segment_id, segment.first, first)
+            segment = replace(segment, first=first)
+        if last is not None and last.order() >= segment.last.order():
+            segment = replace(segment, last=last)
+        self._update_segment(segment)
 
-    def _forget(self, stretch: Stretch) -> int:
+    def _forget(self, segment: BinlogSegment) -> int:
         delete = self._database.execute
         return (
-            delete("DELETE FROM record WHERE stretch = ?", (stretch.id,))
-            + delete("DELETE FROM snapshot WHERE stretch = ?", (stretch.id,))
-            + delete("DELETE FROM stretch WHERE id = ?", (stretch.id,))
+            delete("DELETE FROM record WHERE stretch = ?", (segment.id,))
+            + delete("DELETE FROM snapshot WHERE stretch = ?", (segment.id,))
+            + delete("DELETE FROM stretch WHERE id = ?", (segment.id,))
         )
 
-    def _shorten(self, stretch: Stretch, before_ms: int) -> int:
+    def _shorten(self, segment: BinlogSegment, before_ms: int) -> int:
         """Make the newest snapshot that is old enough the base of a stretch."""
-        base = stretch.first
+        base = segment.first
         for row in self._database.query(
-            "SELECT place, images, sum FROM snapshot WHERE stretch = ?", (stretch.id,)
+            "SELECT place, images, sum FROM snapshot WHERE stretch = ?", (segment.id,)
         ):
-            place, _ = self._place_and_images(stretch.id, row)
+            place, _ = self._place_and_images(segment.id, row)
             if 0 < (place.timestamp or 0) < before_ms:
                 base = max(base, place, key=EntryPosition.order)
-        if base.order() == stretch.first.order():
+        if base.order() == segment.first.order():
             return 0
-        self._update_stretch(replace(stretch, first=base), written=False)
+        self._update_segment(replace(segment, first=base), written=False)
         return sum(
             self._database.execute(
                 f"DELETE FROM {table} WHERE stretch = ?"  # noqa: S608  # ours
                 " AND (file_number, start) < (?, ?)",
-                (stretch.id, *base.order()),
+                (segment.id, *base.order()),
             )
             for table in ("record", "snapshot")
         )
 
     # --- statements -------------------------------------------------------------------
 
-    def _put_records(self, stretch_id: int, records: Iterable[DdlRecord]) -> int:
+    def _put_records(self, segment_id: int, records: Iterable[DdlRecord]) -> int:
         """Add those of places without one; returns how many."""
         return self._database.execute_many(
             f"INSERT OR IGNORE INTO record (stretch, file_number, start, {_RECORD})"  # noqa: S608  # ours
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (_record_row(stretch_id, record) for record in records),
+            (_record_row(segment_id, record) for record in records),
         )
 
-    def _record(self, stretch_id: int, row: Row) -> DdlRecord:
+    def _record(self, segment_id: int, row: Row) -> DdlRecord:
         place, schema, ddl, context, contained, *change, found = row
-        if found != sum_of((stretch_id, *row[:-1])):
+        if found != sum_of((segment_id, *row[:-1])):
             raise self._database.damaged(
-                f"the statement at {place} of stretch {stretch_id} is not what was"
+                f"the statement at {place} of stretch {segment_id} is not what was"
                 " written"
             )
         return DdlRecord(
@@ -375,57 +377,57 @@ class SqliteHistoryStorage:
     # --- snapshots --------------------------------------------------------------------
 
     def _put_snapshot(
-        self, stretch_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
+        self, segment_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
     ) -> None:
         images = put_schemas(self._database, schemas)
-        self._put_images(stretch_id, position, images)
+        self._put_images(segment_id, position, images)
 
     def _put_images(
-        self, stretch_id: int, position: EntryPosition, images: bytes
+        self, segment_id: int, position: EntryPosition, images: bytes
     ) -> None:
         place = place_to_text(position)
         self._database.execute(
             "INSERT OR REPLACE INTO snapshot (stretch, file_number, start, place,"
             " images, sum) VALUES (?, ?, ?, ?, ?, ?)",
             (
-                stretch_id,
+                segment_id,
                 *position.order(),
                 place,
                 images,
-                sum_of((stretch_id, place, images)),
+                sum_of((segment_id, place, images)),
             ),
         )
 
     def _move_snapshot(
-        self, stretch_id: int, old: EntryPosition, new: EntryPosition
+        self, segment_id: int, old: EntryPosition, new: EntryPosition
     ) -> None:
         """Give the base, which is the snapshot at `old`, another place."""
         for row in self._database.query(
             "SELECT place, images, sum FROM snapshot WHERE stretch = ?"
             " AND (file_number, start) = (?, ?)",
-            (stretch_id, *old.order()),
+            (segment_id, *old.order()),
         ):
-            _, images = self._place_and_images(stretch_id, row)
+            _, images = self._place_and_images(segment_id, row)
             self._database.execute(
                 "DELETE FROM snapshot WHERE stretch = ?"
                 " AND (file_number, start) = (?, ?)",
-                (stretch_id, *old.order()),
+                (segment_id, *old.order()),
             )
-            self._put_images(stretch_id, new, images)
+            self._put_images(segment_id, new, images)
 
     def _place_and_images(
-        self, stretch_id: int, row: Row
+        self, segment_id: int, row: Row
     ) -> tuple[EntryPosition, bytes]:
         place, images, found = row
-        if found != sum_of((stretch_id, place, images)):
+        if found != sum_of((segment_id, place, images)):
             raise self._database.damaged(
-                f"the snapshot at {place} of stretch {stretch_id} is not what was"
+                f"the snapshot at {place} of stretch {segment_id} is not what was"
                 " written"
             )
         return place_from_text(place), images
 
 
-def _record_row(stretch_id: int, record: DdlRecord) -> tuple[object, ...]:
+def _record_row(segment_id: int, record: DdlRecord) -> tuple[object, ...]:
     values = (
         place_to_text(record.position),
         record.schema,
@@ -437,8 +439,8 @@ def _record_row(stretch_id: int, record: DdlRecord) -> tuple[object, ...]:
         record.sql_table,
     )
     return (
-        stretch_id,
+        segment_id,
         *record.position.order(),
         *values,
-        sum_of((stretch_id, *values)),
+        sum_of((segment_id, *values)),
     )

@@ -12,7 +12,7 @@ from canal_server import cli
 from canal_server.cli.position.position_found import (
     access_for,
     amount_text,
-    gone_text,
+    purged_text,
     size_text,
 )
 from canal_server.cli.position.position_seek import _agreed
@@ -254,11 +254,11 @@ def test_sizes():
 def test_what_is_gone():
     """The missing files are named, and the time in which they were written."""
     gone = Gone("binlog.000003", "binlog.000005", 3, 1763719200000, 1763722800000, 12)
-    told = gone_text(gone)
+    told = purged_text(gone)
     assert "binlog.000003 to binlog.000005 (3 files) purged" in told
     assert "from 2025-11-21T" in told
     assert ", 12 transactions is not in the binlog any more" in told
-    told = gone_text(Gone("binlog.000003", "binlog.000003", 1, None, None))
+    told = purged_text(Gone("binlog.000003", "binlog.000003", 1, None, None))
     assert (
         told == "binlog.000003 purged: what was written is not in the binlog any more"
     )

@@ -79,12 +79,12 @@ def test_right_behind_a_statement(written_history, other_history, schema, tmp_pa
     assert names(schema) == ["id", "title", "pages"]
     other._storage.open()
     try:
-        (stretch,) = other._storage.stretches()
-        (record,) = other._storage.records(stretch.id)
+        (segment,) = other._storage.segments()
+        (record,) = other._storage.records(segment.id)
     finally:
         other._storage.close()
-    assert stretch.first == record.position
-    assert stretch.last.order() == place(618).order()
+    assert segment.first == record.position
+    assert segment.last.order() == place(618).order()
     assert (record.position.position, record.ddl) == DROP
     assert record.contained
 
@@ -162,7 +162,7 @@ def test_an_edited_file(written_history, schema, tmp_path):
     schema("import", str(file), status=1)
     assert f"cannot import {file}: its checksum is not" in schema.err
     written_history._storage.open()
-    assert len(written_history._storage.stretches()) == 1
+    assert len(written_history._storage.segments()) == 1
     written_history._storage.close()
 
 

@@ -136,7 +136,7 @@ def test_it_is_read_while_a_server_writes_it(written_history, schema):
     storage.open()
     try:
         assert "CREATE TABLE `book`" in schema("show")
-        (stretch,) = storage.stretches()
-        storage.extend(stretch.id, last=stretch.last)
+        (segment,) = storage.segments()
+        storage.extend(segment.id, last=segment.last)
     finally:
         storage.close()

@@ -168,7 +168,9 @@ def test_other_statements_halt() -> None:
         log.time,
         4 + len(log.events[0]),
     )
-    decoder.emit(b"\x10\x04", event_type=4, names=b"\x42\x02db\x4a\x01t", subject=3)
+    decoder.emit(
+        b"\x10\x04", event_type=4, names=b"\x42\x02db\x4a\x01t", table_ordinal=3
+    )
     assert decoder.decode() == engine.HALT_NEED_INPUT
     ((block, first, stop),) = decoder.take()
     (entry,) = entries_of(bytes(block.slice(first, stop)))

@@ -406,7 +406,9 @@ def test_columns_that_are_filtered_out() -> None:
     log.add(b.TABLE_MAP, b.table_map_body([(tm.LONG, b"")] * 3))
     log.add(b.WRITE_ROWS, b.rows_body(3, b.int_row(1, 2, 3) + b.int_row(4, None, 6)))
     driven = Driven()
-    driven.image = compile_image(mapped, meta, subject=1, emitted=(True, False, True))
+    driven.image = compile_image(
+        mapped, meta, table_ordinal=1, emitted=(True, False, True)
+    )
     driven.feed(log.as_stream())
     found = [
         [(c.index, c.value) for c in row.after_columns]

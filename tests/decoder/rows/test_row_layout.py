@@ -23,8 +23,8 @@ def test_images() -> None:
     """An image knows its table, its number for filters, and that it is one."""
     body = b.table_map_body([INT])
     meta = TableMeta("db", "t", (ColumnMeta("a", "int"),))
-    image = compile_image(parse_table_map(body), meta, subject=42)
-    assert (image.subject, image.meta) == (42, meta)
+    image = compile_image(parse_table_map(body), meta, table_ordinal=42)
+    assert (image.table_ordinal, image.meta) == (42, meta)
     assert repr(image) == "<TableImage db.t 1 columns>"
 
 
@@ -33,7 +33,7 @@ def test_image_of_very_many_columns() -> None:
     columns = tuple(ColumnMeta(f"column_{n}", "int") for n in range(4096))
     body = b.table_map_body([INT] * 4096)
     image = compile_image(
-        parse_table_map(body), TableMeta("db", "t", columns), subject=1
+        parse_table_map(body), TableMeta("db", "t", columns), table_ordinal=1
     )
     assert "4096 columns" in repr(image)
 

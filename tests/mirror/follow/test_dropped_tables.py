@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from fix_source_access import access_of
 
-from canal_server.mirror.follow.dropped_tables import GoneTables
+from canal_server.mirror.follow.dropped_tables import DroppedTables
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mysql.source_settings import Address
@@ -37,7 +37,7 @@ def asking(source_server, database):
         settings = read(TEXT % database, "m.yml", {})
         settings = replace(settings, source=replace(settings.source, access=access))
         stop, clock = Stop(), [0.0]
-        found = GoneTables(settings, stop, lambda: clock[0])
+        found = DroppedTables(settings, stop, lambda: clock[0])
         made.append((found, stop))
         return found, clock, stop
 
@@ -47,7 +47,7 @@ def asking(source_server, database):
         found.close()
 
 
-def answer(gone: GoneTables) -> set[TableName]:
+def answer(gone: DroppedTables) -> set[TableName]:
     """Have it ask, and return what is there again."""
     deadline = Deadline(PATIENCE_S)
     assert gone.turn() == set()  # asks

@@ -13,7 +13,7 @@ from canal_server.mirror.follow.follower import (
     Columns,
     CopyNeededError,
     Follower,
-    TableGoneError,
+    TableDroppedError,
     TableStoppedError,
     is_about,
     meta_of,
@@ -189,7 +189,7 @@ def test_emptied(follow, tmp_path) -> None:
         ),
         (
             statement(130, "DROP TABLE t", (), "ERASE"),
-            TableGoneError,
+            TableDroppedError,
             "dropped or renamed at f:130: DROP TABLE t",
         ),
         (

@@ -11,7 +11,7 @@ from canal_server.client.range_client import RangePosition
 from canal_server.errors import ConfigError
 from canal_server.mirror.follow.follower import TableStoppedError
 from canal_server.mirror.lake.lake_storage import open_folder
-from canal_server.mirror.run.resume import TakingUp, Wanted, binlog_problems, look
+from canal_server.mirror.run.resume import Resume, Wanted, binlog_problems, look
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.settings.wanted_tables import mirror_table, signature
@@ -59,7 +59,7 @@ def taken_up(settings, wanted: Wanted, *states: TableState, join=lambda _state: 
     for state in states:
         store.write(state)
     known = store.read_all()
-    found = TakingUp(settings, store, join).states(wanted, known)
+    found = Resume(settings, store, join).states(wanted, known)
     stored = store.read_all()
     for name, state in found.items():
         assert stored.get(name, replace(state, phase=Phase.WAITING)) == state

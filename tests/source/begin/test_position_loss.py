@@ -7,7 +7,7 @@ import pytest
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.binlogs import BinaryLog
-from canal_server.source.begin.position_loss import GonePlace
+from canal_server.source.begin.position_loss import LostPosition
 from canal_server.source.read.available_positions import SourceFiles
 
 HERE = LogIdentity("127.0.0.1", 3306)
@@ -23,9 +23,9 @@ def place(
     return LogPosition(at, EntryPosition(file, offset, 1000, 1, gtid))
 
 
-def gone(purged: GtidSet | None = None) -> GonePlace:
+def gone(purged: GtidSet | None = None) -> LostPosition:
     """Return a place that two files lie behind which are gone."""
-    return GonePlace(place("bin.000001"), HERE, FILES, purged)
+    return LostPosition(place("bin.000001"), HERE, FILES, purged)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.binlogs import BinaryLog
-from canal_server.source.begin.purged import told_purged
+from canal_server.source.begin.purged import purged_message
 from canal_server.source.read.available_positions import SourceFiles
 
 FILES = SourceFiles((BinaryLog("binlog.000007", 500),))
@@ -33,7 +33,7 @@ def test_single_source(stored: LogPosition, back: str) -> None:
     who = "with a position of another binlog or server"
     if back != "; ":
         who = "as purged"
-    assert told_purged("gone", "shop", stored, HERE, FILES) == (
+    assert purged_message("gone", "shop", stored, HERE, FILES) == (
         f"gone{back}load the tables anew and run `canal-server position seek"
         " --destination shop --client ID --to oldest` to resume with what is left, for"
         f" each client that `canal-server position show` shows {who}; others resume by"
@@ -43,13 +43,15 @@ def test_single_source(stored: LogPosition, back: str) -> None:
 
 def test_nothing_stored() -> None:
     """Without any client the remedy is the configured position, not a seek."""
-    told = told_purged("gone", "shop", None, HERE, FILES)
+    told = purged_message("gone", "shop", None, HERE, FILES)
     assert "canal.instance.master.journal.name" in told
     assert "position seek" not in told
 
 
 def test_one_of_a_group() -> None:
     """The source is named in the command, and the others are said to go on."""
-    told = told_purged("gone", "shop/master2", at(HERE, "binlog.000006"), HERE, FILES)
+    told = purged_message(
+        "gone", "shop/master2", at(HERE, "binlog.000006"), HERE, FILES
+    )
     assert "--destination shop --source master2 --client ID --to oldest`" in told
     assert told.endswith("; the other sources of shop go on meanwhile")

@@ -241,13 +241,13 @@ def test_wishes_that_change(
     """Tables that are wanted later come from then on."""
     source_server.execute(f"CREATE TABLE {table}.u (a INT PRIMARY KEY)")
     found = pumped()
-    found.pump.change_wants(TableFilter(rf"{table}\.t", "").accepts)
+    found.pump.change_table_filter(TableFilter(rf"{table}\.t", "").accepts)
     found.pump.start()
     eventually(lambda: found.places)
     source_server.execute(f"INSERT INTO {table}.u VALUES (1)")
     insert(source_server, table, 2)
     eventually(lambda: found.values == ["2"])
-    found.pump.change_wants(TableFilter(rf"{table}\.u", "").accepts)
+    found.pump.change_table_filter(TableFilter(rf"{table}\.u", "").accepts)
     source_server.execute(f"INSERT INTO {table}.u VALUES (3)")
     eventually(lambda: found.values == ["2", "3"])
 

@@ -6,7 +6,7 @@ import pytest
 from fix_blocks import BEGIN, END, ROWS, Entries
 
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
-from canal_server.source.pump.redelivery import Overlap, overlap_of
+from canal_server.source.pump.redelivery import Redelivery, redelivery_of
 from canal_server.source.read.start_position import Place
 
 STORED = LogPosition(
@@ -24,9 +24,9 @@ def entries_at(*times: int) -> Entries:
     return entries
 
 
-def overlap_before(caplog: pytest.LogCaptureFixture) -> Overlap:
+def overlap_before(caplog: pytest.LogCaptureFixture) -> Redelivery:
     """Return what counts from 60 seconds before the stored position on."""
-    overlap = overlap_of("shop", Place("f.1", 4, None, timestamp_ms=41_000), STORED)
+    overlap = redelivery_of("shop", Place("f.1", 4, None, timestamp_ms=41_000), STORED)
     assert overlap is not None
     assert "60 s before db:3306/bin.000007:4" in caplog.text
     return overlap
@@ -79,4 +79,4 @@ def test_a_transaction_in_two_chunks(caplog: pytest.LogCaptureFixture) -> None:
 )
 def test_where_nothing_comes_again(place: Place, stored: LogPosition | None) -> None:
     """Other starts have no overlap."""
-    assert overlap_of("shop", place, stored) is None
+    assert redelivery_of("shop", place, stored) is None

@@ -183,7 +183,7 @@ def test_subjects() -> None:
         return True
 
     reading.reader.run(Bytes([log.as_stream()]), deliver, reading.note_idle, Stop())
-    number = reading.subjects.ordinal_of((("db", "t"),))
+    number = reading.table_ids.ordinal_of((("db", "t"),))
     assert numbers == [0, number, 0]
 
 
@@ -209,7 +209,7 @@ def test_wishes_change_between_a_table_map_and_its_rows() -> None:
     reading = Reading(Images(t=("int",), other=("int",)), black=r"db\.other")
 
     def change() -> None:
-        reading.reader.change_wants(TableFilter(r"db\.other", "").accepts)
+        reading.reader.change_table_filter(TableFilter(r"db\.other", "").accepts)
 
     source = Bytes([stream[:cut], None, stream[cut:]])
     reading.reader.run(source, reading.deliver, change, Stop())
@@ -353,11 +353,11 @@ def test_tables_ask_anew_when_their_numbers_do() -> None:
         insert(log, table_id, table=table, table_id=5 if table == "t" else table_id)
     reading = Reading(Images(t=("int",), u=("int",), v=("int",)), names_max=2)
     reading.run(log.as_stream())
-    assert reading.subjects.epoch == 1
+    assert reading.table_ids.epoch == 1
     first, second, third, fourth = reading.row_subjects
     assert (first, second) == (1, 2)
     assert len({first, second, third, fourth}) == 4
-    names = [reading.subjects.names_of(each) for each in reading.row_subjects]
+    names = [reading.table_ids.names_of(each) for each in reading.row_subjects]
     assert names == [(("db", name),) for name in "tuvt"]
 
 
@@ -375,5 +375,5 @@ def test_a_statement_in_which_numbers_begin_anew() -> None:
     reading = Reading(Images(a=("int",), b=("int",), c=("int",)), names_max=2)
     reading.run(log.as_stream())
     assert reading.row_subjects == [1, 2, 3, 4]
-    names = [reading.subjects.names_of(each) for each in reading.row_subjects]
+    names = [reading.table_ids.names_of(each) for each in reading.row_subjects]
     assert names == [(("db", name),) for name in "abcb"]

@@ -18,7 +18,7 @@ from canal_server.source.read.binlog_scan import Scanner
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.read.start_position import Place
 from canal_server.source.schema import history_schemas
-from canal_server.source.schema.history_schemas import HistoryImages
+from canal_server.source.schema.history_schemas import HistorySchemas
 from canal_server.tablemeta.history.tsdb import TableMetaTsdb
 from canal_server.tablemeta.storage.sqlite_storage import (
     FILE_NAME,
@@ -46,7 +46,7 @@ class Session:
         self.control = ControlConnection(access)
         self.control.open()
         self.scanner = DdlScanner(CONFIG, access, Stop())
-        self.images = HistoryImages(
+        self.images = HistorySchemas(
             self.tsdb,
             self.control,
             read_server_info(self.control),

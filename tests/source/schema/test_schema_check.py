@@ -19,8 +19,8 @@ from canal_server.source.schema.base_dump import BaseDumper
 from canal_server.source.schema.schema_check import HistoryEnd, verify
 from canal_server.source.schema.source_traits import source_of, traits_of
 from canal_server.tablemeta.history.replay import Replay
-from canal_server.tablemeta.history.tsdb import place_behind
-from canal_server.tablemeta.storage.history_storage import SourceTraits, Stretch
+from canal_server.tablemeta.history.tsdb import position_after
+from canal_server.tablemeta.storage.history_storage import BinlogSegment, SourceTraits
 
 if TYPE_CHECKING:
     from servers import Server
@@ -42,20 +42,20 @@ class Known:
             scanner = DdlScanner(CONFIG, self.access, Stop())
             dump = BaseDumper(control, info, scanner).take()
             traits = traits_of(control, info)
-            self.stretch = Stretch(
+            self.segment = BinlogSegment(
                 1, source_of(info), traits, dump.position, dump.position
             )
         self.replay = Replay(traits, dump.schemas)
 
     def verify(
-        self, stretch: Stretch | None = None, event: EntryPosition | None = None
+        self, segment: BinlogSegment | None = None, event: EntryPosition | None = None
     ) -> Verified:
         """Compare with the server as it is now, this schema only."""
-        stretch = stretch or self.stretch
+        segment = segment or self.segment
         return verify(
             CONFIG,
             self.access,
-            HistoryEnd(stretch, self.replay.model.freeze(), event or stretch.last),
+            HistoryEnd(segment, self.replay.model.freeze(), event or segment.last),
             lambda names: sorted(name for name in names if name[0] == self.schema),
         )
 
@@ -86,7 +86,7 @@ def test_nothing_differs(known: Known) -> None:
     assert verified.differing == ()
     assert verified.compared == 3
     assert verified.unread == ()
-    assert known.stretch.last.order() <= verified.position.order()
+    assert known.segment.last.order() <= verified.position.order()
 
 
 def test_tables_that_the_account_may_not_see(
@@ -185,11 +185,11 @@ def test_right_behind_a_statement(
     known.replay.model.apply(
         None, database, "ALTER TABLE plain ADD c INT, RENAME COLUMN a TO d"
     )
-    stretch = replace(known.stretch, last=place_behind(place))
-    verified = known.verify(stretch, place)
+    segment = replace(known.segment, last=position_after(place))
+    verified = known.verify(segment, place)
     assert (verified.differing, verified.behind) == ((), ())
     source_server.execute(f"ALTER TABLE {database}.plain DROP c")
-    verified = known.verify(stretch, place)
+    verified = known.verify(segment, place)
     assert (verified.differing, len(verified.behind)) == ((), 1)
 
 
@@ -198,7 +198,7 @@ def test_of_the_java_server(source_server: Server, database: str, known: Known) 
     with ControlConnection(known.access) as control:
         number = str(read_server_info(control).server_id)
     source_server.execute(f"CREATE TABLE {database}.late (t VARCHAR(3))")
-    java = replace(known.stretch, source=number, traits=SourceTraits())
+    java = replace(known.segment, source=number, traits=SourceTraits())
     assert known.verify(java).differing == ()
 
 
@@ -214,11 +214,11 @@ def test_tables_that_no_dump_has(known: Known, database: str, name: str) -> None
 def test_another_server(known: Known) -> None:
     """A history of another server is not compared, and the error says so."""
     with pytest.raises(TableMetaError, match="is of server someone, but"):
-        known.verify(replace(known.stretch, source="someone"))
+        known.verify(replace(known.segment, source="someone"))
 
 
 def test_a_binlog_that_was_begun_anew(known: Known) -> None:
     """A history whose end the binlog has not reached is none of this binlog."""
-    last = replace(known.stretch.last, journal_name="binlog.999999")
+    last = replace(known.segment.last, journal_name="binlog.999999")
     with pytest.raises(TableMetaError, match="it was begun anew"):
-        known.verify(replace(known.stretch, last=last))
+        known.verify(replace(known.segment, last=last))

@@ -72,7 +72,7 @@ class Driven:
         if halt == engine.HALT_TABLE:
             self.tables_asked += 1
             table_map = parse_table_map(self.decoder.body)
-            image = self.image or compile_image(table_map, self.meta, subject=1)
+            image = self.image or compile_image(table_map, self.meta, table_ordinal=1)
             self.decoder.install_table(image)
         elif halt == engine.HALT_ROTATE:
             name = self.decoder.body[8:].decode()

@@ -13,14 +13,14 @@ from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.decoder.text.charset_names import charset_of_collation
 from canal_server.filters.column_filters import ColumnFilter
 from canal_server.filters.table_filters import TableFilter
 from canal_server.model.columns_known import ColumnMeta, TableMeta
 from canal_server.model.entry import EntryType
 from canal_server.model.positions import EntryPosition
-from canal_server.pipeline.empty_transactions import Thinner
+from canal_server.pipeline.empty_transactions import EmptyTransactionFilter
 from canal_server.pipeline.transaction_buffer import TransactionBuffer
 from canal_server.protocol.entry_messages import decode_entry
 from canal_server.runtime.lifecycle import Stop
@@ -39,7 +39,7 @@ Json = dict[str, Any]  # an object as it was read
 
 
 class RecordedImages:
-    """The port TableImages over what tables were at each place of a recorded binlog.
+    """The port TableSchemas over what tables were at each place of a recorded binlog.
 
     `history` tells for each place whose tables changed there: "end", the offset behind
     the statement, the changed tables, and those that are "gone".
@@ -77,7 +77,7 @@ class RecordedImages:
 
 
 class ReplayedImages:
-    """The port TableImages over the statements of the recording, and nothing else."""
+    """The port TableSchemas over the statements of the recording, and nothing else."""
 
     def __init__(self, *, mariadb: bool) -> None:
         self._model = MemoryTableMeta(mariadb=mariadb)
@@ -179,7 +179,7 @@ class Delivery:
 
     def __init__(self) -> None:
         self.fields = bytearray()  # of Messages, one an entry
-        self._thinner = Thinner()
+        self._empty_filter = EmptyTransactionFilter()
         self._buffer = TransactionBuffer(1024, 8 * MiB, self._store)
 
     def put(self, spans) -> bool:
@@ -187,7 +187,7 @@ class Delivery:
         return self._buffer.put(spans)
 
     def _store(self, spans) -> bool:
-        for block, first, stop in self._thinner.thin(spans):
+        for block, first, stop in self._empty_filter.thin(spans):
             self.fields += block.slice(first, stop)
         return True
 
@@ -219,10 +219,10 @@ def make_reader(images, *, black="", **options):
     """Return a reader of files that wants all tables but those of `black`."""
     return Reader(
         BlockPool(),
-        Subjects(),
+        TableIds(),
         images,
         **{
-            "wants": TableFilter(r".*\..*", black).accepts,
+            "table_filter": TableFilter(r".*\..*", black).accepts,
             "columns": ColumnFilter("", ""),
             "filters": FilterConfig(),
             "packets": False,

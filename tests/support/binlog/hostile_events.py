@@ -22,7 +22,7 @@ from reader_driver import Images
 
 from canal_server.config.schema import EventConfig, FilterConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.errors import DecodeError
 from canal_server.filters.column_filters import ColumnFilter
 from canal_server.runtime.lifecycle import Stop
@@ -329,9 +329,9 @@ def main(case: str) -> None:
 
     reader = Reader(
         BlockPool(),
-        Subjects(),
+        TableIds(),
         AnyTable(t=types),
-        wants=lambda _names: True,
+        table_filter=lambda _names: True,
         columns=ColumnFilter("", ""),
         filters=FilterConfig(),
         events=EventConfig(bytes_max=bytes_max),

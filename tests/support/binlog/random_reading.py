@@ -42,7 +42,7 @@ class Reading:
             Part(
                 images=images,
                 take=self._take,
-                wants=TableFilter(rf"{schema}\..*", "").accepts,
+                table_filter=TableFilter(rf"{schema}\..*", "").accepts,
                 until=Place(*server.binlog_position()),
             ).read_server(access, start, Stop())
             for table in tables:

@@ -12,7 +12,7 @@ from golden_form import entries_of
 
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.table_ids import NAMES_MAX, Subjects
+from canal_server.core.table_ids import NAMES_MAX, TableIds
 from canal_server.filters.column_filters import ColumnFilter
 from canal_server.filters.table_filters import TableFilter
 from canal_server.model.columns_known import ColumnMeta, TableMeta
@@ -34,7 +34,7 @@ def columns_of(types: tuple[str, ...]) -> tuple[ColumnMeta, ...]:
 
 
 class Images:
-    """The port TableImages over a dict, with what was asked of it noted."""
+    """The port TableSchemas over a dict, with what was asked of it noted."""
 
     def __init__(self, **tables: tuple[str, ...]) -> None:
         self.tables = {
@@ -83,7 +83,7 @@ class Reading:
         self.fields = bytearray()
         self.idle = 0
         self.stop = Stop()
-        self.subjects = Subjects(names_max)
+        self.table_ids = TableIds(names_max)
         self.row_subjects: list[int] = []
         settings = {
             name: options.pop(name)
@@ -92,9 +92,9 @@ class Reading:
         }
         self.reader = Reader(
             BlockPool(),
-            self.subjects,
+            self.table_ids,
             self.images,
-            wants=TableFilter(r".*\..*", black).accepts,
+            table_filter=TableFilter(r".*\..*", black).accepts,
             columns=ColumnFilter(field, ""),
             filters=FilterConfig(**settings),  # type: ignore[arg-type]
             **options,  # type: ignore[arg-type]

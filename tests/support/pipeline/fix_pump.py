@@ -10,7 +10,7 @@ from golden_form import entries_of
 
 from canal_server.config.schema import FilterConfig, InstanceConfig, SourceConfig
 from canal_server.core.blocks import BlockPool
-from canal_server.core.table_ids import Subjects
+from canal_server.core.table_ids import TableIds
 from canal_server.filters.column_filters import ColumnFilter
 from canal_server.filters.table_filters import TableFilter
 from canal_server.instance.wiring import executed_sets_of
@@ -63,10 +63,10 @@ class Pumped:
             config,
             access,
             BlockPool(),
-            Subjects(),
+            TableIds(),
             self.positions,
             columns=ColumnFilter("", ""),
-            wants=TableFilter(rf"{schema}\..*", "").accepts,
+            table_filter=TableFilter(rf"{schema}\..*", "").accepts,
             deliver=self.buffer.put,
             reset=self._reset,
             idle=self.idle.set,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from canal_server.model.identity import ClientIdentity
-    from canal_server.ports import Accepts, Span
+    from canal_server.ports import Span, TablePredicate
     from canal_server.runtime.lifecycle import Stop
 
 DESTINATION = "example"
@@ -103,7 +103,7 @@ class FakeStore:
     def subscribe(
         self,
         client_id: int,
-        accepts: Accepts | None,
+        table_filter: TablePredicate | None,
         after: EntryPosition | Mapping[int, EntryPosition] | None,
     ) -> None:
         """Give the client a place."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fix_blocks import Entries
 
 from canal_server.config.schema import BatchMode, StoreConfig
-from canal_server.core.table_ids import NAMES_MAX, Subjects
+from canal_server.core.table_ids import NAMES_MAX, TableIds
 from canal_server.runtime.lifecycle import Stop
 from canal_server.store.event_store import MemoryEventStore
 
@@ -24,7 +24,7 @@ PATIENCE_S = 60  # for what should happen at once, on a very slow machine
 
 
 class Absent:
-    """The port `Absences` with a list."""
+    """The port `Liveness` with a list."""
 
     def __init__(self, *client_ids: int) -> None:
         self.client_ids = set(client_ids)
@@ -32,34 +32,34 @@ class Absent:
         self.passed: list[int] = []
         self.tell: Callable[[int, Any], None] = lambda *_: None
 
-    def floats(self, client_id):
+    def is_evictable(self, client_id):
         """Tell whether a client is in the list."""
         return client_id in self.client_ids
 
-    def floats_in_s(self, client_ids):
+    def evictable_in_s(self, client_ids):
         """Return what is to be told."""
         return 0.0 if self.client_ids.issuperset(client_ids) else self.waits_s
 
-    def passed_over(self, client_id, accepts):
+    def evicted(self, client_id, table_filter):
         """Remember a client."""
         self.passed.append(client_id)
-        self.tell(client_id, accepts)
+        self.tell(client_id, table_filter)
 
 
 class StoreUnderTest:
     """A store, entries to put into it, and a stop for the pump."""
 
     def __init__(
-        self, *, names_max: int = NAMES_MAX, absences: Any = None, **changes
+        self, *, names_max: int = NAMES_MAX, liveness: Any = None, **changes
     ) -> None:
         config = replace(
             StoreConfig(buffer_size=64, batch_mode=BatchMode.ITEMSIZE), **changes
         )
-        self.subjects = Subjects(names_max)
+        self.table_ids = TableIds(names_max)
         self.entries = Entries()
         self.stop = Stop()
         self.store = MemoryEventStore(
-            config, self.subjects, self.entries.pool, absences=absences
+            config, self.table_ids, self.entries.pool, liveness=liveness
         )
 
     def put(self) -> bool:
@@ -91,13 +91,13 @@ class StoreUnderTest:
 
     def wanting(self, *tables: str):
         """Return a filter for these tables, and the subjects' numbers."""
-        wanted = {self.subject(table) for table in tables}
-        ordinals = {self.subjects.names_of(number) for number in wanted}
+        wanted = {self.table_ordinal(table) for table in tables}
+        ordinals = {self.table_ids.names_of(number) for number in wanted}
         return lambda names: not names or names in ordinals
 
-    def subject(self, table: str) -> int:
+    def table_ordinal(self, table: str) -> int:
         """Return the number of a table of schema `s`."""
-        return self.subjects.ordinal_of((("s", table),))
+        return self.table_ids.ordinal_of((("s", table),))
 
 
 def eventually(condition: Callable[[], object]) -> None:

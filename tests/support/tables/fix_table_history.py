@@ -68,14 +68,14 @@ class WrittenHistory:
         tsdb = TableMetaTsdb(self._storage, clock=lambda: T0_MS / 1000 + last)
         tsdb.init(self._destination)
         try:
-            stretch = tsdb.begin(source, TRAITS, place(first), base)
+            segment = tsdb.begin(source, TRAITS, place(first), base)
             if contained:
                 records = [
                     made_record(place(offset), "shop", sql, context, contained=True)
                     for offset, sql in contained
                 ]
-                stretch = tsdb.extend(stretch, records, first=place(contained[0][0]))
-            tsdb.rollback(place(first), stretch)
+                segment = tsdb.extend(segment, records, first=place(contained[0][0]))
+            tsdb.rollback(place(first), segment)
             for offset, sql in statements:
                 at = place(offset, gtid=f"{UUID}:{offset}")
                 tsdb.apply(at, "shop", sql, context)

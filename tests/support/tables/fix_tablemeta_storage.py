@@ -14,10 +14,10 @@ from history_writer import url_of
 from canal_server.model.positions import EntryPosition
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.storage.history_storage import (
+    BinlogSegment,
     DdlRecord,
     SourceTraits,
     StoredSchema,
-    Stretch,
 )
 from canal_server.tablemeta.storage.mysql_storage import MysqlHistoryStorage
 from canal_server.tablemeta.storage.sqlite_storage import (
@@ -76,12 +76,12 @@ def ddl(position: EntryPosition, text: str = "", **fields: object) -> DdlRecord:
     )
 
 
-def stretch(
+def segment(
     first: EntryPosition, last: EntryPosition | None = None, source: str = UUID
-) -> Stretch:
+) -> BinlogSegment:
     """Return a stretch that no storage has numbered yet."""
     traits = SourceTraits(version=80401, lower_case_table_names=1)
-    return Stretch(0, source, traits, first, last or first, created_ms=T0_MS)
+    return BinlogSegment(0, source, traits, first, last or first, created_ms=T0_MS)
 
 
 def schemas(*tables: str, name: str = "db") -> tuple[StoredSchema, ...]:

@@ -23,10 +23,10 @@ from canal_server.model.positions import EntryPosition
 from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.storage.history_storage import (
+    BinlogSegment,
     DdlRecord,
     SourceTraits,
     StoredSchema,
-    Stretch,
 )
 from canal_server.tablemeta.storage.mysql_storage import MysqlHistoryStorage
 from canal_server.tablemeta.storage.sqlite_storage import SqliteHistoryStorage
@@ -72,10 +72,12 @@ def write(storage: HistoryStorage, number: int) -> None:
     """Do the write with this number; those before it have been done."""
     kind = number % WRITES
     if kind == 0:
-        begun = Stretch(0, f"server {number}", SourceTraits(), _at(number), _at(number))
+        begun = BinlogSegment(
+            0, f"server {number}", SourceTraits(), _at(number), _at(number)
+        )
         storage.begin(begun, _schemas(number))
         return
-    of = storage.stretches()[-1].id
+    of = storage.segments()[-1].id
     if kind in (1, 6):
         records = [_ddl(number, part) for part in range(5)]
         first = _at(number - 2) if kind == 1 else None
@@ -95,14 +97,14 @@ def write(storage: HistoryStorage, number: int) -> None:
 def content(storage: HistoryStorage) -> list[object]:
     """Return all that is in a storage; stretches have the numbers of their order."""
     found: list[object] = []
-    for number, stretch in enumerate(storage.stretches()):
-        found.append((replace(stretch, id=number), list(storage.records(stretch.id))))
-        snapshot = storage.snapshot(stretch.id)
+    for number, segment in enumerate(storage.segments()):
+        found.append((replace(segment, id=number), list(storage.records(segment.id))))
+        snapshot = storage.snapshot(segment.id)
         while snapshot is not None:
             found.append(snapshot)
             place = snapshot.position
             before = EntryPosition(place.journal_name, (place.position or 0) - 1)
-            snapshot = storage.snapshot(stretch.id, before)
+            snapshot = storage.snapshot(segment.id, before)
     return found
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from canal_server.model.positions import EntryPosition
     from canal_server.tablemeta.history.replay import Replay
     from canal_server.tablemeta.storage.history_storage import (
+        BinlogSegment,
         DdlRecord,
         Snapshot,
-        Stretch,
     )
 
 TRAITS = SourceTraits(version=80401, collation="utf8mb4_0900_ai_ci")
@@ -44,11 +44,11 @@ class CountingStorage(SqliteHistoryStorage):
     loaded = 0
 
     def snapshot(
-        self, stretch_id: int, at: EntryPosition | None = None
+        self, segment_id: int, at: EntryPosition | None = None
     ) -> Snapshot | None:
         """Load one."""
         self.loaded += 1
-        return super().snapshot(stretch_id, at)
+        return super().snapshot(segment_id, at)
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def tsdb(storage: CountingStorage) -> Iterator[TableMetaTsdb]:
     """Give a history with three tables, from 1:100 on; every tenth DDL a snapshot."""
     history = TableMetaTsdb(storage, Retention(ddls_per_snapshot=10))
     history.init("test")
-    stretch = history.begin(UUID, TRAITS, at(1, 100), BASE)
-    history.rollback(at(1, 100), stretch)
+    segment = history.begin(UUID, TRAITS, at(1, 100), BASE)
+    history.rollback(at(1, 100), segment)
     yield history
     history.close()
 
@@ -99,9 +99,9 @@ def look(
     return said, behind
 
 
-def newest(tsdb: TableMetaTsdb) -> Stretch:
+def newest(tsdb: TableMetaTsdb) -> BinlogSegment:
     """Return the stretch that is being written."""
-    return tsdb.stretches()[-1]
+    return tsdb.segments()[-1]
 
 
 def test_a_place_again_loads_nothing(

@@ -216,7 +216,7 @@ def test_doubt_is_told(written_history, changes):
     assert change.is_uncertain
     assert change.found == ()
     assert change.record.ddl.startswith("CREATE TABLE book2")
-    assert change.stretch.source == UUID
+    assert change.segment.source == UUID
 
 
 def test_unknown_tables(written_history, told):

@@ -60,8 +60,8 @@ def tsdb(storage: SqliteHistoryStorage, clock: Clock) -> Iterator[TableMetaTsdb]
     """Give a history with the table db.t (a), standing at 1:100."""
     history = TableMetaTsdb(storage, Retention(ddls_per_snapshot=10), clock)
     history.init("test")
-    stretch = history.begin(UUID, TRAITS, at(1, 100), BASE)
-    history.rollback(at(1, 100), stretch)
+    segment = history.begin(UUID, TRAITS, at(1, 100), BASE)
+    history.rollback(at(1, 100), segment)
     yield history
     history.close()
 
@@ -151,10 +151,10 @@ def test_the_end_is_written_now_and_then(tsdb: TableMetaTsdb, clock: Clock) -> N
     """What passes within seconds is not written each time; a while later it is."""
     tsdb.passed(at(1, 200))
     tsdb.passed(at(1, 300))
-    assert tsdb.stretches()[-1].last == at(1, 200)
+    assert tsdb.segments()[-1].last == at(1, 200)
     clock.now_s += 60
     tsdb.passed(at(1, 400))
-    assert tsdb.stretches()[-1].last == at(1, 400)
+    assert tsdb.segments()[-1].last == at(1, 400)
 
 
 def test_the_end_is_written_in_the_end(
@@ -165,19 +165,19 @@ def test_the_end_is_written_in_the_end(
     tsdb.passed(at(1, 300))
     tsdb.close()
     storage.open()
-    assert storage.stretches()[-1].last == at(1, 300)
+    assert storage.segments()[-1].last == at(1, 300)
 
 
 def test_the_end_is_none_of_another_stretch(tsdb: TableMetaTsdb) -> None:
     """What passed before going to another stretch says nothing of that one."""
-    (old,) = tsdb.stretches()
+    (old,) = tsdb.segments()
     tsdb.passed(at(1, 200))
     tsdb.passed(at(7, 300))
     new = tsdb.begin("another", TRAITS, at(1, 50), BASE)
     tsdb.rollback(at(1, 50), new)
     tsdb.close()
     tsdb.init("test")
-    ends = {each.id: each.last.order() for each in tsdb.stretches()}
+    ends = {each.id: each.last.order() for each in tsdb.segments()}
     assert ends == {old.id: at(1, 200).order(), new.id: at(1, 50).order()}
 
 
@@ -185,8 +185,8 @@ def test_snapshots_by_count(tsdb: TableMetaTsdb, storage: SqliteHistoryStorage) 
     """After so many statements there is a snapshot; every place is right."""
     for number in range(1, 36):
         add(tsdb, at(1, 100 * number + 100), f"c{number}")
-    (stretch,) = tsdb.stretches()
-    newest = storage.snapshot(stretch.id)
+    (segment,) = tsdb.segments()
+    newest = storage.snapshot(segment.id)
     assert newest is not None
     assert newest.position.order() > at(1, 3000).order()
     for number in (0, 1, 9, 10, 11, 19, 20, 21, 34, 35):
@@ -201,8 +201,8 @@ def test_snapshots_by_time_and_their_end(
     add(tsdb, at(1, 200), "b")
     clock.now_s += 25 * 3600
     add(tsdb, at(2, 200, timestamp=int(clock.now_s * 1000)), "c")
-    (stretch,) = tsdb.stretches()
-    newest = storage.snapshot(stretch.id)
+    (segment,) = tsdb.segments()
+    newest = storage.snapshot(segment.id)
     assert newest is not None
     assert newest.position.journal_name == at(2, 200).journal_name
     clock.now_s += 400 * 3600
@@ -241,12 +241,12 @@ class TestContained:
         """Give a history whose base was taken at 1:600, standing at 1:100."""
         history = TableMetaTsdb(storage, Retention(ddls_per_snapshot=2), clock)
         history.init("test")
-        stretch = history.begin(UUID, TRAITS, at(1, 600), self.NOW)
+        segment = history.begin(UUID, TRAITS, at(1, 600), self.NOW)
         records = [
             made_record(position, "db", text, contained=True)
             for position, text in self.EARLIER
         ]
-        history.extend(stretch, records, first=at(1, 100))
+        history.extend(segment, records, first=at(1, 100))
         history.rollback(at(1, 100))
         yield history
         history.close()
@@ -295,7 +295,7 @@ class TestContained:
         for position, text in self.EARLIER:
             behind.apply(position, "db", text)
         assert behind.snapshot()
-        newest = storage.snapshot(behind.stretches()[-1].id)
+        newest = storage.snapshot(behind.segments()[-1].id)
         assert newest is not None
         assert newest.position.order() == at(1, 518).order()
 
@@ -304,9 +304,9 @@ def test_another_server_by_time(tsdb: TableMetaTsdb) -> None:
     """Statements older than a time count as executed on the server that took over."""
     add(tsdb, at(1, 200, timestamp=T0_MS + 1000), "b")
     add(tsdb, at(1, 300, timestamp=T0_MS + 5000), "c")
-    (stretch,) = tsdb.stretches()
+    (segment,) = tsdb.segments()
     image = tsdb.at_executed(
-        stretch, lambda record: (record.position.timestamp or 0) < T0_MS + 5000
+        segment, lambda record: (record.position.timestamp or 0) < T0_MS + 5000
     )
     found = image.find("db", "t")
     assert found is not None
@@ -345,7 +345,7 @@ def test_an_answer_where_reading_began(tsdb: TableMetaTsdb, is_last: bool) -> No
         tsdb.reached(at(2, 500))
         tsdb.rollback(at(2, 500))
         assert tsdb.snapshot()
-    begin = tsdb.stretches()[-1].last
+    begin = tsdb.segments()[-1].last
     for number in range(30):
         text = f"CREATE TABLE `t{number}` (`z` int)"
         tsdb.load(at(3, 1000 + number), "db", text)
@@ -372,7 +372,7 @@ def newest_snapshot(
     tsdb: TableMetaTsdb, storage: SqliteHistoryStorage
 ) -> EntryPosition:
     """Return where the newest snapshot was taken."""
-    found = storage.snapshot(tsdb.stretches()[-1].id)
+    found = storage.snapshot(tsdb.segments()[-1].id)
     assert found is not None
     return found.position
 
@@ -386,7 +386,7 @@ def test_the_interval_outlives_a_restart(
         clock.now_s += 3600
         again = TableMetaTsdb(storage, Retention(), clock)
         again.init("test")
-        again.rollback(again.stretches()[-1].last)
+        again.rollback(again.segments()[-1].last)
         place = at(1, 1000 + 20 * hour, timestamp=int(clock.now_s * 1000))
         add(again, place, f"c{hour}")
         again.close()
@@ -414,13 +414,13 @@ def test_what_was_executed_is_not_forgotten(tsdb: TableMetaTsdb) -> None:
     """A statement moves the end, and leaves the set that was executed before it."""
     tsdb.reached(at(1, 200, gtid=f"{UUID}:1-5"))
     add(tsdb, at(1, 300, gtid=f"{UUID}:6"), "b")
-    (stretch,) = tsdb.stretches()
-    assert stretch.last.gtid == f"{UUID}:1-5"
-    assert tsdb.end_event(stretch).order() == at(1, 300).order()
+    (segment,) = tsdb.segments()
+    assert segment.last.gtid == f"{UUID}:1-5"
+    assert tsdb.end_event(segment).order() == at(1, 300).order()
     tsdb.reached(at(1, 400, gtid=f"{UUID}:1-7"))
-    (stretch,) = tsdb.stretches()
-    assert stretch.last.gtid == f"{UUID}:1-7"
-    assert tsdb.end_event(stretch).order() == at(1, 400).order()
+    (segment,) = tsdb.segments()
+    assert segment.last.gtid == f"{UUID}:1-7"
+    assert tsdb.end_event(segment).order() == at(1, 400).order()
 
 
 def test_another_server_by_what_it_executed(
@@ -430,11 +430,11 @@ def test_another_server_by_what_it_executed(
     for number in range(1, 16):
         add(tsdb, at(1, 200 + 20 * number), f"c{number}")
     assert newest_snapshot(tsdb, storage).order() > at(1, 200).order()
-    (stretch,) = tsdb.stretches()
+    (segment,) = tsdb.segments()
     missing = at(1, 300).order()
     more = made_record(at(7, 4), "db", "ALTER TABLE t ADD more INT")
     image = tsdb.at_executed(
-        stretch, lambda record: record.position.order() != missing, [more]
+        segment, lambda record: record.position.order() != missing, [more]
     )
     found = image.find("db", "t")
     assert found is not None
@@ -471,9 +471,9 @@ def test_answers_behind_what_another_server_lacks(tsdb: TableMetaTsdb) -> None:
     tsdb.load(at(1, 250), "db", "CREATE TABLE `early` (`z` int)")
     add(tsdb, at(1, 300), "c")
     tsdb.load(at(1, 350), "db", "CREATE TABLE `t` (`a` int, `b` int, `c` int)")
-    (stretch,) = tsdb.stretches()
+    (segment,) = tsdb.segments()
     missing = at(1, 300).order()
-    image = tsdb.at_executed(stretch, lambda each: each.position.order() != missing)
+    image = tsdb.at_executed(segment, lambda each: each.position.order() != missing)
     found = image.find("db", "t")
     assert found is not None
     assert [column.name for column in found.columns] == ["a", "b"]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from fix_tablemeta_storage import T0_MS, UUID, at, ddl, schemas, stretch
+from fix_tablemeta_storage import T0_MS, UUID, at, ddl, schemas, segment
 from history_writer import BY_STATEMENT, KINDS, content, on_statement, write
 from support_paths import PYTHONPATH, ROOT, program
 
@@ -19,11 +19,11 @@ from canal_server.errors import TableMetaStoreError
 from canal_server.model.positions import EntryPosition
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.storage.history_storage import (
+    BinlogSegment,
     DdlRecord,
     HistoryStorage,
     SourceTraits,
     StoredSchema,
-    Stretch,
 )
 from canal_server.tablemeta.storage.sqlite_storage import SqliteHistoryStorage
 
@@ -39,14 +39,14 @@ T = TypeVar("T")
 BASE = schemas("t", "u")
 
 
-def begun(history: HistoryStorage, file: int = 1, offset: int = 4) -> Stretch:
+def begun(history: HistoryStorage, file: int = 1, offset: int = 4) -> BinlogSegment:
     """Begin a stretch with two tables."""
-    return history.begin(stretch(at(file, offset)), BASE)
+    return history.begin(segment(at(file, offset)), BASE)
 
 
-def places(history: HistoryStorage, stretch_id: int) -> list[tuple[int, int]]:
+def places(history: HistoryStorage, segment_id: int) -> list[tuple[int, int]]:
     """Return where the statements of a stretch stand."""
-    return [record.position.order() for record in history.records(stretch_id)]
+    return [record.position.order() for record in history.records(segment_id)]
 
 
 class BrokenError(Exception):
@@ -61,7 +61,7 @@ def broken(*items: T) -> Iterator[T]:
 
 def test_nothing_at_first(history: HistoryStorage) -> None:
     """A storage that was just made has no stretches."""
-    assert history.stretches() == []
+    assert history.segments() == []
     assert history.snapshot(1) is None
     assert list(history.records(1)) == []
 
@@ -70,16 +70,16 @@ def test_open_twice(history: HistoryStorage) -> None:
     """An open storage may be opened again, a closed one closed again."""
     begun(history)
     history.open()
-    assert len(history.stretches()) == 1
+    assert len(history.segments()) == 1
     history.close()
     history.close()
     history.open()
-    assert len(history.stretches()) == 1
+    assert len(history.segments()) == 1
 
 
 def test_begin(history: HistoryStorage) -> None:
     """A stretch comes back as it was begun, with an id and its base."""
-    given = Stretch(
+    given = BinlogSegment(
         -5,
         UUID,
         SourceTraits(True, 101119, 2, "latin1_swedish_ci"),
@@ -90,7 +90,7 @@ def test_begin(history: HistoryStorage) -> None:
     begun = history.begin(given, BASE)
     assert begun == replace(given, id=begun.id)
     assert begun.id > 0
-    assert history.stretches() == [begun]
+    assert history.segments() == [begun]
     found = history.snapshot(begun.id)
     assert found is not None
     assert found.position == begun.first
@@ -110,7 +110,7 @@ def test_everything_of_a_schema(history: HistoryStorage) -> None:
             uncertain=("b", "a"),
         ),
     )
-    begun = history.begin(stretch(at(1, 4)), iter(base))
+    begun = history.begin(segment(at(1, 4)), iter(base))
     found = history.snapshot(begun.id)
     assert found is not None
     assert found.schemas == base
@@ -143,7 +143,7 @@ def test_outlives(history_place: HistoryPlace) -> None:
     history.write_snapshot(of.id, at(1, 150), schemas("t", "w"))
     history.close()
     again = history_place.open()
-    assert again.stretches() == [replace(of, last=at(1, 150))]
+    assert again.segments() == [replace(of, last=at(1, 150))]
     assert list(again.records(of.id)) == [ddl(at(1, 100))]
     found = again.snapshot(of.id)
     assert found is not None
@@ -206,7 +206,7 @@ def test_append_twice(history: HistoryStorage) -> None:
     assert history.append(of.id, ddl(at(1, 100)))
     assert not history.append(of.id, ddl(at(1, 100)), last=at(1, 300))
     assert list(history.records(of.id)) == [ddl(at(1, 100))]
-    assert history.stretches()[0].last == at(1, 300)
+    assert history.segments()[0].last == at(1, 300)
     history.append_all(of.id, [ddl(at(1, 100)), ddl(at(1, 200))])
     assert places(history, of.id) == [(1, 100), (1, 200)]
 
@@ -214,7 +214,7 @@ def test_append_twice(history: HistoryStorage) -> None:
 def test_same_place_elsewhere(history: HistoryStorage) -> None:
     """One place may be in several stretches, as of two servers."""
     one = begun(history)
-    other = history.begin(stretch(at(1, 4), source="other"), schemas("x"))
+    other = history.begin(segment(at(1, 4), source="other"), schemas("x"))
     assert one.id != other.id
     history.append(one.id, ddl(at(1, 100, server_id=1)))
     assert history.append(other.id, ddl(at(1, 100, server_id=2), "DROP TABLE x"))
@@ -232,7 +232,7 @@ def test_identify(history: HistoryStorage) -> None:
     traits = SourceTraits(True, 101119, 1, "utf8mb4_uca1400_ai_ci")
     history.identify(old.id, "another", traits)
     named = replace(old, last=at(1, 150), source="another", traits=traits)
-    assert history.stretches() == [named, new]
+    assert history.segments() == [named, new]
     assert list(history.records(old.id)) == [ddl(at(1, 100))]
     base = history.snapshot(old.id)
     assert base is not None
@@ -244,7 +244,7 @@ def test_extend_last(history: HistoryStorage) -> None:
     of = begun(history)
     history.extend(of.id, last=at(2, 500))
     history.extend(of.id, last=at(1, 700))
-    assert history.stretches() == [replace(of, last=at(2, 500))]
+    assert history.segments() == [replace(of, last=at(2, 500))]
 
 
 def test_extend_first(history: HistoryStorage) -> None:
@@ -255,7 +255,7 @@ def test_extend_first(history: HistoryStorage) -> None:
         of.id, [ddl(at(2, 100), contained=True)], first=at(2, 4), last=at(4, 4)
     )
     history.extend(of.id, first=at(3, 1))
-    assert history.stretches() == [replace(of, first=at(2, 4), last=at(4, 4))]
+    assert history.segments() == [replace(of, first=at(2, 4), last=at(4, 4))]
     base = history.snapshot(of.id, at(3, 899))
     assert base is not None
     assert base.position == at(2, 4)
@@ -270,7 +270,7 @@ def test_written_last(history: HistoryStorage) -> None:
     one, two, three = (begun(history, file) for file in (1, 2, 3))
 
     def order() -> list[int]:
-        return [each.id for each in history.stretches()]
+        return [each.id for each in history.segments()]
 
     assert order() == [one.id, two.id, three.id]
     history.append(one.id, ddl(at(1, 100)))
@@ -310,12 +310,12 @@ def test_snapshot_replaced(history: HistoryStorage) -> None:
     assert found is not None
     assert found.position == at(1, 90, timestamp=7)
     assert found.schemas == schemas("new")
-    assert history.stretches() == [of]
+    assert history.segments() == [of]
 
 
 def test_empty_base(history: HistoryStorage) -> None:
     """A server without tables has a base without schemas."""
-    of = history.begin(stretch(at(1, 4)), ())
+    of = history.begin(segment(at(1, 4)), ())
     found = history.snapshot(of.id)
     assert found is not None
     assert found.schemas == ()
@@ -323,7 +323,7 @@ def test_empty_base(history: HistoryStorage) -> None:
 
 def failing_begin(history: HistoryStorage, _of: int) -> None:
     """Begin a stretch whose base cannot be read to its end."""
-    history.begin(stretch(at(5, 4)), broken(*BASE))
+    history.begin(segment(at(5, 4)), broken(*BASE))
 
 
 def failing_append(history: HistoryStorage, of: int) -> None:
@@ -346,7 +346,7 @@ def test_all_or_nothing(
     history.append(of.id, ddl(at(1, 50)))
     with pytest.raises(BrokenError):
         write(history, of.id)
-    assert history.stretches() == [of]
+    assert history.segments() == [of]
     assert places(history, of.id) == [(1, 50)]
     found = history.snapshot(of.id)
     assert found is not None
@@ -378,7 +378,7 @@ def test_expire(history: HistoryStorage) -> None:
         history.write_snapshot(of.id, at(1, offset), schemas(f"t{offset}"))
     forgotten = history.expire(at(1, 30).timestamp or 0)
     assert forgotten == 4  # the base, the snapshot of 15, statements of 10 and 20
-    assert history.stretches() == [replace(of, first=at(1, 25), last=at(1, 50))]
+    assert history.segments() == [replace(of, first=at(1, 25), last=at(1, 50))]
     assert places(history, of.id) == [(1, 30), (1, 40)]
     assert history.snapshot(of.id, at(1, 24)) is None
     for place, name in ((at(1, 34), "t25"), (None, "t35")):
@@ -394,18 +394,18 @@ def test_expire_keeps_the_base(history: HistoryStorage) -> None:
     history.append(of.id, ddl(at(1, 10)), last=at(1, 50))
     history.write_snapshot(of.id, at(1, 40), schemas("new"))
     assert history.expire(at(1, 40).timestamp or 0) == 0
-    assert history.stretches() == [replace(of, last=at(1, 50))]
+    assert history.segments() == [replace(of, last=at(1, 50))]
     assert places(history, of.id) == [(1, 10)]
 
 
 def test_expire_without_times(history: HistoryStorage) -> None:
     """What has no time never expires."""
     for _ in range(2):
-        of = history.begin(stretch(at(1, 4, timestamp=None)), BASE)
+        of = history.begin(segment(at(1, 4, timestamp=None)), BASE)
         history.append(of.id, ddl(at(1, 10, timestamp=None)))
         history.write_snapshot(of.id, at(1, 40, timestamp=0), schemas("new"))
     assert history.expire(T0_MS * 2) == 0
-    assert len(history.stretches()) == 2
+    assert len(history.segments()) == 2
 
 
 def test_expire_stretches(history: HistoryStorage) -> None:
@@ -416,11 +416,11 @@ def test_expire_stretches(history: HistoryStorage) -> None:
     history.extend(last.id, last=at(2, 50))
     # The old one: itself, its base and a statement.
     assert history.expire(at(5, 0).timestamp or 0) == 3
-    assert [each.id for each in history.stretches()] == [new.id, last.id]
+    assert [each.id for each in history.segments()] == [new.id, last.id]
     assert list(history.records(old.id)) == []
     assert history.snapshot(old.id) is None
     assert history.expire(T0_MS * 2) == 2
-    assert [each.id for each in history.stretches()] == [last.id]
+    assert [each.id for each in history.segments()] == [last.id]
     found = history.snapshot(last.id)
     assert found is not None
     assert found.schemas == BASE
@@ -463,14 +463,14 @@ def test_destinations(history_place: HistoryPlace) -> None:
     """Destinations know nothing of each other, whatever their places are."""
     one, other = history_place.open("one"), history_place.open("other")
     mine = begun(one)
-    yours = other.begin(stretch(at(1, 4)), schemas("y"))
+    yours = other.begin(segment(at(1, 4)), schemas("y"))
     one.append(mine.id, ddl(at(1, 10)), last=at(1, 50))
     assert other.append(yours.id, ddl(at(1, 10), "DROP TABLE y"))
     assert list(one.records(mine.id)) == [ddl(at(1, 10))]
     assert list(other.records(yours.id)) == [ddl(at(1, 10), "DROP TABLE y")]
     begun(one, 2)
     one.expire(T0_MS * 2)
-    assert other.stretches() == [yours]
+    assert other.segments() == [yours]
     found = other.snapshot(yours.id)
     assert found is not None
     assert found.schemas == schemas("y")
@@ -483,8 +483,8 @@ def test_two_writers(history_place: HistoryPlace) -> None:
     second = history_place.storage()
     with pytest.raises(TableMetaStoreError, match="in use by another server"):
         second.open()
-    assert history_place.open(read_only=True).stretches() == [of]
-    assert history_place.open("other").stretches() == []
+    assert history_place.open(read_only=True).segments() == [of]
+    assert history_place.open("other").segments() == []
     assert first.append(of.id, ddl(at(1, 50)))
     first.close()
     second.open()

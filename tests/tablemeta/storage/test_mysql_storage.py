@@ -14,7 +14,7 @@ from fix_tablemeta_storage import (
     ddl,
     mysql_database,
     schemas,
-    stretch,
+    segment,
 )
 from mysql_history import (
     HISTORY_COLUMNS,
@@ -40,7 +40,7 @@ history = pytest.fixture(open_history, name="history")
 
 def test_rows_for_java(place: Place, history: MysqlHistoryStorage) -> None:
     """The original finds in its columns what it looks for there."""
-    of = history.begin(stretch(at(1, 4)), schemas("t", "u"))
+    of = history.begin(segment(at(1, 4)), schemas("t", "u"))
     history.append(of.id, ddl(at(1, 100), "ALTER TABLE t ADD a INT COMMENT '名😀'"))
     time = at(1, 100).timestamp
     assert place.rows(HISTORY_COLUMNS, "meta_history") == [
@@ -70,7 +70,7 @@ def test_java_base_dump(place: Place, caplog: pytest.LogCaptureFixture) -> None:
         history.open()
     assert "took over 3 statements" in caplog.text
     assert "1 of them without a text" in caplog.text
-    (of,) = history.stretches()
+    (of,) = history.segments()
     assert (of.source, of.first, of.last) == ("17", old, places[2])
     records = list(history.records(of.id))
     assert [one.position for one in records] == places
@@ -84,7 +84,7 @@ def test_java_base_dump(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     assert dict(base.schemas[1].tables)["order"].startswith("CREATE TABLE `order`")
     history.close()
     history.open()
-    assert history.stretches() == [of]
+    assert history.segments() == [of]
     history.close()
 
 
@@ -95,7 +95,7 @@ def test_java_goes_on_as_ours(place: Place) -> None:
         place.add_statement(at(1, offset), f"ALTER TABLE t ADD c{offset} INT")
     history = place.storage()
     history.open()
-    (of,) = history.stretches()
+    (of,) = history.segments()
     assert not history.append(of.id, ddl(at(1, 200)))
     assert history.append(of.id, ddl(at(1, 300)), last=at(1, 400))
     history.extend(of.id, first=at(1, 50))
@@ -122,7 +122,7 @@ def test_java_snapshot_that_is_broken(
     history = place.storage()
     history.open()
     assert "cannot be read" in caplog.text
-    (of,) = history.stretches()
+    (of,) = history.segments()
     assert of.first == at(1, 200)
     assert [one.contained for one in history.records(of.id)] == [True]
     history.close()
@@ -134,8 +134,8 @@ def test_java_without_a_base(place: Place) -> None:
     place.add_statement(at(1, 200), "DROP TABLE javas")
     history = place.storage()
     history.open()
-    assert history.stretches() == []
-    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    assert history.segments() == []
+    of = history.begin(segment(at(1, 4)), schemas("t"))
     assert history.append(of.id, ddl(at(1, 100)))
     assert [row[1] for row in place.rows("id, sql_text", "meta_history")] == [
         "DROP TABLE javas",
@@ -146,7 +146,7 @@ def test_java_without_a_base(place: Place) -> None:
 
 def test_java_goes_on_with_ours(place: Place, history: MysqlHistoryStorage) -> None:
     """What the original asks for finds the snapshot of ours and what is behind it."""
-    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    of = history.begin(segment(at(1, 4)), schemas("t"))
     for offset in (100, 200, 300):
         history.append(of.id, ddl(at(1, offset)), last=at(1, offset + 1))
     history.write_snapshot(of.id, at(1, 150), schemas("t", "u"))
@@ -175,9 +175,9 @@ def test_java_expired_our_base(
     place: Place, history: MysqlHistoryStorage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where the original deleted old snapshots, stretches begin later or are gone."""
-    lost = history.begin(stretch(at(1, 4)), schemas("lost"))
+    lost = history.begin(segment(at(1, 4)), schemas("lost"))
     history.append(lost.id, ddl(at(1, 50)))
-    of = history.begin(stretch(at(2, 4)), schemas("t"))
+    of = history.begin(segment(at(2, 4)), schemas("t"))
     for offset in (100, 200):
         history.append(of.id, ddl(at(2, offset)), last=at(2, offset + 1))
     history.write_snapshot(of.id, at(2, 150), schemas("t", "u"))
@@ -187,7 +187,7 @@ def test_java_expired_our_base(
         f" {at(2, 150).timestamp}"
     )
     history.open()
-    assert history.stretches() == [replace(of, first=at(2, 150), last=at(2, 201))]
+    assert history.segments() == [replace(of, first=at(2, 150), last=at(2, 201))]
     assert [one.position for one in history.records(of.id)] == [at(2, 200)]
     base = history.snapshot(of.id)
     assert base is not None
@@ -197,7 +197,7 @@ def test_java_expired_our_base(
 
 def test_statement_deleted(place: Place, history: MysqlHistoryStorage) -> None:
     """A statement that somebody deleted is told where it is missed, with a remedy."""
-    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    of = history.begin(segment(at(1, 4)), schemas("t"))
     for offset in (100, 200):
         history.append(of.id, ddl(at(1, offset)))
     place.server.execute(
@@ -210,24 +210,24 @@ def test_statement_deleted(place: Place, history: MysqlHistoryStorage) -> None:
     remedy = f"DELETE FROM canal_server_stretch WHERE id = {of.id}"
     assert told.endswith(remedy)
     place.server.execute(remedy.replace("FROM ", f"FROM {place.name}."))
-    again = history.begin(stretch(at(1, 4)), schemas("t"))
+    again = history.begin(segment(at(1, 4)), schemas("t"))
     assert history.append(again.id, ddl(at(1, 200)))
-    assert history.stretches() == [again]
+    assert history.segments() == [again]
 
 
 def test_stretch_changed_by_others(place: Place, history: MysqlHistoryStorage) -> None:
     """A stretch that cannot be read is told with the row to delete."""
-    history.begin(stretch(at(1, 4)), schemas("t"))
+    history.begin(segment(at(1, 4)), schemas("t"))
     place.server.execute(f"UPDATE {place.name}.canal_server_stretch SET last = '?'")
     with pytest.raises(TableMetaStoreError, match="in canal_server_stretch: delete"):
-        history.stretches()
+        history.segments()
 
 
 def test_binlog_begun_anew(place: Place, history: MysqlHistoryStorage) -> None:
     """Two stretches of one server share places, and each keeps all it has."""
-    old = history.begin(stretch(at(1, 4)), schemas("old"))
+    old = history.begin(segment(at(1, 4)), schemas("old"))
     history.append(old.id, ddl(at(1, 100), "DROP TABLE old"))
-    new = history.begin(stretch(at(1, 4)), schemas("new"))
+    new = history.begin(segment(at(1, 4)), schemas("new"))
     assert history.append(new.id, ddl(at(1, 100), "DROP TABLE new"))
     for of, name in ((old, "old"), (new, "new")):
         (record,) = history.records(of.id)
@@ -244,11 +244,11 @@ def test_destinations_differ_in_case(place: Place) -> None:
     one, other = place.storage("Example"), place.storage("example")
     for storage in (one, other):
         storage.open()
-        of = storage.begin(stretch(at(1, 4)), schemas("t"))
+        of = storage.begin(segment(at(1, 4)), schemas("t"))
         assert storage.append(of.id, ddl(at(1, 100)))
         assert len(list(storage.records(of.id))) == 1
     for storage in (one, other):
-        assert len(storage.stretches()) == 1
+        assert len(storage.segments()) == 1
         storage.close()
 
 
@@ -256,7 +256,7 @@ def test_other_rows_stay(place: Place, history: MysqlHistoryStorage) -> None:
     """A stretch of another destination cannot be written by its number."""
     other = place.storage("other")
     other.open()
-    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    of = history.begin(segment(at(1, 4)), schemas("t"))
     with pytest.raises(TableMetaStoreError, match=f"no stretch {of.id} of other"):
         other.append(of.id, ddl(at(1, 100)))
     other.close()
@@ -309,14 +309,14 @@ def test_no_right_to_write(place: Place) -> None:
     storage = place.storage()
     storage.open()
     with pytest.raises(TableMetaStoreError, match="GRANT CREATE, SELECT, INSERT"):
-        storage.begin(stretch(at(1, 4)), schemas("t"))
-    assert storage.stretches() == []
+        storage.begin(segment(at(1, 4)), schemas("t"))
+    assert storage.segments() == []
     storage.close()
 
 
 def test_dropped_while_in_use(place: Place, history: MysqlHistoryStorage) -> None:
     """A table that somebody drops is named, with what comes of it, and made anew."""
-    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    of = history.begin(segment(at(1, 4)), schemas("t"))
     tables = ("meta_history", "meta_snapshot", "canal_server_place")
     for table in (*tables, "canal_server_stretch"):
         place.server.execute(f"DROP TABLE {place.name}.{table}")
@@ -325,7 +325,7 @@ def test_dropped_while_in_use(place: Place, history: MysqlHistoryStorage) -> Non
     assert "the next attempt of a running server makes it anew" in str(caught.value)
     history.close()
     history.open()
-    assert history.stretches() == []
+    assert history.segments() == []
 
 
 def test_newer_form(place: Place) -> None:
@@ -339,7 +339,7 @@ def test_newer_form(place: Place) -> None:
 
 def test_changed_by_others(place: Place, history: MysqlHistoryStorage) -> None:
     """A snapshot that somebody changed is refused, with the row to look at."""
-    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    of = history.begin(segment(at(1, 4)), schemas("t"))
     place.server.execute(f"UPDATE {place.name}.meta_snapshot SET data = '{{}}'")
     with pytest.raises(TableMetaStoreError, match=r"cannot be read .*meta_snapshot"):
         history.snapshot(of.id)
@@ -353,7 +353,7 @@ def test_too_large(
     with mysql_database(server) as (access, name):
         storage = MysqlHistoryStorage(access, name, "example")
         storage.open()
-        of = storage.begin(stretch(at(1, 4)), schemas("t"))
+        of = storage.begin(segment(at(1, 4)), schemas("t"))
         with pytest.raises(TableMetaStoreError) as caught:
             storage.append(of.id, ddl(at(1, 100), "'" * 600_000))
         assert "max_allowed_packet is 1048576; raise that" in str(caught.value)

@@ -13,7 +13,7 @@ from fix_tablemeta_storage import (
     ddl,
     mysql_database,
     schemas,
-    stretch,
+    segment,
 )
 from history_writer import KINDS, WRITES, content, on_statement, write
 from mysql_history import Place, fresh_place, open_history
@@ -49,19 +49,19 @@ def kill_connections(place: Place) -> None:
 
 def test_connection_lost(place: Place, history: MysqlHistoryStorage) -> None:
     """A connection that broke while it was idle is made anew, and nothing is missed."""
-    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    of = history.begin(segment(at(1, 4)), schemas("t"))
     kill_connections(place)
     assert history.append(of.id, ddl(at(1, 100)))
     kill_connections(place)
-    assert history.stretches() == [of]
+    assert history.segments() == [of]
     kill_connections(place)
-    assert history.begin(stretch(at(2, 4)), schemas("t")).id != of.id
-    assert len(history.stretches()) == 2
+    assert history.begin(segment(at(2, 4)), schemas("t")).id != of.id
+    assert len(history.segments()) == 2
 
 
 def test_locked_out(place: Place, history: MysqlHistoryStorage) -> None:
     """Who comes second is told the connection of the first, by number and address."""
-    history.begin(stretch(at(1, 4)), schemas("t"))
+    history.begin(segment(at(1, 4)), schemas("t"))
     number = history._server._connection.connection_id
     second = MysqlHistoryStorage(place.access, place.name, "example", lock_wait_s=0)
     with pytest.raises(TableMetaStoreError) as caught:
@@ -74,7 +74,7 @@ def test_locked_out(place: Place, history: MysqlHistoryStorage) -> None:
 
 def test_lock_of_a_lost_connection(place: Place, history: MysqlHistoryStorage) -> None:
     """A connection that we lost and the server has still does not keep us out."""
-    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    of = history.begin(segment(at(1, 4)), schemas("t"))
     connection = history._server._connection
     lost, connection._session = connection._session, None
     assert history.append(of.id, ddl(at(1, 50)))
@@ -85,7 +85,7 @@ def test_lock_of_a_lost_connection(place: Place, history: MysqlHistoryStorage) -
 
 def test_lock_taken_meanwhile(place: Place, history: MysqlHistoryStorage) -> None:
     """Who lost the connection, and the lock to another server, writes no more."""
-    of = history.begin(stretch(at(1, 4)), schemas("t"))
+    of = history.begin(segment(at(1, 4)), schemas("t"))
     kill_connections(place)
     second = place.storage()
     second.open()
@@ -123,7 +123,7 @@ def test_comes_back_when_another_has_the_destination(place: Place) -> None:
     destination = Destination(place)
     old, new = destination.storage(), place.storage()
     old.open()
-    of = old.begin(stretch(at(1, 4)), schemas("t"))
+    of = old.begin(segment(at(1, 4)), schemas("t"))
     kill_connections(place)
     new.open()
     assert new.append(of.id, ddl(at(1, 60)))
@@ -148,7 +148,7 @@ def test_one_that_is_silent_keeps_nobody_out(place: Place) -> None:
     """A server that was paused loses the lock; when it goes on it is told."""
     old = Destination(place, silent_s=1).storage()
     old.open()
-    of = old.begin(stretch(at(1, 4)), schemas("t"))
+    of = old.begin(segment(at(1, 4)), schemas("t"))
     new = place.storage()
 
     def is_open() -> bool:
@@ -255,12 +255,12 @@ def test_cut_anywhere(place: Place, history: MysqlHistoryStorage, after: bool) -
     writes: list[Callable[[int, int], object]] = [
         lambda of, n: history.append(of, ddl(at(1, n)), last=at(1, n)),
         lambda of, n: history.write_snapshot(of, at(1, n), schemas("t", "u")),
-        lambda _, n: history.begin(stretch(at(2, n)), schemas("t")),
+        lambda _, n: history.begin(segment(at(2, n)), schemas("t")),
         lambda of, n: history.append_all(of, [ddl(at(3, n))], first=at(0, 9_999 - n)),
         lambda of, n: history.identify(of, f"server {n}", SourceTraits(version=n)),
         lambda of, n: history.expire(n),
     ]
-    of = history.begin(stretch(at(1, 4)), schemas("t")).id
+    of = history.begin(segment(at(1, 4)), schemas("t")).id
     for one_write in writes:
         cut.at(-1)
         assert one_write(of, 90) is not False
@@ -270,13 +270,13 @@ def test_cut_anywhere(place: Place, history: MysqlHistoryStorage, after: bool) -
             cut.at(number)
             assert one_write(of, 100 + number) is not False
         cut.at(-1)
-    stretches = history.stretches()
+    segments = history.segments()
     found = [one.position.order() for one in history.records(of)]
     assert found == sorted(set(found))
     appended = [offset for file, offset in found if file == 1]
     assert appended == [90, *range(100, 100 + len(appended) - 1)]
-    begun = [one.first.position for one in stretches if one.first.order()[0] == 2]
+    begun = [one.first.position for one in segments if one.first.order()[0] == 2]
     assert begun == [90, *range(100, 100 + len(begun) - 1)]
     assert min(len(appended), len(begun)) > 5
-    (named,) = [one for one in stretches if one.id == of]
+    (named,) = [one for one in segments if one.id == of]
     assert named.source == f"server {named.traits.version}"

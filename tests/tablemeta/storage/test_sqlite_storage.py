@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fix_tablemeta_storage import at, ddl, schemas, stretch
+from fix_tablemeta_storage import at, ddl, schemas, segment
 from history_faults import OPENED
 from history_writer import BY_SIZE, KINDS, WRITES, content, write
 from support_paths import PYTHONPATH, ROOT, program
@@ -157,12 +157,12 @@ def test_log_of_another_file(path: Path, tmp_path: Path) -> None:
     """The log of a file that somebody removed does not get into the next one."""
     other = tmp_path / "other.sqlite"
     with opened(other) as storage:
-        storage.begin(stretch(at(1, 4)), schemas("old"))
+        storage.begin(segment(at(1, 4)), schemas("old"))
         path.parent.mkdir(parents=True)
         for suffix in ("-wal", "-shm"):
             shutil.copy(f"{other}{suffix}", f"{path}{suffix}")
     with opened(path) as storage:
-        assert storage.stretches() == []
+        assert storage.segments() == []
 
 
 # --- torn -----------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_torn_log(path: Path, tmp_path: Path, rng: random.Random) -> None:
 def test_changed_by_others(path: Path, statement: str, told: str) -> None:
     """Whatever somebody changes in the file is noticed when it is read."""
     with opened(path) as storage:
-        of = storage.begin(stretch(at(1, 4), at(1, 90)), schemas("t"))
+        of = storage.begin(segment(at(1, 4), at(1, 90)), schemas("t"))
         storage.append(of.id, ddl(at(1, 50)))
     change(path, statement)
     with opened(path) as storage, pytest.raises(TableMetaStoreError) as caught:
@@ -333,19 +333,19 @@ def test_step_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_writers(path: Path) -> None:
     """A second server is refused with the first one's process id, then may go on."""
     with opened(path) as storage:
-        storage.begin(stretch(at(1, 4)), schemas("t"))
+        storage.begin(segment(at(1, 4)), schemas("t"))
         assert f"in use by another server (process {os.getpid()})" in refused(path)
-        storage.begin(stretch(at(2, 4)), schemas("t"))
+        storage.begin(segment(at(2, 4)), schemas("t"))
     with opened(path) as storage:
-        assert len(storage.stretches()) == 2
+        assert len(storage.segments()) == 2
 
 
 def test_readers(path: Path) -> None:
     """Who reads sees what a running server wrote so far, and cannot write."""
     with opened(path) as storage:
-        of = storage.begin(stretch(at(1, 4)), schemas("t"))
+        of = storage.begin(segment(at(1, 4)), schemas("t"))
         with opened(path, read_only=True) as reader:
-            assert reader.stretches() == [of]
+            assert reader.segments() == [of]
             storage.append(of.id, ddl(at(1, 50)))
             assert list(reader.records(of.id)) == [ddl(at(1, 50))]
             with pytest.raises(TableMetaStoreError, match="attempt to write"):
@@ -360,7 +360,7 @@ def test_readers(path: Path) -> None:
 def test_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that another program has locked is told, and goes on when it is free."""
     with opened(path) as storage:
-        of = storage.begin(stretch(at(1, 4)), schemas("t"))
+        of = storage.begin(segment(at(1, 4)), schemas("t"))
         storage._database._open_connection().execute("PRAGMA busy_timeout = 50")
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -373,12 +373,12 @@ def test_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_moved_away(path: Path, tmp_path: Path) -> None:
     """A file that somebody moves away is noticed; the next call makes a new one."""
     with opened(path) as storage:
-        of = storage.begin(stretch(at(1, 4)), schemas("t"))
+        of = storage.begin(segment(at(1, 4)), schemas("t"))
         path.rename(tmp_path / FILE_NAME)
         with pytest.raises(TableMetaStoreError, match="was moved away or replaced"):
             storage.append(of.id, ddl(at(1, 50)))
-        assert storage.stretches() == []
-        storage.begin(stretch(at(2, 4)), schemas("u"))
+        assert storage.segments() == []
+        storage.begin(segment(at(2, 4)), schemas("u"))
         path.unlink()
         with pytest.raises(TableMetaStoreError, match="was moved away or replaced"):
             storage.extend(of.id, last=at(1, 60))
@@ -392,7 +392,7 @@ def test_moved_away(path: Path, tmp_path: Path) -> None:
 def test_goes_on_after_damage(path: Path) -> None:
     """A storage that met a damaged file goes on by itself when that is mended."""
     with opened(path) as storage:
-        of = storage.begin(stretch(at(1, 4)), schemas("t"))
+        of = storage.begin(segment(at(1, 4)), schemas("t"))
         storage._database._open_connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
         whole = path.read_bytes()
         # As a disk does that gives back something else.
@@ -408,13 +408,13 @@ def test_goes_on_after_damage(path: Path) -> None:
         with path.open("r+b") as file:
             file.write(whole)
         assert storage.append(of.id, ddl(at(1, 50)))
-        assert storage.stretches() == [of]
+        assert storage.segments() == [of]
 
 
 def test_owner_only(path: Path) -> None:
     """Files and new folders are for their owner only."""
     with opened(path) as storage:
-        storage.begin(stretch(at(1, 4)), schemas("t"))
+        storage.begin(segment(at(1, 4)), schemas("t"))
         for file in (*path.parent.iterdir(), path.parent):
             assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0
         assert len(list(path.parent.iterdir())) == 4

@@ -12,10 +12,10 @@ from canal_server.mysql.binlogs import BinaryLog
 from canal_server.mysql.flavour import server_info
 from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.runtime.lifecycle import Stop
-from canal_server.source.begin.beginning import (
+from canal_server.source.begin.session_start import (
     CURSORS_MAX,
     REFUSALS_BORNE,
-    Beginning,
+    SessionStart,
     _covered,
 )
 from canal_server.source.begin.start_finder import StartFinder
@@ -29,11 +29,11 @@ PLACE = Place("bin.000003", 400, None)
 PURGED = BinlogPurged("gone")
 
 
-def beginning(*, auto_reset: bool = True, place: Place | None = PLACE) -> Beginning:
+def beginning(*, auto_reset: bool = True, place: Place | None = PLACE) -> SessionStart:
     """Return what has begun a session at a place."""
     source = SourceConfig(auto_reset_latest=auto_reset)
     config = InstanceConfig(destination="d", source=source)
-    made = Beginning(config, ACCESS, Stop())
+    made = SessionStart(config, ACCESS, Stop())
     made.files = FILES
     made._place = place
     return made
@@ -101,7 +101,7 @@ def cursor(file: str, offset: int, numbers: str = "") -> EntryPosition:
     return EntryPosition(file, offset, 1, 1, f"{SID}:{numbers}" if numbers else None)
 
 
-def skips(made: Beginning, place: EntryPosition) -> bool:
+def skips(made: SessionStart, place: EntryPosition) -> bool:
     """Tell whether a client wants nothing in front of a place."""
     return made.skips(place, "bin.000003", (3, 1500))
 

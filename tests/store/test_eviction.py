@@ -6,7 +6,7 @@ import pytest
 from fix_store import Absent, StoreUnderTest, eventually, in_thread
 
 from canal_server.errors import StoreError
-from canal_server.store.floating import NobodyFloats
+from canal_server.store.eviction import NobodyEvictable
 
 HERE, AWAY, GONE = 1001, 1002, 1003
 
@@ -20,7 +20,7 @@ def absent():
 @pytest.fixture
 def t(absent):
     """Give a store of 64 entries with three clients."""
-    made = StoreUnderTest(absences=absent)
+    made = StoreUnderTest(liveness=absent)
     for client_id in (HERE, AWAY, GONE):
         made.store.subscribe(client_id, None, None)
     return made
@@ -99,11 +99,11 @@ def test_looks_again_in_time(t, absent):
 
 def test_nobody_floats_by_itself():
     """A store that was told of nobody waits for all."""
-    nobody = NobodyFloats()
-    assert not nobody.floats(HERE)
-    assert nobody.floats_in_s((HERE,)) is None
+    nobody = NobodyEvictable()
+    assert not nobody.is_evictable(HERE)
+    assert nobody.evictable_in_s((HERE,)) is None
     with pytest.raises(AssertionError):
-        nobody.passed_over(HERE, None)
+        nobody.evicted(HERE, None)
 
 
 def test_join(t):

@@ -21,7 +21,7 @@ from canal_server.errors import (
 from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.server_errors import is_refusal
 from canal_server.source.begin.gtid_tracking import tracked
-from canal_server.source.begin.position_loss import GonePlace, purged_set
+from canal_server.source.begin.position_loss import LostPosition, purged_set
 from canal_server.source.begin.search import BinlogSearch
 from canal_server.source.begin.start_finder import Start, StartFinder
 from canal_server.source.read.available_positions import SourceFiles, base_name
@@ -53,7 +53,7 @@ REFUSALS_BORNE: Final = 2
 CURSORS_MAX: Final = 32
 
 
-class Beginning:
+class SessionStart:
     """Finds where each session begins; for the pump's thread, but for `skips`."""
 
     def __init__(
@@ -160,7 +160,7 @@ class Beginning:
         info: ServerInfo,
         identity: LogIdentity,
         positions: LogPositionManager,
-        gone: Callable[[GonePlace], bool],
+        gone: Callable[[LostPosition], bool],
     ) -> LogPosition | None:
         """Return the stored place, None without any. Raises SourceError, PositionError.
 
@@ -170,7 +170,7 @@ class Beginning:
         if stored is None or not self.place_is_gone:
             return stored
         purged = purged_set(control, info, self._config.source)
-        if not gone(GonePlace(stored, identity, self.files, purged)):
+        if not gone(LostPosition(stored, identity, self.files, purged)):
             return stored
         self._refusals = 0
         self._to_end = False

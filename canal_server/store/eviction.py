@@ -2,7 +2,7 @@
 
 A cursor *pins* what it has not acked as long as its client is here, and for a while
 after; then it *floats*: when the ring needs room it is passed over. Who is away is
-known elsewhere (`ports.Absences`), and so is what becomes of a client that was passed
+known elsewhere (`ports.Liveness`), and so is what becomes of a client that was passed
 over. Leaves out the ring itself, and all waiting.
 """
 
@@ -17,7 +17,7 @@ from canal_server.store.waiting import now_ms
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from canal_server.ports import Accepts
+    from canal_server.ports import TablePredicate
     from canal_server.store.cursor import Cursor
 
 
@@ -25,22 +25,22 @@ _CLOCK_MAX: Final = 0xFFFFFFFF  # of the times at which entries were put
 _LOOKED_AT: Final = 16  # cursors that are brought up to date to find the slowest
 
 
-class NobodyFloats:
-    """The port `Absences` where every cursor pins for ever."""
+class NobodyEvictable:
+    """The port `Liveness` where every cursor pins for ever."""
 
-    def floats(self, client_id: int) -> bool:
+    def is_evictable(self, client_id: int) -> bool:
         """Tell that it pins."""
         del client_id
         return False
 
-    def floats_in_s(self, client_ids: Collection[int]) -> float | None:
+    def evictable_in_s(self, client_ids: Collection[int]) -> float | None:
         """Tell that none ever does."""
         del client_ids
         return None  # the value that says so
 
-    def passed_over(self, client_id: int, accepts: Accepts | None) -> None:
+    def evicted(self, client_id: int, table_filter: TablePredicate | None) -> None:
         """Never be called."""
-        del accepts
+        del table_filter
         raise AssertionError(f"client {client_id} was passed over, though it pins")
 
 

@@ -5,28 +5,28 @@
     CanalError
     ├── ConfigError               a setting cannot be used; exit status 2
     ├── SourceError               the MySQL side; retried with back-off
-    │   ├── ConnectionLost        the link broke or fell silent
-    │   ├── BinlogPurged          the wanted position is gone; needs a person
+    │   ├── ConnectionLost        the connection broke or fell silent
+    │   ├── BinlogPurged          the requested position was purged; needs a person
     │   └── SourceRefused         rights, settings or a kind of server; needs a person
     ├── DecodeError               an event that cannot be read; stops the instance
-    │   └── InsideTransaction     the place to start from lies inside of a transaction
+    │   └── InsideTransaction     the start position is inside a transaction
     ├── TableMetaError            a table's columns cannot be known; stops the instance
     │   └── TableMetaStoreError   the table history cannot be read or written
-    ├── PositionError             no place to start from can be found
-    ├── BoundaryIndexError        the index of boundaries cannot be used; never told
+    ├── PositionError             no start position can be found
+    ├── BoundaryIndexError        the index of boundaries cannot be used; not reported
     ├── MetaStoreError            stored cursors cannot be read or written
     ├── StoreError                the event store refuses a request
     │   └── EntryTooLarge         one row does not fit in a frame
     ├── ZooKeeperError            ZooKeeper refuses a request
-    │   ├── ZooKeeperUnavailable  it is out of reach; a write may have happened or not
+    │   ├── ZooKeeperUnavailable  it is unreachable; a write may have happened or not
     │   │   └── NotConnected      there was no connection; no write happened
-    │   ├── NodeExists            a node to be created is there
-    │   ├── NodeMissing           a node to be written or deleted is not there
-    │   ├── NodeNotEmpty          a node to be deleted has others below it
-    │   └── VersionConflict       a node was changed by somebody else
+    │   ├── NodeExists            a node to be created exists already
+    │   ├── NodeMissing           a node to be written or deleted does not exist
+    │   ├── NodeNotEmpty          a node to be deleted has children
+    │   └── VersionConflict       another client changed a node
     ├── LakeError                 a table of the lake cannot be read or written
-    ├── LeaseLost                 the right to run an instance may be gone
-    ├── ProtocolError             bytes of the other side that break the wire protocol
+    ├── LeaseLost                 the right to run an instance may be lost
+    ├── ProtocolError             bytes from the peer break the wire protocol
     └── ClientError               answered to that client only, with a code
 
 Messages are lower case without a full stop; they name the object, the value and,
@@ -48,9 +48,9 @@ class CanalError(Exception):
 class ConfigError(CanalError):
     """One or several settings cannot be used.
 
-    `problems` holds one sentence each: file, key, value, remedy. `warnings` are what
-    would be warned of if they were mended, such as a key that is unknown: it may be the
-    reason for one that is missing.
+    `problems` holds one sentence each: file, key, value, remedy. `warnings` are the
+    warnings that a valid configuration would have logged, such as an unknown key, which
+    may be the reason why another one is missing.
     """
 
     def __init__(self, problems: list[str], warnings: Sequence[str] = ()) -> None:
@@ -60,7 +60,7 @@ class ConfigError(CanalError):
 
 
 class SourceError(CanalError):
-    """The MySQL server or the way to it failed; trying again may help."""
+    """The MySQL server or the connection to it failed; a retry may help."""
 
     def __init__(self, message: str, *, errno: int | None = None) -> None:
         super().__init__(message)
@@ -68,11 +68,11 @@ class SourceError(CanalError):
 
 
 class ConnectionLost(SourceError):  # noqa: N818  # the field's own term
-    """The connection to the source broke, or nothing came for too long.
+    """The connection to the source broke, or the source was silent for too long.
 
-    `heard_s` is for how long the source had been heard before it fell silent; None
-    where silence was not the reason. `unreachable` says that nobody answered at the
-    address yet, so that trying again costs little.
+    `heard_s` is for how long the source sent data before it fell silent; None where
+    silence was not the reason. `unreachable` says that no connection to the address was
+    made yet, so that a retry costs little.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ConnectionLost(SourceError):  # noqa: N818  # the field's own term
 
 
 class BinlogPurged(SourceError):  # noqa: N818
-    """The source no longer has the wanted position (error 1236)."""
+    """The source no longer has the requested position (error 1236)."""
 
 
 class SourceRefused(SourceError):  # noqa: N818
@@ -99,7 +99,7 @@ class SourceRefused(SourceError):  # noqa: N818
 class DecodeError(CanalError):
     """An event that cannot be decoded; `file` and `position` say where it begins.
 
-    What reads an event without knowing its place leaves them out; the reader of the
+    Code that does not know the event's position leaves them out; the reader of the
     stream adds them.
     """
 
@@ -110,11 +110,11 @@ class DecodeError(CanalError):
 
 
 class InsideTransaction(DecodeError):  # noqa: N818
-    """Rows of a transaction that began before the place to start from."""
+    """Rows of a transaction that began before the start position."""
 
 
 class TableMetaError(CanalError):
-    """The columns that a table had at a position cannot be told for certain."""
+    """The columns that a table had at a position cannot be determined."""
 
 
 class TableMetaStoreError(TableMetaError):
@@ -122,13 +122,13 @@ class TableMetaStoreError(TableMetaError):
 
 
 class PositionError(CanalError):
-    """No place in the binlog can be found to start from."""
+    """No start position can be found in the binlog."""
 
 
 class BoundaryIndexError(CanalError):
     """The index of transaction boundaries cannot be read or written.
 
-    It goes no further than the index: what it does not know is read from the source.
+    It never leaves the index: what the index does not know is read from the source.
     """
 
 
@@ -149,34 +149,34 @@ class ZooKeeperError(CanalError):
 
 
 class ZooKeeperUnavailable(ZooKeeperError):  # noqa: N818
-    """ZooKeeper is out of reach; trying again may help.
+    """ZooKeeper is unreachable; a retry may help.
 
     Whether a write happened is not known.
     """
 
 
 class NotConnected(ZooKeeperUnavailable):
-    """There was no connection to ask by, so that no write happened."""
+    """There was no connection for the request, so that no write happened."""
 
 
 class NodeExists(ZooKeeperError):  # noqa: N818
-    """A node that was to be created is there already."""
+    """A node that was to be created exists already."""
 
 
 class NodeMissing(ZooKeeperError):  # noqa: N818
-    """A node that was to be written, or the parent of one, is not there."""
+    """A node that was to be written, or its parent, does not exist."""
 
 
 class NodeNotEmpty(ZooKeeperError):  # noqa: N818
-    """A node that was to be deleted has others below it."""
+    """A node that was to be deleted has children."""
 
 
 class VersionConflict(ZooKeeperError):  # noqa: N818
-    """A node has another version: somebody else wrote it."""
+    """Another client changed a node, so that its version differs."""
 
 
 class LakeError(CanalError):
-    """A table of the mirror's lake cannot be read or written; it is as it was."""
+    """A table of the mirror's lake cannot be read or written; it is unchanged."""
 
 
 class LeaseLost(CanalError):  # noqa: N818
@@ -184,11 +184,11 @@ class LeaseLost(CanalError):  # noqa: N818
 
 
 class ProtocolError(CanalError):
-    """The other side sent bytes that are not of this protocol."""
+    """The peer sent bytes that break the wire protocol."""
 
 
 class ClientError(CanalError):
-    """A request that is refused; answered to its client with `code`."""
+    """A refused request; answered to its client with `code`."""
 
     def __init__(self, message: str, *, code: int = 400) -> None:
         super().__init__(message)

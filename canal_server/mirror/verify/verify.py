@@ -1,12 +1,13 @@
 """Compares source and copy at one position: counts, checksums, and rows that differ.
 
-The source is read between two places of the binlog, L before and H behind. A row whose
-key did not change in there is the same at each place between them; for the others the
-changes tell. So the source is known at the copy's place P, if that is not before H. If
-it is, and stays so, keys that changed behind P are left out and counted. A table that
-has no key is read while it does not change; then its changes are added to one side.
+The source is read between two binlog positions: L before the read and H after it. A row
+whose key did not change between them is the same at every position in between; for the
+other rows the changes show what it was. So the source is known at the copy's position
+P, unless P is before H. If P stays before H, keys that changed after P are left out and
+counted. A table without a key is read while it does not change; then its changes are
+added to the older side.
 
-Leaves out the work that executors do (`verify_rows`, `verify_changes`) and the sums
+Leaves out the work of the executors (`verify_rows`, `verify_changes`) and the sums
 (`verify_compare`).
 """
 
@@ -30,16 +31,16 @@ from canal_server.mirror.session.spark_errors import reason
 from canal_server.mirror.session.spark_session import end_session, hush, open_session
 from canal_server.mirror.state.state import Phase, States
 from canal_server.mirror.verify.verify_changes import HashedChanges
-from canal_server.mirror.verify.verify_compare import at_place, compare, last_changes
-from canal_server.mirror.verify.verify_positions import GoneError, Places
+from canal_server.mirror.verify.verify_compare import at_position, compare, last_changes
+from canal_server.mirror.verify.verify_positions import DroppedError, Positions
 from canal_server.mirror.verify.verify_report import (
     DIFFERENT,
     EQUAL,
     FAILED,
-    GONE,
+    DROPPED,
     LOG,
     TableReport,
-    side_of,
+    totals_of,
 )
 from canal_server.mirror.verify.verify_rows import HASHED_TYPES, Hashed, RowForm
 from canal_server.mirror.verify.verify_show import Rows
@@ -55,19 +56,19 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
     from canal_server.mirror.verify.verify_compare import Compared
-    from canal_server.mirror.verify.verify_positions import CopyPlace
+    from canal_server.mirror.verify.verify_positions import CopyPosition
     from canal_server.mirror.verify.verify_rows import Reader
 
 log = logging.getLogger(__name__)
 
-TRIES: Final = 5  # of a table whose columns change, or that has no key and changes
+TRIES: Final = 5  # per table: its columns or, without a key, its rows may change
 ROWS_SHOWN: Final = 10
 WAIT_S: Final = 60.0
-_SIDE: Final = ("k1", "k2", "h", "n", "share")
+_COMPARED: Final = ("k1", "k2", "h", "n", "share")
 
 
-class _Again(Exception):  # noqa: N818  # the table is to be read once more
-    """What was read cannot be compared; the text says why."""
+class _RetryNeeded(Exception):  # noqa: N818  # asks for another read of the table
+    """What was read cannot be compared; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,24 +86,24 @@ def verify(
     wishes: Wishes | None = None,
     tell: Callable[[str], None] = log.info,
 ) -> list[TableReport]:
-    """Compare tables with their copies; one that cannot be is told in its report."""
+    """Compare tables with their copies; a failure is part of its report."""
     wishes = wishes or Wishes()
 
-    def one(name: TableName) -> TableReport:
+    def compare_one(name: TableName) -> TableReport:
         tell(f"{name}: comparing")
-        begun = time.monotonic()
+        started = time.monotonic()
         report = _report(_TableVerify(spark, settings, name, wishes))
-        return replace(report, seconds=time.monotonic() - begun)
+        return replace(report, seconds=time.monotonic() - started)
 
-    # One table alone has all connections.
+    # A single table uses all connections.
     at_once = min(settings.copy.tables_at_once, max(1, len(names)))
     settings = replace(settings, copy=replace(settings.copy, tables_at_once=at_once))
     with ThreadPoolExecutor(at_once, "verify") as pool:
-        return list(pool.map(one, names))
+        return list(pool.map(compare_one, names))
 
 
 def mirrored(settings: MirrorSettings) -> list[TableName]:
-    """Return the tables that the mirror knows, but for those that are dropped.
+    """Return the tables that the mirror knows, except dropped ones.
 
     Raises LakeError.
     """
@@ -118,7 +119,7 @@ def run(
     wishes: Wishes | None = None,
     tell: Callable[[str], None] = log.info,
 ) -> list[TableReport]:
-    """Compare in a session of its own; without names all that the mirror knows.
+    """Compare tables (default: all that the mirror knows) in a separate session.
 
     Raises LakeError, ConfigError.
     """
@@ -128,17 +129,17 @@ def run(
     spark = open_session(settings)
     try:
         hush(spark)
-        return warned(settings, verify(spark, settings, names, wishes, tell))
+        return with_warnings(settings, verify(spark, settings, names, wishes, tell))
     finally:
         end_session(spark)
 
 
-def warned(
+def with_warnings(
     settings: MirrorSettings, reports: Sequence[TableReport]
 ) -> list[TableReport]:
-    """Return reports with the foreign keys by which a copy may come to differ.
+    """Add warnings of foreign keys that may make a copy differ.
 
-    With the reason where they cannot be listed.
+    If the keys cannot be listed, the warning gives the reason.
     """
     try:
         with ControlConnection(settings.source.access) as connection:
@@ -146,12 +147,12 @@ def warned(
     except SourceError as error:
         why = f"the foreign keys of the source cannot be listed: {error}"
         return [replace(report, warnings=(why,)) for report in reports]
-    told: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for each in keys:
         if each.warning:
-            told.setdefault(str(each.child), []).append(each.warning)
+            found.setdefault(str(each.child), []).append(each.warning)
     return [
-        replace(report, warnings=tuple(told.get(report.table, ())))
+        replace(report, warnings=tuple(found.get(report.table, ())))
         for report in reports
     ]
 
@@ -161,10 +162,10 @@ def _report(table: _TableVerify) -> TableReport:
     for _ in range(TRIES):
         try:
             return table.compared()
-        except _Again as again:
-            why = str(again)
-        except GoneError as gone:
-            return table.gone(gone)
+        except _RetryNeeded as error:
+            why = str(error)
+        except DroppedError as dropped:
+            return table.dropped(dropped)
         except ConfigError as error:
             return table.failed("; ".join(error.problems))
         except (CanalError, PySparkException, OSError, ValueError) as error:
@@ -181,25 +182,25 @@ def _in_one_line(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Position numbers: before and behind the reading, and of the copy."""
+    """Position numbers: before and after the read, and of the copy."""
 
     before: int
-    behind: int
+    after: int
     copy: int
 
     @property
     def first(self) -> int:
-        """Changes before it are in both sides."""
+        """Return where differences may start: earlier changes are on both sides."""
         return min(self.before, self.copy)
 
     @property
     def last(self) -> int:
-        """Changes from there on are in none."""
-        return max(self.behind, self.copy)
+        """Return where differences may end: later changes are on neither side."""
+        return max(self.after, self.copy)
 
 
 class _TableVerify:
-    """Compares one table; every try begins anew."""
+    """Compares one table; every try starts from scratch."""
 
     def __init__(
         self,
@@ -215,110 +216,114 @@ class _TableVerify:
         self._report = TableReport(table=str(name), target="", outcome=EQUAL)
 
     def failed(self, problem: str) -> TableReport:
-        """Return that it was not compared, and why."""
+        """Return a report that gives the reason why it was not compared."""
         return replace(self._report, outcome=FAILED, problem=problem)
 
-    def gone(self, why: GoneError) -> TableReport:
-        """Return that there is nothing to compare the copy with any more."""
-        return replace(self._report, outcome=GONE, target=why.target, problem=str(why))
+    def dropped(self, why: DroppedError) -> TableReport:
+        """Return a report of a table that the source has dropped."""
+        return replace(
+            self._report, outcome=DROPPED, target=why.target, problem=str(why)
+        )
 
     def compared(self) -> TableReport:
         """Read both sides and compare them.
 
-        Raises _Again when that is to be done once more, CanalError and what Spark
+        Raises _RetryNeeded when the table must be read again, CanalError and what Spark
         raises.
         """
-        with Places(self._settings, self._name) as places:
-            table = places.table()
+        with Positions(self._settings, self._name) as positions:
+            table = positions.table()
             self._report = replace(self._report, target=table.target)
             if table.form != "delta":
-                problem = "is a log of changes, which is no copy"
+                problem = "is a log of changes, not a copy"
                 return replace(self._report, outcome=LOG, problem=problem)
             form = _form(table)
-            before = places.before_reading()
-            reader = self._source_rows(places, table)
+            before = positions.before_reading()
+            reader = self._source_rows(positions, table)
             connections = self._settings.copy.connections_each
-            source = _kept(self._read(reader, len(reader.chunks), connections, form))
-            behind = places.head()
-            place = places.copy(table, behind, self._wishes.wait_s)
-            copy = places.rows(table, place, form.schema)
-            span = _Span(version_of(before), version_of(behind), place.upto)
+            source = _cached(self._read(reader, len(reader.chunks), connections, form))
+            after = positions.head()
+            place = positions.copy(table, after, self._wishes.wait_s)
+            copy = positions.rows(table, place, form.schema)
+            span = _Span(version_of(before), version_of(after), place.upto)
             start = min(before, place.known, key=version_of)
-            options = places.changes(start, places.head())
+            options = positions.changes(start, positions.head())
         changes = self._spark.read.format("canal").options(**options).load()
         task = HashedChanges(table, form)
         seq = F.col("seq")
         hashed = changes.mapInArrow(task, HASHED_TYPES)
-        hashed = _kept(hashed.where((seq >= span.first) & (seq < span.last)))
+        hashed = _cached(hashed.where((seq >= span.first) & (seq < span.last)))
         self._check(hashed, span, place)
         tasks = self._spark.sparkContext.defaultParallelism
         sides = source, self._read(copy, copy.files, tasks, form)
-        bring = self._keyed if table.key else self._keyless
-        found, left_out = bring(sides, hashed, span)
+        compare_rows = self._keyed if table.key else self._keyless
+        found, left_out = compare_rows(sides, hashed, span)
         rows = Rows(self._spark, table, form, reader, copy, changes)
         return replace(
             self._report,
             outcome=DIFFERENT if found.differing else EQUAL,
             place=str(place),
-            source=side_of(found.source),
-            copy=side_of(found.copy),
+            source=totals_of(found.source),
+            copy=totals_of(found.copy),
             left_out=left_out,
             differing=found.differing,
             is_all=found.is_all,
             first=rows.differences(found.first),
         )
 
-    def _check(self, changes: DataFrame, span: _Span, place: CopyPlace) -> None:
-        """Raise where a statement changed what rows do not tell."""
+    def _check(self, changes: DataFrame, span: _Span, place: CopyPosition) -> None:
+        """Raise if a statement changed the table in a way that row changes do not show."""
         ddl = changes.where("n = 0").agg(F.min("seq"), F.max("seq")).first()
-        assert ddl is not None  # an aggregate of all has one row
+        assert ddl is not None  # an aggregate without groups has one row
         if ddl[0] is None:
             return
         if span.before <= ddl[1]:
-            raise _Again("its columns changed, or it was emptied, while it was read")
+            raise _RetryNeeded(
+                "its columns changed, or it was emptied, while it was read"
+            )
         raise LakeError(
-            f"the copy is at {place}, and behind it the table's columns changed, or it "
-            "was emptied: let the mirror run until it has that"
+            f"the copy is at {place}, and after that the table's columns changed, or it "
+            "was emptied: let the mirror run until it has applied this"
         )
 
     def _keyed(
         self, sides: tuple[DataFrame, DataFrame], changes: DataFrame, span: _Span
     ) -> tuple[Compared, int]:
-        """Compare as of the copy's place, without keys that changed behind it."""
+        """Compare as of the copy's position, without keys that changed after it."""
         if changes.isEmpty():
             return compare(*sides, self._wishes.rows_shown), 0
-        last = _kept(last_changes(changes))
+        last = _cached(last_changes(changes))
         left_out = last.where(F.col("seq") >= span.copy).count()
-        sides = at_place(*sides, last, span.copy)
+        sides = at_position(*sides, last, span.copy)
         return compare(*sides, self._wishes.rows_shown), left_out
 
     def _keyless(
         self, sides: tuple[DataFrame, DataFrame], changes: DataFrame, span: _Span
     ) -> tuple[Compared, int]:
-        """Add what changed between reading and the copy's place to the older side."""
+        """Add the changes between the read and the copy's position to the older side."""
         seq = F.col("seq")
-        meanwhile = changes.where((seq >= span.before) & (seq < span.behind))
+        meanwhile = changes.where((seq >= span.before) & (seq < span.after))
         if not meanwhile.isEmpty():
-            raise _Again("it has no key, and changed while it was read")
-        older = int(span.copy < span.behind)  # the copy, else the source
+            raise _RetryNeeded("it has no key, and changed while it was read")
+        older = int(span.copy < span.after)  # the copy, else the source
         source, copy = (
-            side.unionByName(changes.select(*_SIDE)) if number == older else side
+            side.unionByName(changes.select(*_COMPARED)) if number == older else side
             for number, side in enumerate(sides)
         )
         return compare(source, copy, self._wishes.rows_shown), 0
 
-    def _source_rows(self, places: Places, table: MirrorTable) -> SourceRows:
+    def _source_rows(self, positions: Positions, table: MirrorTable) -> SourceRows:
         rows_per_s = self._settings.copy.rows_per_connection
         access = self._settings.source.read_from
-        return SourceRows(access, table, places.chunks(table), rows_per_s)
+        return SourceRows(access, table, positions.chunks(table), rows_per_s)
 
     def _read(
         self, reader: Reader, shares: int, tasks: int, form: RowForm
     ) -> DataFrame:
-        """Return the hashes of the rows of shares, dealt out to so many tasks."""
+        """Return the hashes of the rows of `shares`, spread over `tasks` tasks."""
         numbers = self._spark.range(0, shares, 1, max(1, min(shares, tasks)))
         hashed = numbers.mapInArrow(Hashed(reader, form), HASHED_TYPES)
-        return hashed.select(*_SIDE)
+        return hashed.select(*_COMPARED)
 
 
 def _form(table: MirrorTable) -> RowForm:
@@ -328,10 +333,10 @@ def _form(table: MirrorTable) -> RowForm:
     return RowForm(tuple(schema.names), key, schema)
 
 
-def _kept(rows: DataFrame) -> DataFrame:
-    """Return rows that are read now, and never again.
+def _cached(rows: DataFrame) -> DataFrame:
+    """Return rows that are read once, now, and cached.
 
-    An executor that is lost takes them along, which is an error, as reading again
-    would give those of a later moment.
+    Losing an executor loses its rows, which is an error: another read would give rows of
+    a later moment.
     """
     return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)

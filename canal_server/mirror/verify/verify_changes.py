@@ -1,6 +1,6 @@
-"""Changes to be compared: packed runs of rows, as Spark's executors see them.
+"""Changes to compare: packed runs of rows, as Spark's executors see them.
 
-Leaves out rows that are read of source and copy (`verify_rows`).
+Leaves out rows that are read from source and copy (`verify_rows`).
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ class HashedChanges:
                 signs = repeated(0, count, pa.int32())
             else:
                 first, second, of_rows = self.form.hashes(rows)
-                gone = pc.is_in(kinds, value_set=_GONE)
-                signs = pc.if_else(gone, *(pa.scalar(n, pa.int32()) for n in (-1, 1)))
+                dropped = pc.is_in(kinds, value_set=_GONE)
+                signs = pc.if_else(
+                    dropped, *(pa.scalar(n, pa.int32()) for n in (-1, 1))
+                )
             share = repeated(SHARE, count, pa.int32())
             columns = [first, second, of_rows, signs, share, *order]
             yield pa.RecordBatch.from_arrays(columns, schema=HASHED)
@@ -68,7 +70,7 @@ class ShownChanges:
 def _changes(
     batches: Iterator[pa.RecordBatch], table: MirrorTable
 ) -> Iterator[tuple[list[pa.Array], pa.Array, pa.RecordBatch | None]]:
-    """Yield order, kinds and rows of a table's changes; no rows: a statement."""
+    """Yield order, kinds and rows of a table's changes; None for a statement."""
     for batch in batches:
         for run in unpack(pa.Table.from_batches([batch])):
             if run.kind == "statement":

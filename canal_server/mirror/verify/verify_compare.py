@@ -1,8 +1,8 @@
 """Compares hashes of rows in Spark: what is equal, and the keys of what is not.
 
-Rows are as `verify_rows.HASHED` has them. Both sides are summed up by buckets of keys,
-whatever their order; only buckets that differ are joined. No more of them is in the
-driver than a line for each bucket, and the rows that are shown.
+Rows have the schema `verify_rows.HASHED`. Both sides are summed up by buckets of keys,
+in any order; only buckets that differ are joined. The driver holds one line per bucket
+and the rows that are shown, nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BUCKETS: Final = 4096
-JOINED_MAX: Final = 256  # buckets that are looked into
+JOINED_MAX: Final = 256  # buckets that differ and are joined
 _KEY: Final = ["k1", "k2"]
 _WORD: Final = (1 << 32) - 1
 _SUM: Final = (1 << 64) - 1
@@ -26,7 +26,7 @@ _SUM: Final = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Rows and the sum of their hashes, of one side."""
+    """The number of rows on one side and the sum of their hashes."""
 
     rows: int = 0
     checksum: int = 0
@@ -36,8 +36,8 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a row is to be found: its share, or the change that made it."""
+class RowOrigin:
+    """Where to find a row: its share, or the change that wrote it."""
 
     share: int
     hash: int
@@ -45,18 +45,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A key whose rows are not the same on both sides; None: it has none there."""
+    """A key whose rows differ; None for a side that has no row of it."""
 
     k1: int
     k2: int
     rows: tuple[int, int]  # in the source, in the copy
-    source: Place | None
-    copy: Place | None
+    source: RowOrigin | None
+    copy: RowOrigin | None
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What came of it. `differing` counts keys; `is_all`: not only at least so many."""
+    """A result: `differing` counts keys, and is a lower bound unless `is_all`."""
 
     source: Sums
     copy: Sums
@@ -72,24 +72,24 @@ def last_changes(changes: DataFrame) -> DataFrame:
     return changes.where("n <> 0").groupBy(*_KEY).agg(last).select(*_KEY, "last.*")
 
 
-def at_place(
+def at_position(
     source: DataFrame, copy: DataFrame, last: DataFrame, place: int
 ) -> tuple[DataFrame, DataFrame]:
-    """Return both sides as they were at the copy's place.
+    """Return both sides as they were at the copy's position.
 
-    `last` are the last changes of keys that may have changed since reading began. A
-    key that changed behind the place is left out on both sides.
+    `last` holds the last changes of keys that may have changed since the read began. A
+    key that changed after the position is left out on both sides.
     """
-    behind = last.where(F.col("seq") >= place)
-    brought = last.where((F.col("seq") < place) & (F.col("n") == 1))
+    after = last.where(F.col("seq") >= place)
+    added = last.where((F.col("seq") < place) & (F.col("n") == 1))
     source = source.join(last.select(*_KEY), _KEY, "left_anti").select(*source.columns)
-    source = source.unionByName(brought.select(*source.columns))
-    copy = copy.join(behind.select(*_KEY), _KEY, "left_anti").select(*copy.columns)
+    source = source.unionByName(added.select(*source.columns))
+    copy = copy.join(after.select(*_KEY), _KEY, "left_anti").select(*copy.columns)
     return source, copy
 
 
 def compare(source: DataFrame, copy: DataFrame, first: int) -> Compared:
-    """Compare two sides; `first` differences are told one by one."""
+    """Compare two sides; the first `first` differences are listed."""
     buckets = _by_bucket(source), _by_bucket(copy)
     sums = [_total(each) for each in buckets]
     differing = sorted(
@@ -120,7 +120,7 @@ def _bucket() -> Any:
 
 def _by_bucket(rows: DataFrame) -> dict[int, Sums]:
     """Return the sums of each bucket that has rows."""
-    # Halves of hashes, as a sum of whole ones does not fit.
+    # Sums of 32-bit halves, as a sum of 64-bit hashes overflows.
     low = F.col("n") * F.col("h").bitwiseAND(F.lit(_WORD))
     high = F.col("n") * F.shiftright("h", 32)
     summed = (
@@ -141,7 +141,7 @@ def _total(buckets: Mapping[int, Sums]) -> Sums:
 
 
 def _joined(source: DataFrame, copy: DataFrame, buckets: list[int]) -> DataFrame:
-    """Return the keys of buckets whose rows are not the same."""
+    """Return the keys of some buckets whose rows differ."""
     left, right = (
         side.where(_bucket().isin(buckets))
         .groupBy(*_KEY)
@@ -167,9 +167,11 @@ def _joined(source: DataFrame, copy: DataFrame, buckets: list[int]) -> DataFrame
 
 
 def _difference(row: Any) -> Difference:
-    places = [
-        None if row[f"{side}_n"] is None else Place(row[f"{side}_at"], row[f"{side}_h"])
+    positions = [
+        None
+        if row[f"{side}_n"] is None
+        else RowOrigin(row[f"{side}_at"], row[f"{side}_h"])
         for side in ("source", "copy")
     ]
     counts = row["source_n"] or 0, row["copy_n"] or 0
-    return Difference(row["k1"], row["k2"], counts, places[0], places[1])
+    return Difference(row["k1"], row["k2"], counts, positions[0], positions[1])

@@ -1,4 +1,4 @@
-"""A copy in the lake, as it was in one version, read in parallel.
+"""A copy in the lake as of one version, read in parallel.
 
 Leaves out how tables of the lake are written (`delta`).
 """
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BATCH_ROWS: Final = 65_536
-_TABLES_KEPT: Final = 4  # whose logs a process does not read again
+_TABLES_KEPT: Final = 4  # tables whose logs a process caches
 
 
 @dataclass(frozen=True)
 class CopyRows:
-    """Reads a file of a copy, by its number; for executors."""
+    """Reads one file of a copy by its number; used by executors."""
 
     path: str
     version: int
-    schema: pa.Schema  # of the columns that are compared
+    schema: pa.Schema  # of the compared columns
     has_deleted: bool
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file that are not deleted.
+        """Yield the rows of a file that are not marked as deleted.
 
-        Raises ArrowInvalid for a value that the source's type does not hold.
+        Raises ArrowInvalid for a value that does not fit the source's type.
         """
         dataset, fragments = _opened(self.path, self.version, self.options)
         rows = fragments[number].scanner(
@@ -50,7 +50,7 @@ class CopyRows:
 
     @property
     def files(self) -> int:
-        """Return how many files there are."""
+        """Return the number of files."""
         return len(_opened(self.path, self.version, self.options)[1])
 
 
@@ -58,7 +58,7 @@ class CopyRows:
 def _opened(
     path: str, version: int, options: tuple[tuple[str, str], ...]
 ) -> tuple[Any, list[Any]]:
-    """Return a version of a table as a dataset, and its files in one order."""
+    """Return a version of a table as a dataset, and its files in a stable order."""
     delta = DeltaTable(path, version=version, storage_options=dict(options))
     dataset = delta.to_pyarrow_dataset()
     return dataset, sorted(dataset.get_fragments(), key=lambda each: each.path)

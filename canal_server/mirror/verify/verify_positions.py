@@ -1,9 +1,9 @@
-"""Places between which a table is read to be compared, and where its copy stands.
+"""Positions between which a table is read for comparison, and the copy's position.
 
-A copy's place is a position number: all changes before it are in the copy, and none
-behind it. That of a table that follows the stream is told by its own last commit, or,
-when nothing of it changed since, by the last batch of the stream. Changes are read from
-the newest place that is known as a whole at or before it.
+A copy's position is a number: the copy has every change before it and none after it.
+For a table that follows the stream, it comes from the table's last commit or, if the
+table has not changed since, from the stream's last batch. Changes are read from the
+newest binlog position that is fully known and not after that number.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
 
-LOOK_S: Final = 0.5  # how often the copy's place is looked at
-TRIES: Final = 10  # of a look, while others write
-SILENT_S: Final = 15.0  # a mirror that tells nothing for so long does not run
-PLACE: Final = "canal.place"  # in the note of a commit: an offset of Spark's source
+LOOK_S: Final = 0.5  # how often the copy's position is checked
+TRIES: Final = 10  # per check, while others write
+SILENT_S: Final = 15.0  # a mirror that reports nothing for so long does not run
+POSITION_NOTE: Final = "canal.place"  # in a commit's note: an offset of Spark's source
 
 
 @dataclass(frozen=True, slots=True)
-class CopyPlace:
-    """How far a version of a copy is.
+class CopyPosition:
+    """The position of a version of a copy.
 
-    `upto` is its position number; `known` a place that is at or before that.
+    `upto` is its number; `known` is a binlog position that is not after it.
     """
 
     version: int
@@ -68,21 +68,21 @@ class CopyPlace:
         return f"{stem}.{place.file_number:06}:{place.offset}"
 
 
-class GoneError(LakeError):
-    """The source has dropped a table; what the lake has of it stays there."""
+class DroppedError(LakeError):
+    """The source has dropped a table; its data in the lake stays."""
 
     def __init__(self, state: TableState) -> None:
-        """Tell of a table that the mirror has had."""
+        """Describe a table that the mirror knows."""
         super().__init__(
-            "the source no longer has this table; what is in the lake stays as it was"
+            "the source no longer has this table; its data in the lake stays"
             if state.copy_id
-            else "the source no longer has this table, of which no copy was begun"
+            else "the source no longer has this table, and it was never copied"
         )
         self.target = state.target
 
 
-class Places:
-    """Finds places for one table; a context manager, for one thread."""
+class Positions:
+    """Finds positions for one table; a context manager, for one thread."""
 
     def __init__(
         self, settings: MirrorSettings, name: TableName, stop: Stop | None = None
@@ -108,9 +108,9 @@ class Places:
         self._channel.close()
 
     def table(self) -> MirrorTable:
-        """Return the table as the source has it now, and the settings want it.
+        """Return the table as the source has it now and the settings select it.
 
-        Raises GoneError when the source has it no more, LakeError when the mirror has
+        Raises DroppedError when the source has dropped it, LakeError when the mirror
         never had it either, ConfigError when it cannot be mirrored.
         """
         columns = columns_at(self._channel, self._name, None)
@@ -119,7 +119,7 @@ class Places:
         return wanted_tables.mirror_table(self._name, columns, self._settings)
 
     def _raise_missing(self) -> NoReturn:
-        """Raise for a table that canal-server does not have."""
+        """Raise for a table that canal-server does not know."""
         with ControlConnection(self._settings.source.access, self._stop) as control:
             found = TableColumns(control).fetch(*self._name)
         if found is not None:
@@ -127,13 +127,13 @@ class Places:
         state = States(self._folder).read(self._name)
         if state is None:
             raise LakeError(
-                "neither the source nor the mirror has such a table: see "
-                "`canal-server mirror status` for those that it has"
+                "neither the source nor the mirror has this table: `canal-server mirror "
+                "status` lists the mirror's tables"
             )
-        raise GoneError(state)
+        raise DroppedError(state)
 
     def before_reading(self) -> RangePosition:
-        """Return a place before which everything is seen by what reads from now on."""
+        """Return a position before which every change is visible to a new reader."""
         return starting_place(self._settings, self._channel, self._stop)
 
     def chunks(self, table: MirrorTable) -> tuple[Chunk, ...]:
@@ -144,17 +144,17 @@ class Places:
             return tuple(cut(connection, table, wanted))
 
     def head(self) -> RangePosition:
-        """Return where the binlog ends now."""
+        """Return the current end of the binlog."""
         destination = self._settings.canal.destination
         return self._channel.call(lambda c: c.locate(destination, "latest"))
 
     def copy(
-        self, table: MirrorTable, behind: RangePosition, wait_s: float
-    ) -> CopyPlace:
-        """Return a version of the copy, whose place is not before `behind`.
+        self, table: MirrorTable, after: RangePosition, wait_s: float
+    ) -> CopyPosition:
+        """Return a version of the copy whose position is not before `after`.
 
-        Unless the table does not change in between, no mirror runs, or the time is
-        over. Raises LakeError when there is no copy that is whole.
+        It may be before it if the table has no change in between, no mirror runs, or
+        the time is over. Raises LakeError if no complete copy exists.
         """
         deadline = Deadline(wait_s)
         while True:
@@ -163,20 +163,22 @@ class Places:
             waits = not deadline.passed() and _runs(status)
             if state is not None and state.phase is Phase.FOLLOWING:
                 place = self._place(table, state, status)
-                late = place.upto < version_of(behind)
-                if not (late and waits and self._changes(place.known, behind)):
+                lags = place.upto < version_of(after)
+                if not (lags and waits and self._changes(place.known, after)):
                     return place
-            elif not waits or (state and state.phase in _FOR_GOOD):
-                raise LakeError(_why_none(state))
+            elif not waits or (state and state.phase in _FINAL):
+                raise LakeError(_no_copy_reason(state))
             if self._stop.wait(LOOK_S):
-                raise LakeError("comparing was given up: a stop was asked for")
+                raise LakeError("the comparison was interrupted by a stop request")
 
-    def rows(self, table: MirrorTable, place: CopyPlace, schema: pa.Schema) -> CopyRows:
-        """Return the copy's rows. Raises LakeError when it has not these columns."""
+    def rows(
+        self, table: MirrorTable, place: CopyPosition, schema: pa.Schema
+    ) -> CopyRows:
+        """Return the copy's rows. Raises LakeError when its columns differ."""
         return self._rows(table, place.version, schema)
 
     def changes(self, start: RangePosition, end: RangePosition) -> dict[str, str]:
-        """Return the options of a read of the table's changes between two places."""
+        """Return the options to read the table's changes between two positions."""
         return source_options(self._settings) | {
             "filter": self._filter,
             "startingPosition": _text_of(start, end),
@@ -184,7 +186,7 @@ class Places:
         }
 
     def _changes(self, start: RangePosition, end: RangePosition) -> int:
-        """Return how many rows of the table changed between two places."""
+        """Return how many rows of the table changed between two positions."""
         name, wanted = self._settings.canal.destination, self._filter
         parts = self._channel.call(
             lambda c: c.plan(name, "", start, end, 1, filter=wanted)
@@ -193,17 +195,17 @@ class Places:
 
     def _place(
         self, table: MirrorTable, state: TableState, status: Status | None
-    ) -> CopyPlace:
-        """Return where a copy is that follows.
+    ) -> CopyPosition:
+        """Return the position of a copy that follows the stream.
 
-        The status was read before the copy is looked at, so that the copy has all that
-        is before the place that the status tells; what it has beyond, it tells itself.
+        The status was read before the copy, so the copy has all changes before the
+        position in the status; for anything newer, its own commit has the position.
         """
         path = self._path(table)
         lake = open_table(self._settings, table)
         for _ in range(TRIES):
             if not lake.exists():
-                raise LakeError(f"there is no copy at {path}, copy the table again")
+                raise LakeError(f"no copy at {path}: copy the table again")
             version = self._delta(path).version()
             applied, (_, note) = lake.applied(state.copy_id), lake.place()
             if self._delta(path).version() == version:
@@ -212,23 +214,22 @@ class Places:
             raise LakeError(f"the copy at {path} changes faster than it can be read")
         if applied == NOWHERE:
             raise LakeError(
-                f"the copy at {path} is another one than the mirror made: copy the "
-                "table again"
+                f"this mirror did not make the copy at {path}: copy the table again"
             )
-        of_batch = _of_batch(status)
-        assert state.place is not None  # as it is copied
-        whole = [state.place, *of_batch]  # all before them is in the copy
+        batch_end = _batch_end(status)
+        assert state.place is not None  # as the table is copied
+        whole = [state.place, *batch_end]  # the copy has all changes before each
         upto = max([applied, *(version_of(place) for place in whole)])
-        places = [*whole, *self._noted(note)]
-        known = [place for place in places if version_of(place) <= upto]
-        return CopyPlace(version, upto, max(known, key=version_of))
+        positions = [*whole, *self._noted(note)]
+        known = [place for place in positions if version_of(place) <= upto]
+        return CopyPosition(version, upto, max(known, key=version_of))
 
     def _noted(self, note: dict[str, str]) -> list[RangePosition]:
         try:
-            places = offset_from_json(json.loads(note[PLACE]))
-            return [places[self._settings.canal.destination]]
+            positions = offset_from_json(json.loads(note[POSITION_NOTE]))
+            return [positions[self._settings.canal.destination]]
         except (KeyError, ValueError):
-            return []  # it is not told; others are
+            return []  # without a note; the other positions remain
 
     def _path(self, table: MirrorTable) -> str:
         return f"{self._settings.lake.path.rstrip('/')}/{table.target}"
@@ -239,43 +240,44 @@ class Places:
 
     def _rows(self, table: MirrorTable, version: int, schema: pa.Schema) -> CopyRows:
         path = self._path(table)
-        had = pa.schema(self._delta(path, version).schema().to_arrow())
-        missing = [field.name for field in schema if field.name not in had.names]
+        actual = pa.schema(self._delta(path, version).schema().to_arrow())
+        missing = [field.name for field in schema if field.name not in actual.names]
         others = [
-            f"{field.name} ({had.field(field.name).type} instead of {field.type})"
+            f"{field.name} ({actual.field(field.name).type} instead of {field.type})"
             for field in schema
-            if field.name in had.names and had.field(field.name).type != field.type
+            if field.name in actual.names
+            and actual.field(field.name).type != field.type
         ]
         if missing or others:
-            told = [f"no column {name}" for name in missing] + others
+            found = [f"no column {name}" for name in missing] + others
             raise LakeError(
                 f"the copy at {path} has other columns than the table: "
-                f"{', '.join(told)[:500]}"
+                f"{', '.join(found)[:500]}"
             )
-        has_deleted = DELETED.name in had.names and table.deletes == "soft"
+        has_deleted = DELETED.name in actual.names and table.deletes == "soft"
         options = tuple(sorted(self._settings.lake.storage_options.items()))
         return CopyRows(path, version, schema, has_deleted, options)
 
 
-_FOR_GOOD: Final = (Phase.STOPPED, Phase.DROPPED)
+_FINAL: Final = (Phase.STOPPED, Phase.DROPPED)
 
 
-def _why_none(state: TableState | None) -> str:
-    """Return why there is nothing to compare with."""
+def _no_copy_reason(state: TableState | None) -> str:
+    """Return why no copy can be compared."""
     if state is None:
-        return "it has no copy: let the mirror run until it is copied"
-    if state.phase in _FOR_GOOD:
-        return f"the mirror has given it up ({state.phase}): {state.message}"
+        return "the table has no copy: let the mirror run until it is copied"
+    if state.phase in _FINAL:
+        return f"the mirror has stopped it ({state.phase}): {state.message}"
     return f"its copy is not complete ({state.phase}): let the mirror run until it is"
 
 
 def _runs(status: Status | None) -> bool:
-    """Tell whether a mirror told something lately."""
+    """Check whether a mirror has reported recently."""
     return status is not None and time.time() - status.updated_at_ms / 1e3 < SILENT_S
 
 
-def _of_batch(status: Status | None) -> list[RangePosition]:
-    """Return where the stream's last batch ended, as far as that is told."""
+def _batch_end(status: Status | None) -> list[RangePosition]:
+    """Return where the stream's last batch ended, if the status has it."""
     last = status.last if status else None
     if last is None or not last.journal:
         return []
@@ -283,7 +285,7 @@ def _of_batch(status: Status | None) -> list[RangePosition]:
 
 
 def _text_of(place: RangePosition, now: RangePosition) -> str:
-    """Return a place as an option of the source, also of a binlog that was before."""
+    """Return a position as an option of the source, even if it is of an older epoch."""
     if place.epoch != now.epoch and place.gtids:
         return f"gtid:{place.gtids}"
     return f"file:{place.journal}:{place.position}"

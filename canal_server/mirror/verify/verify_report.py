@@ -1,4 +1,4 @@
-"""What comes of a comparison, as values, as text and as JSON."""
+"""The result of a comparison, as values, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 EQUAL: Final = "equal"
 DIFFERENT: Final = "different"
 FAILED: Final = "not compared"
-LOG: Final = "a log"  # of changes, which is no copy
-GONE: Final = "gone"  # from the source; what is in the lake stays
+LOG: Final = "a log"  # of changes, not a copy
+DROPPED: Final = "gone"  # dropped in the source; its data in the lake stays
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """Rows of a table on one side, and the sum of their hashes in hex."""
+class Totals:
+    """The number of rows on one side, and the sum of their hashes in hex."""
 
     rows: int
     checksum: str
@@ -26,7 +26,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A column whose values are not the same; None: there is no such row."""
+    """A column whose values differ; None for a side that has no such row."""
 
     column: str
     source: str | None
@@ -35,7 +35,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class RowDifference:
-    """A row that is not the same on both sides, or is on one of them only."""
+    """A row that differs, or exists on one side only."""
 
     key: str
     what: str
@@ -44,45 +44,45 @@ class RowDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
-    """What came of one table.
+    """The result for one table.
 
-    `left_out` counts keys that changed behind the copy's place while it was read.
-    `differing` counts rows; `is_all`: there are not more.
+    `left_out` counts keys that changed after the copy's position during the read.
+    `differing` counts rows, and is a lower bound unless `is_all`.
     """
 
     table: str
     target: str
     outcome: str
-    place: str = ""  # at which both sides were compared
-    source: Side | None = None
-    copy: Side | None = None
+    place: str = ""  # position at which both sides were compared
+    source: Totals | None = None
+    copy: Totals | None = None
     left_out: int = 0
     differing: int = 0
     is_all: bool = True
     first: tuple[RowDifference, ...] = ()
     problem: str = ""  # why it was not compared
-    warnings: tuple[str, ...] = ()  # of what may make them differ
+    warnings: tuple[str, ...] = ()  # about causes of differences
     seconds: float = 0.0
 
 
 def exit_status(reports: Sequence[TableReport]) -> int:
-    """Return 0 when all tables that the source has were compared and are equal.
+    """Return 0 when all tables of the source were compared and are equal.
 
-    A log of changes is no copy, and one of a table that was dropped has nothing that it
-    could differ from.
+    A log of changes is not a copy, and a dropped table has no source to differ from:
+    neither counts as a failure.
     """
-    return int(any(report.outcome not in (EQUAL, LOG, GONE) for report in reports))
+    return int(any(report.outcome not in (EQUAL, LOG, DROPPED) for report in reports))
 
 
 def as_json(reports: Sequence[TableReport]) -> str:
-    """Return all of it."""
+    """Return all reports as JSON."""
     tables = [asdict(report) for report in reports]
-    told = {"equal": not exit_status(reports), "tables": tables}
-    return json.dumps(told, indent=2, ensure_ascii=False)
+    found = {"equal": not exit_status(reports), "tables": tables}
+    return json.dumps(found, indent=2, ensure_ascii=False)
 
 
 def as_text(reports: Sequence[TableReport]) -> str:
-    """Return a table with a line for each, and below it what differs."""
+    """Return one line per table, followed by the differences."""
     head = ["table", "outcome", "rows", "in the copy", "checksum", "of the copy", "s"]
     lines = _aligned([head, *(_line(report) for report in reports)])
     for report in reports:
@@ -102,9 +102,9 @@ def _line(report: TableReport) -> list[str]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines whose columns are as wide as what stands in them."""
+    """Return lines whose columns are as wide as their longest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rights = {2, 3, 6}  # numbers
+    rights = {2, 3, 6}  # columns of numbers
     return [
         "  ".join(
             cell.rjust(width) if number in rights else cell.ljust(width)
@@ -121,15 +121,13 @@ def _details(report: TableReport) -> list[str]:
     lines += [f"warning: {each}" for each in report.warnings]
     if report.left_out:
         lines.append(
-            f"{report.table}: {_many(report.left_out, 'key')} left out, which changed "
-            f"behind {report.place}, the place of the copy"
+            f"{report.table}: {_many(report.left_out, 'key')} left out, changed after "
+            f"{report.place} (the position of the copy)"
         )
     if not report.differing:
         return lines
     least = "" if report.is_all else "at least "
-    lines.append(
-        f"{report.table}: {least}{_many(report.differing, 'row')} not the same"
-    )
+    lines.append(f"{report.table}: {least}{_many(report.differing, 'row')} different")
     for row in report.first:
         lines.append(f"  {row.key}: {row.what}")
         lines += [
@@ -152,6 +150,6 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}s are"
 
 
-def side_of(sums: Any) -> Side:
-    """Return sums as they are told."""
-    return Side(sums.rows, f"{sums.checksum:016x}")
+def totals_of(sums: Any) -> Totals:
+    """Return sums in the form of a report."""
+    return Totals(sums.rows, f"{sums.checksum:016x}")

@@ -1,8 +1,8 @@
-"""Rows to be compared, as Spark's executors see them: hashes instead of values.
+"""Rows to compare, as Spark's executors see them: hashes instead of values.
 
 A share is what one task reads at a time: a chunk of the source, or some files of the
-copy. How rows are read is a function that is given; it yields batches of the lake's
-columns. Leaves out changes (`verify_changes`), and how hashes are compared
+copy. The caller passes the function that reads rows; it yields batches of the lake's
+columns. Leaves out changes (`verify_changes`) and the comparison of hashes
 (`verify_compare`).
 """
 
@@ -19,10 +19,10 @@ from canal_server.mirror.lake.hashes import OTHER_SEED, row_hashes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Reader = Callable[[int], Iterator[pa.RecordBatch]]  # of the rows of a share
+    Reader = Callable[[int], Iterator[pa.RecordBatch]]  # share number to its rows
 
-# k1, k2: two hashes of the key; without a key, of the row. h: hash of the row.
-# n: 1; of a change -1 when the row is gone, 0 of a statement. share: where it is from.
+# k1, k2: two hashes of the key, or without a key of the row. h: hash of the row.
+# n: 1; in changes -1 for a deleted row, 0 for a statement. share: where it was read.
 HASHED: Final = pa.schema(
     [
         ("k1", pa.int64()),
@@ -42,15 +42,15 @@ SHOWN: Final = pa.schema(
         ("texts", pa.list_(pa.string())),
     ]
 )
-# The same as Spark tells it.
+# The same schema in Spark's notation.
 HASHED_TYPES: Final = "k1 long, k2 long, h long, n int, share int, seq long, row int"
 SHOWN_TYPES: Final = "k1 long, k2 long, h long, texts array<string>"
-TEXT_MAX: Final = 200  # characters of a value that is shown
+TEXT_MAX: Final = 200  # characters of a shown value
 
 
 @dataclass(frozen=True)
 class RowForm:
-    """The columns of a table in the lake, as both sides deliver them."""
+    """The columns of a table in the lake, which both sides deliver."""
 
     names: tuple[str, ...]
     key: tuple[str, ...]
@@ -59,7 +59,7 @@ class RowForm:
     def hashes(
         self, rows: pa.RecordBatch
     ) -> tuple[pa.Int64Array, pa.Int64Array, pa.Int64Array]:
-        """Return the hashes of the keys, twice, and of the rows."""
+        """Return two hashes of each key, and a hash of each row."""
         every = [rows.column(name) for name in self.names]
         of_rows = row_hashes(every, rows.num_rows)
         if not self.key:
@@ -118,7 +118,7 @@ def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
 def picked(
     rows: pa.RecordBatch, form: RowForm, wanted: frozenset[int]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the texts of the rows with these keys, if there are some."""
+    """Yield the texts of the rows with these keys, if any."""
     if not rows.num_rows:
         return
     first, second, of_rows = form.hashes(rows)
@@ -134,7 +134,7 @@ def picked(
 
 
 def text_of(value: object) -> str:
-    """Return a value as a person reads it, cut where it is long; NULL as NULL."""
+    """Return a value as readable text, shortened if it is long; NULL as NULL."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
@@ -145,5 +145,5 @@ def text_of(value: object) -> str:
 
 
 def repeated(value: int, count: int, kind: pa.DataType) -> pa.Array:
-    """Return an array of one number."""
+    """Return an array that repeats one number."""
     return pa.repeat(pa.scalar(value, kind), count)

@@ -1,4 +1,4 @@
-"""The first rows that differ, with their values: read again where they were found."""
+"""The first rows that differ, with their values, which are read a second time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from canal_server.mirror.settings.table_values import MirrorTable
-    from canal_server.mirror.verify.verify_compare import Difference, Place
+    from canal_server.mirror.verify.verify_compare import Difference, RowOrigin
     from canal_server.mirror.verify.verify_rows import Reader, RowForm
 
     Texts = dict[
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ONLY: Final = {
     (True, False): "is in the source only",
     (False, True): "is in the copy only",
-    (True, True): "is not the same",
+    (True, True): "differs",
 }
 
 
@@ -43,7 +43,7 @@ class _Some:
 
 @dataclass(frozen=True)
 class Rows:
-    """Where rows can be read again: both sides, and the changes."""
+    """Reads rows a second time, from both sides and from the changes."""
 
     spark: SparkSession
     table: MirrorTable
@@ -53,7 +53,7 @@ class Rows:
     changes: DataFrame
 
     def differences(self, found: Sequence[Difference]) -> tuple[RowDifference, ...]:
-        """Return differences with their values."""
+        """Return differences with the values of their rows."""
         source = self._texts(self.source, [each.source for each in found], found)
         copy = self._texts(self.copy, [each.copy for each in found], found)
         changed = [
@@ -62,19 +62,19 @@ class Rows:
             if SHARE in {place.share for place in (each.source, each.copy) if place}
         ]
         if changed:
-            # Rows of one hash are the same, wherever they are found.
+            # Rows with equal hashes are equal, no matter where they were read.
             texts = self._changed(changed)
             source, copy = texts | source, texts | copy
-        return tuple(_told(each, source, copy, self.form) for each in found)
+        return tuple(_described(each, source, copy, self.form) for each in found)
 
     def _texts(
         self,
         read: Reader,
-        places: Sequence[Place | None],
+        positions: Sequence[RowOrigin | None],
         found: Sequence[Difference],
     ) -> Texts:
         """Read the rows of one side."""
-        shares = {place.share for place in places if place and place.share != SHARE}
+        shares = {place.share for place in positions if place and place.share != SHARE}
         if not shares:
             return {}
         wanted = frozenset(each.k1 for each in found)
@@ -92,7 +92,7 @@ def _collected(frame: DataFrame, task: Any) -> Texts:
     return {(row["k1"], row["k2"], row["h"]): row["texts"] for row in rows.collect()}
 
 
-def _told(
+def _described(
     found: Difference, source: Texts, copy: Texts, form: RowForm
 ) -> RowDifference:
     texts = [
@@ -104,7 +104,7 @@ def _told(
     if max(found.rows) > 1:
         what = f"is {found.rows[0]} times in the source, {found.rows[1]} in the copy"
     if known is None:
-        # A source that went on does not show what it was any more.
+        # The source has changed since and no longer shows the row.
         return RowDifference(f"key with hash {found.k1:016x}", f"{what}; it changed")
     key = form.key or form.names
     values = dict(zip(form.names, known, strict=True))

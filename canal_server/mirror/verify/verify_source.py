@@ -1,4 +1,4 @@
-"""The source's rows to be compared: chunks of a table, as the lake would have them."""
+"""Rows of the source to compare: chunks of a table, in the lake's form."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Reads a chunk of a table, by its number; for executors."""
+    """Reads one chunk of a table by its number; used by executors."""
 
     access: Access
     table: MirrorTable
     chunks: tuple[Chunk, ...]
-    rows_per_s: int = 0  # of one task; 0: no limit
+    rows_per_s: int = 0  # per task; 0: no limit
 
     def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield rows of now, masked. Raises SourceError, DecodeError."""
+        """Yield the current rows, masked. Raises SourceError, DecodeError."""
         chunk = self.chunks[number]
         for rows in read_chunk(
             self.access, self.table, chunk, rows_per_s=self.rows_per_s

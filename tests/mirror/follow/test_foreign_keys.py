@@ -13,7 +13,7 @@ from fix_source_access import access_of
 
 from canal_server.mirror.follow.foreign_keys import KeyWatch, hidden_keys
 from canal_server.mirror.settings.settings_file import read
-from canal_server.mirror.verify.verify import warned
+from canal_server.mirror.verify.verify import with_warnings
 from canal_server.mirror.verify.verify_report import EQUAL, TableReport
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.source_settings import Address
@@ -79,8 +79,8 @@ def test_warnings_follow_statements(watch, mariadb_server, database, caplog) -> 
     assert look(watch, 2) == [f"{database}.a", f"{database}.b"]
     mariadb_server.execute(f"ALTER TABLE {database}.a DROP FOREIGN KEY fk_a")
     assert look(watch, 3) == [f"{database}.b"]
-    told = [each.getMessage().partition(" (")[0] for each in caplog.records]
-    assert told == [f"{database}.{key}: foreign key fk_{key}" for key in "aba"]
+    found = [each.getMessage().partition(" (")[0] for each in caplog.records]
+    assert found == [f"{database}.{key}: foreign key fk_{key}" for key in "aba"]
     assert [each.levelname for each in caplog.records] == ["WARNING", "WARNING", "INFO"]
 
 
@@ -140,8 +140,8 @@ def test_a_verify_that_cannot_list_them() -> None:
     nowhere = replace(settings.source.access, address=Address("127.0.0.1", 1))
     settings = replace(settings, source=replace(settings.source, access=nowhere))
     report = TableReport(table="d.c", target="d/c", outcome=EQUAL)
-    (told,) = warned(settings, [report])
-    (warning,) = told.warnings
+    (found,) = with_warnings(settings, [report])
+    (warning,) = found.warnings
     assert "foreign keys of the source cannot be listed: cannot connect" in warning
 
 
@@ -188,10 +188,10 @@ def test_who_is_told(flavour, options, own_server, make_mirror) -> None:
     source.execute("USE shop", "DELETE FROM p WHERE id = 1")
     mirror.agree(p=("id",))
     done = mirror.command("verify", "--json")
-    told = {each["table"]: each for each in json.loads(done.stdout)["tables"]}
-    assert (done.returncode, told["shop.c"]["outcome"]) == (1, "different")
-    assert named in told["shop.c"]["warnings"][0]
-    assert told["shop.p"]["warnings"] == []
+    found = {each["table"]: each for each in json.loads(done.stdout)["tables"]}
+    assert (done.returncode, found["shop.c"]["outcome"]) == (1, "different")
+    assert named in found["shop.c"]["warnings"][0]
+    assert found["shop.p"]["warnings"] == []
     source.execute("USE shop", "ALTER TABLE c DROP FOREIGN KEY fk_c")
     mirror.wait_for(lambda: warnings() == [], "the end of a warning")
     mirror.stop()

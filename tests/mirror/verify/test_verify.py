@@ -29,12 +29,12 @@ from canal_server.mirror.settings.table_values import Mask, TableName
 from canal_server.mirror.state.lake_tables import open_table
 from canal_server.mirror.state.state import Phase, States, TableState
 from canal_server.mirror.verify.verify import Wishes, mirrored, verify
-from canal_server.mirror.verify.verify_positions import PLACE, Places
+from canal_server.mirror.verify.verify_positions import POSITION_NOTE, Positions
 from canal_server.mirror.verify.verify_report import (
     DIFFERENT,
     EQUAL,
     FAILED,
-    GONE,
+    DROPPED,
     TableReport,
     exit_status,
 )
@@ -88,15 +88,15 @@ class Mirrored:
         return TableName(self.schema, "t")
 
     def copy(self) -> None:
-        """Copy the table, and tell what the mirror tells of one that follows."""
+        """Copy the table, and write the state of one that follows."""
         with RangedClient("127.0.0.1", self.port) as client:
             place = client.locate(DESTINATION, "latest")
-        with Places(self.settings, self.name) as places:
-            table = places.table()
+        with Positions(self.settings, self.name) as positions:
+            table = positions.table()
         done = CopyJob(self.spark, self.settings, table, "c1", place)
         copied = done.run(lambda _: None, Stop())
         place = copied.place
-        note = {PLACE: json.dumps(offset_to_json({DESTINATION: place}))}
+        note = {POSITION_NOTE: json.dumps(offset_to_json({DESTINATION: place}))}
         lake = open_table(self.settings, table)
         lake.publish("c1", copied.schema, copied.files, version_of(place), note)
         state = TableState(self.name, table.target, copy_id="c1", place=place)
@@ -126,7 +126,7 @@ def mirror(spark: Any, pipeline: Pipeline, tmp_path: Path) -> Mirrored:
 
 
 def test_with_a_key(mirror: Mirrored) -> None:
-    """A copy is equal; what changed behind it is left out, what was damaged is told."""
+    """A copy is equal; later changes are left out, and damaged rows are reported."""
     mirror.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20), secret VARCHAR(20), "
         "d DOUBLE)",
@@ -155,18 +155,18 @@ def test_with_a_key(mirror: Mirrored) -> None:
     assert (report.problem, report.outcome) == ("", DIFFERENT)
     assert report.left_out == 5
     assert report.differing == 3
-    told = {row.key: (row.what, row.cells) for row in report.first}
-    what, (cell,) = told["id=5"]
-    assert (what, cell.column) == ("is not the same", "v")
+    found = {row.key: (row.what, row.cells) for row in report.first}
+    what, (cell,) = found["id=5"]
+    assert (what, cell.column) == ("differs", "v")
     assert (cell.source, cell.copy) == ("'row 5'", "'wrong'")
-    ((secret,),) = [told["id=6"][1]]
+    ((secret,),) = [found["id=6"][1]]
     assert secret.column == "pin"
     assert "pin 6" not in str(secret)
-    assert told["id=7"] == ("is in the source only", ())
+    assert found["id=7"] == ("is in the source only", ())
 
 
 def test_without_a_key(mirror: Mirrored) -> None:
-    """Rows are counted; changes behind the copy are added to it."""
+    """Rows are counted; changes after the copy's position are added to it."""
     mirror.execute(
         "CREATE TABLE t (v VARCHAR(20), n FLOAT)",
         f"INSERT INTO t {SERIES} SELECT n % 3, n % 2 FROM r",
@@ -192,7 +192,7 @@ def test_without_a_key(mirror: Mirrored) -> None:
 
 
 def test_what_cannot_be_compared(mirror: Mirrored) -> None:
-    """A table without a copy, given up, or whose columns are other ones, is told."""
+    """Missing, stopped and emptied copies, and other columns, are reported."""
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     assert mirrored(mirror.settings) == []
     assert "it has no copy" in mirror.verify().problem
@@ -207,11 +207,11 @@ def test_what_cannot_be_compared(mirror: Mirrored) -> None:
     state = mirror.states.read(mirror.name)
     assert state is not None
     mirror.states.write(state.moved(Phase.STOPPED, "a reason"))
-    assert "given it up (stopped): a reason" in mirror.verify().problem
+    assert "stopped it (stopped): a reason" in mirror.verify().problem
 
 
 def test_a_table_that_was_dropped(mirror: Mirrored) -> None:
-    """It is no difference, whatever the mirror knows of that; one never known is."""
+    """A dropped table is not a difference in any phase; an unknown table is."""
     assert mirror.verify().outcome == FAILED
     assert "neither the source nor the mirror has" in mirror.verify().problem
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
@@ -222,6 +222,6 @@ def test_a_table_that_was_dropped(mirror: Mirrored) -> None:
     for phase in (Phase.FOLLOWING, Phase.STOPPED, Phase.DROPPED):
         mirror.states.write(state.moved(phase, "a reason"))
         report = mirror.verify()
-        assert (report.outcome, report.target) == (GONE, state.target)
-        assert "no longer has this table; what is in the lake stays" in report.problem
+        assert (report.outcome, report.target) == (DROPPED, state.target)
+        assert "no longer has this table; its data in the lake stays" in report.problem
         assert exit_status([report]) == 0

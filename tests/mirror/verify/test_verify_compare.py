@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from canal_server.mirror.verify.verify_compare import (
-    at_place,
+    at_position,
     compare,
     last_changes,
 )
@@ -93,22 +93,22 @@ def test_equal(spark) -> None:
 
 
 def test_differences(spark, rng) -> None:
-    """Each row that is missing, is too much, twice there or another is told."""
+    """Missing, extra, doubled and changed rows are all reported."""
     for _ in range(longer(1)):
         rows = {number: f"value {number}" for number in range(300)}
         copy: list[tuple[int, str | None]] = list(rows.items())
-        gone, other, nulled, twice = rng.sample(range(300), 4)
+        dropped, other, nulled, twice = rng.sample(range(300), 4)
         copy[other] = (other, "another")
         copy[nulled] = (nulled, None)
         copy += [(1000, "too much"), copy[twice]]
-        copy = [pair for pair in copy if pair[0] != gone]
+        copy = [pair for pair in copy if pair[0] != dropped]
         rng.shuffle(copy)
         found = compare(hashed(spark, shares(rows)), hashed(spark, shares(copy)), 10)
         assert found.differing == len(found.first) == 5
         assert found.is_all
         assert found.source.rows == 300
         assert found.copy.rows == 301
-        expected = {gone: (1, 0), other: (1, 1), nulled: (1, 1), 1000: (0, 1)}
+        expected = {dropped: (1, 0), other: (1, 1), nulled: (1, 1), 1000: (0, 1)}
         expected[twice] = (1, 2)
         assert {
             key_of(each.k1, [*rows, 1000]): each.rows for each in found.first
@@ -146,8 +146,8 @@ def test_without_a_key(spark) -> None:
 
 
 def test_changes_bring_the_source_to_the_copys_place(spark) -> None:
-    """Keys that changed are as their last change before the place says; others left."""
-    source = {1: "old", 2: "half", 3: "deleted", 4: "same", 6: "behind"}
+    """Changed keys are as of the copy's position; keys changed later are left out."""
+    source = {1: "old", 2: "half", 3: "deleted", 4: "same", 6: "later"}
     copy = {1: "new", 2: "new", 4: "same", 5: "inserted", 6: "before"}
     meanwhile = changes(
         spark,
@@ -158,17 +158,17 @@ def test_changes_bring_the_source_to_the_copys_place(spark) -> None:
         (5, "gone", -1, 17),
         (5, "inserted", 1, 18),
         (6, "before", 1, 20),
-        (6, "later", 1, 100),  # not in the copy yet: nobody knows what is right
+        (6, "later", 1, 100),  # not in the copy yet: the right value is unknown
         (7, "later", 1, 101),
     )
-    copy[2] = "half"  # it missed a change, which is found out
+    copy[2] = "half"  # it missed a change, which is detected
     sides = hashed(spark, shares(source)), hashed(spark, shares(copy))
-    found = compare(*at_place(*sides, last_changes(meanwhile).persist(), 100), 10)
+    found = compare(*at_position(*sides, last_changes(meanwhile).persist(), 100), 10)
     assert (found.source.rows, found.copy.rows) == (4, 4)
     (difference,) = found.first
     assert key_of(difference.k1, copy) == 2
     assert difference.source is not None
-    assert difference.source.share == -1  # it is to be found among the changes
+    assert difference.source.share == -1  # it is found among the changes
 
 
 def test_values_of_rows(spark) -> None:

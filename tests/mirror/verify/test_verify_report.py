@@ -1,4 +1,4 @@
-"""What `verify` tells: a line for each table, the rows that differ, and JSON."""
+"""The output of `verify`: a line for each table, the rows that differ, and JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from canal_server.mirror.verify.verify_report import (
     DIFFERENT,
     EQUAL,
     FAILED,
-    GONE,
+    DROPPED,
     Cell,
     RowDifference,
-    Side,
+    Totals,
     TableReport,
     as_json,
     as_text,
@@ -23,8 +23,8 @@ SAME = TableReport(
     target="shop/book",
     outcome=EQUAL,
     place="binlog.000002:700",
-    source=Side(1_234, "00000000000000ff"),
-    copy=Side(1_234, "00000000000000ff"),
+    source=Totals(1_234, "00000000000000ff"),
+    copy=Totals(1_234, "00000000000000ff"),
     seconds=1.25,
 )
 OTHER = TableReport(
@@ -32,12 +32,12 @@ OTHER = TableReport(
     target="shop/sale",
     outcome=DIFFERENT,
     place="binlog.000002:700",
-    source=Side(2, "1" * 16),
-    copy=Side(1, "2" * 16),
+    source=Totals(2, "1" * 16),
+    copy=Totals(1, "2" * 16),
     left_out=1,
     differing=3,
     first=(
-        RowDifference("id=1", "is not the same", (Cell("price", "9.95", "NULL"),)),
+        RowDifference("id=1", "differs", (Cell("price", "9.95", "NULL"),)),
         RowDifference("id=2", "is in the source only"),
     ),
 )
@@ -51,10 +51,10 @@ table      outcome        rows  in the copy  checksum          of the copy      
 shop.book  equal         1,234        1,234  00000000000000ff  00000000000000ff  1.2
 shop.sale  different         2            1  1111111111111111  2222222222222222  0.0
 shop.gone  not compared      -            -  -                 -                 0.0
-shop.sale: 1 key is left out, which changed behind binlog.000002:700, the place of the \
-copy
-shop.sale: 3 rows are not the same
-  id=1: is not the same
+shop.sale: 1 key is left out, changed after binlog.000002:700 (the position of the \
+copy)
+shop.sale: 3 rows are different
+  id=1: differs
     price: 9.95 in the source, NULL in the copy
   id=2: is in the source only
   … 1 more
@@ -68,13 +68,13 @@ def test_text() -> None:
 
 def test_json() -> None:
     """A program sees the same."""
-    told = json.loads(as_json([SAME, OTHER]))
-    assert told["equal"] is False
-    assert told["tables"][0]["source"] == {
+    found = json.loads(as_json([SAME, OTHER]))
+    assert found["equal"] is False
+    assert found["tables"][0]["source"] == {
         "rows": 1234,
         "checksum": "00000000000000ff",
     }
-    cell = told["tables"][1]["first"][0]["cells"][0]
+    cell = found["tables"][1]["first"][0]["cells"][0]
     assert cell == {"column": "price", "source": "9.95", "copy": "NULL"}
     assert json.loads(as_json([SAME]))["equal"] is True
 
@@ -88,9 +88,9 @@ def test_exit_status() -> None:
 
 
 def test_a_table_that_the_source_dropped() -> None:
-    """It is told, and is no difference: what the lake keeps has nothing to equal."""
+    """A dropped table is reported, and is not a difference."""
     dropped = TableReport(
-        table="shop.old", target="shop/old", outcome=GONE, problem="it was dropped"
+        table="shop.old", target="shop/old", outcome=DROPPED, problem="it was dropped"
     )
     assert exit_status([SAME, dropped]) == 0
     assert exit_status([OTHER, dropped]) == 1

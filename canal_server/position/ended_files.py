@@ -1,10 +1,10 @@
 """Cursors leave a binlog file that has ended, where nothing in it is to come.
 
-A cursor is moved by acks, so that of a client stays at its last entry, while the source
-is quiet or writes what the client's filter rejects; and once that file is purged, the
-client would be told that it has missed something. So whoever was given all and acked it
-is moved with the pump when that has come to another file. Leaves out whether a client
-lacks anything (`store`).
+Acks move a cursor, so that it stays at the client's last entry while the source is idle
+or writes what the client's filter rejects. Once that file is purged, the client would
+seem to have lost data. Therefore a client that received and acked everything is moved
+along with the pump when the pump reaches another file. Leaves out how it is known that
+a client received everything (`store`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
     Cursors = Iterable[tuple[ClientIdentity, LogPosition | None]]
 
-LOOK_S: Final = 10.0  # between two looks at clients that were in other files
+LOOK_S: Final = 10.0  # between two checks of clients whose cursors are in other files
 
 
 class LeavingCursors:
     """Moves the cursors of clients in one source; for the pump's thread.
 
-    `cursors` gives them, `has_all` tells whether a client was given all that was handed
-    on, and acked it, and `move` moves one. Nobody gets or acks while `steady` is held.
+    `cursors` returns them, `has_all` whether a client received and acked everything
+    that
+    was put into the store, and `move` moves one. No client gets or acks while `steady`
+    is held.
     """
 
     def __init__(
@@ -47,14 +49,14 @@ class LeavingCursors:
         self._move = move
         self._steady = steady
         self._clock = clock
-        # The file and the server that clients were looked at for last, and when.
+        # The file and the server of the last check, and its time.
         self._seen: tuple[str | None, LogIdentity | None] = (None, None)
         self._looked_s = 0.0
 
     def look(self, place: LogPosition | None) -> None:
-        """Move those that may be, to a place up to which all was handed on.
+        """Move the cursors that may move to the end of what was put into the store.
 
-        Cheap while that stays in a file. Raises MetaStoreError.
+        Cheap while the position stays in a file. Raises MetaStoreError.
         """
         if place is None:
             return
@@ -62,8 +64,11 @@ class LeavingCursors:
         now_s = self._clock()
         if seen == self._seen and now_s - self._looked_s < LOOK_S:
             return
-        self._seen, self._looked_s = seen, now_s
-        with self._steady:
+        # Who holds it may be waiting for the pump to end: the next idle moment will do.
+        if not self._steady.acquire(blocking=False):
+            return
+        try:
+            self._seen, self._looked_s = seen, now_s
             for identity, cursor in self._cursors():
                 if (
                     cursor is not None
@@ -71,6 +76,8 @@ class LeavingCursors:
                     and self._has_all(identity.client_id)
                 ):
                     self._move(identity, place)
+        finally:
+            self._steady.release()
 
 
 def leaving_of(
@@ -79,7 +86,7 @@ def leaving_of(
     has_all: Callable[[int], bool],
     steady: threading.Lock,
 ) -> LeavingCursors:
-    """Return what moves the cursors of a destination that has one source."""
+    """Return the mover of the cursors of a destination with one source."""
 
     def cursors() -> Cursors:
         return ((each, meta.cursor(each)) for each in meta.subscriptions(destination))
@@ -90,9 +97,9 @@ def leaving_of(
 def furthest_of(
     before: LogPosition | None, place: LogPosition | None
 ) -> LogPosition | None:
-    """Return behind what all lies that is not acked by a client that has all.
+    """Return the position after which everything unacked comes, for an idle client.
 
-    `before` is what the store tells, `place` up to where all was handed on.
+    `before` is the store's answer, `place` the end of what was put into the store.
     """
     if (
         before is None

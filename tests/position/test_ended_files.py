@@ -76,6 +76,14 @@ def test_looks_are_few() -> None:
     assert clients.looks == 1
 
 
+def test_waits_for_nobody() -> None:
+    """While somebody keeps the cursors as they are, the look is put off, not waited for."""
+    clients = Clients(at(8), at(8))
+    with clients.steady:
+        assert clients.look(at(9, 100)) == [at(8), at(8)]
+    assert clients.look(at(9, 200)) == [at(9, 200), at(9, 200)]
+
+
 def test_the_furthest_of_two() -> None:
     """What was handed on counts where it is later, and of the same server."""
     assert furthest_of(at(8), at(9)) == at(9)

@@ -25,7 +25,7 @@ PACKAGE = "canal_server"
 # Each unit (a package or a module, by its name below ours) and its layer: a unit may
 # import what stands on lower layers.
 LAYERS = {
-    "errors": 0, "model": 0,
+    "errors": 0, "model": 0, "messages": 0,
     "core": 1, "runtime": 1, "ports": 1, "config.schema": 1,
     "filters.characters": 1, "filters.patterns": 1, "filters.matching": 1,
     "filters.table_filters": 1,
@@ -61,8 +61,9 @@ ORDERED = (
 HIDDEN = {"server": {"store", "position"}}  # it knows them as ports
 # Leaves: what they may see. The layers import none of them (`cli` loads them by name).
 _OF_SPARK = {
-    "errors", "model", "core", "runtime", "config", "config.schema", "mysql", "client",
-    "decoder", "arrow", "filters", "filters.table_filters", "tablemeta",
+    "errors", "messages", "model", "core", "runtime", "config", "config.schema",
+    "mysql", "client", "decoder", "arrow", "filters", "filters.table_filters",
+    "tablemeta",
 }  # fmt: skip
 LEAVES = {
     "spark": _OF_SPARK,

@@ -1,7 +1,7 @@
-"""The lines of the log: one for each message, and not without end.
+"""The format of the log and its limits: one line per message, a limit on repetitions.
 
-Clients and sources choose parts of messages, and clients how many there are. Leaves out
-which messages there are.
+Parts of messages come from clients and sources, and clients can cause any number of
+them. What is logged is up to the callers.
 """
 
 from __future__ import annotations
@@ -12,58 +12,65 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.messages.message import NAME_ATTRIBUTE
 from canal_server.model.quoted import LINE_MAX, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PERIOD_S: Final = 60.0
-MESSAGES_MAX: Final = 200  # of one kind that clients cause in a period
-CLIENT_THREADS: Final = "client-"  # how the names of clients' threads begin
+MESSAGES_MAX: Final = 200  # of one kind that clients cause per period
+CLIENT_THREADS: Final = "client-"  # prefix of the names of client threads
 
 
 class LineFormatter(logging.Formatter):
     """Writes each message on one line, and times with their zone.
 
-    Line breaks in a message would look like lines of ours, and its control characters
-    would reach a terminal. A traceback keeps its lines.
+    A line break in a message could forge a log line, and a control character would
+    reach the terminal. A traceback keeps its line breaks.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's
-        """Write the message, escaped and shortened, after time and thread."""
+        """Format the message, escaped and shortened, after time and thread.
+
+        A warning or an error ends with its name, which the reference explains.
+        """
         record.message = printable(record.message, LINE_MAX)
-        return super().formatMessage(record)
+        line = super().formatMessage(record)
+        name = getattr(record, NAME_ATTRIBUTE, "")
+        is_named = name and record.levelno >= logging.WARNING
+        return f"{line} [{name}]" if is_named else line
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  # logging's
-        """Write a traceback, each line of it escaped and shortened."""
+        """Format a traceback; each of its lines is escaped and shortened."""
         lines = super().formatException(ei).split("\n")
         return "\n".join(printable(line, LINE_MAX) for line in lines)
 
     def formatTime(  # noqa: N802  # the name is logging's
         self, record: logging.LogRecord, datefmt: str | None = None
     ) -> str:
-        """Write the time of a message: 2026-11-21T10:00:00.123+01:00."""
+        """Format the time of a message: 2026-11-21T10:00:00.123+01:00."""
         del datefmt
         moment = datetime.fromtimestamp(record.created).astimezone()
         return moment.isoformat(timespec="milliseconds")
 
 
 class ClientThrottle(logging.Filter):
-    """Passes a limited number of messages that clients cause; thread-safe.
+    """Limits the messages that clients can cause; thread-safe.
 
-    Whoever is logged in can subscribe, or have something refused, a thousand times a
-    second. A kind of message is where in the code it is logged.
+    A client that has logged in can subscribe, or provoke an error, a thousand times a
+    second. Messages logged at the same line of code are of the same kind.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
         self._lock = threading.Lock()
-        # Of each kind: when its period began, and how many there were in it.
+        # For each kind: the start of its period, and the number of messages in it.
         self._seen: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether a message is logged; says in it what is left out."""
+        """Return whether a message is logged; notes in it how many were suppressed."""
         if record.levelno < logging.INFO or not str(record.threadName).startswith(
             CLIENT_THREADS
         ):
@@ -78,10 +85,10 @@ class ClientThrottle(logging.Filter):
                 began_s, count = now_s, 0
             self._seen[kind] = began_s, count + 1
         if left_out:
-            _append(record, f"after {left_out} more like it that were left out")
+            _append(record, f"{left_out} similar messages suppressed")
         if count + 1 == MESSAGES_MAX:
             rest_s = began_s + PERIOD_S - now_s
-            _append(record, f"more like it are left out for {rest_s:.0f} s")
+            _append(record, f"similar messages are suppressed for {rest_s:.0f} s")
         return count < MESSAGES_MAX
 
 

@@ -1,4 +1,4 @@
-"""`canal-server start`: the server, in the foreground, until a signal or `stop`."""
+"""`canal-server start`: run the server in the foreground until a signal or `stop`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from canal_server.config.load import load
 from canal_server.daemon import daemon
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.instance.group_instance import make_instance
+from canal_server.messages import daemon_messages
 
 if TYPE_CHECKING:
     import argparse
@@ -32,36 +33,36 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="run the server in the foreground",
         description="Run the server in the foreground until SIGTERM, SIGINT (Ctrl-C), "
         "SIGHUP or `canal-server stop`. It logs to standard error.",
-        epilog="Exit status: 0 ended cleanly, 1 failed, 2 settings or options that "
-        "cannot be used.",
+        epilog="Exit status: 0 clean shutdown, 1 failure, 2 invalid settings or "
+        "options.",
     )
     add_conf_option(parser)
     parser.add_argument(
         "--log-level",
         choices=LEVELS,
         default="info",
-        help="least important lines to log (default: %(default)s)",
+        help="minimum level of log messages (default: %(default)s)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the server to its end; the log goes to standard error."""
+    """Run the server until it stops; the log goes to standard error."""
     config = load(args.conf, os.environ)
     log_to_stderr(args.log_level)
     allow_descriptors()
     zookeepers = ZooKeepers()
     if daemon.run(config, partial(make_instance, zookeepers=zookeepers), zookeepers):
         return 0
-    # Threads that do not end would keep the interpreter from leaving.
+    # Threads that do not end would keep the interpreter from exiting.
     logging.shutdown()
     os._exit(1)
 
 
 def allow_descriptors() -> None:
-    """Have as many descriptors as the process may; many systems begin with 1024.
+    """Raise the limit of open descriptors to its maximum; often it starts at 1024.
 
-    An instance takes some 17 while it is idle, a client one. All waiting here is by
-    `poll`, which has no limit of its own.
+    An idle instance needs about 17, a client one. All waiting here uses `poll`, which
+    has no limit of its own.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
@@ -69,12 +70,12 @@ def allow_descriptors() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError) as error:
-        # Enough for a few instances, as many systems have it.
-        log.warning("stays with %d descriptors: %s", soft, error)
+        # The usual limit suffices for a few instances.
+        daemon_messages.DESCRIPTOR_LIMIT_KEPT.log(log, soft, error)
 
 
 def log_to_stderr(level: str, handler: logging.Handler | None = None) -> None:
-    """Log to standard error, or by a handler: time and zone, level, thread, message."""
+    """Log to standard error, or to a handler: time and zone, level, thread, message."""
     handler = handler or logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(LOG_LINE))
     handler.addFilter(ClientThrottle())

@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import CanalError, ConfigError
+from canal_server.messages import daemon_messages
 from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ class ConfWatch:
         while not self._stop.wait(wait_s):
             try:
                 self.look()
-            except Exception:  # the outermost frame of this thread
-                log.exception("could not look through the conf folder")
+            except Exception:  # noqa: BLE001  # the outermost frame of this thread
+                daemon_messages.CONF_FOLDER_CHECK_FAILED.log(log, exc_info=True)
             wait_s = self._settle_s if self._unsettled else self._interval_s
 
     def look(self) -> None:
@@ -139,18 +140,18 @@ class ConfWatch:
                 self._note(name)
                 return
             for warning in warnings:
-                log.warning("%s", warning)
+                daemon_messages.CONFIGURATION_WARNING.log(log, warning)
             self._destinations.put(config)
         except ConfigError as error:
             for warning in error.warnings:
-                log.warning("%s", warning)
+                daemon_messages.CONFIGURATION_WARNING.log(log, warning)
             for problem in error.problems:
-                log.error(  # noqa: TRY400  # told in words
-                    "destination %s: %s; %s", name, problem, goes_on
+                daemon_messages.DESTINATION_SETTINGS_REFUSED.log(
+                    log, name, problem, goes_on
                 )
             self._note(name, f"{'; '.join(error.problems)}; {goes_on}")
         except CanalError as error:
-            log.error("destination %s: %s; %s", name, error, goes_on)  # noqa: TRY400  # told in words
+            daemon_messages.DESTINATION_SETTINGS_REFUSED.log(log, name, error, goes_on)
             self._note(name, f"{error}; {goes_on}")
         else:
             self._note(name)
@@ -184,7 +185,7 @@ class ConfWatch:
                 for each, when_s in self._hindered.items()
                 if now_s - when_s < TELL_AGAIN_S
             } | {text: now_s}
-            log.error("%s", text)
+            daemon_messages.CONF_FOLDER_UNREADABLE.log(log, text)
 
 
 def _print_of(path: Path) -> _Print:

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canal_server.errors import CanalError
+from canal_server.messages import daemon_messages
 from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.runtime.private_files import (
     FILE_OWNER_ONLY,
@@ -223,9 +224,7 @@ class ControlServer:
             # The server itself goes on. Told once, until it is well again.
             if not self._lacks:
                 self._lacks = True
-                log.error(  # noqa: TRY400  # no fault of ours
-                    "the control socket cannot accept a command: %s", reason_of(error)
-                )
+                daemon_messages.CONTROL_SOCKET_FAILED.log(log, reason_of(error))
             self._stop.wait(ACCEPT_PAUSE_S)
             return
         if self._lacks:
@@ -350,8 +349,8 @@ def _carry_out(
             reply = {"ok": True, **request(arguments)}
         except CanalError as error:
             reply = _refusal(str(error))
-        except Exception as error:
-            log.exception("could not carry out %.100s", arguments["command"])
+        except Exception as error:  # noqa: BLE001
+            daemon_messages.COMMAND_FAILED.log(log, arguments["command"], exc_info=True)
             reply = _refusal(f"it failed, see the log: {error!r}")
         try:
             _send_line(connection, Deadline(REQUEST_TIMEOUT_S), reply)

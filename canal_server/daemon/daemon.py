@@ -31,6 +31,7 @@ from canal_server.daemon.subscription_requests import SubscriptionRequests
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError
 from canal_server.ha.lease_choice import Leases
+from canal_server.messages import daemon_messages, server_messages
 from canal_server.model.cursors import cursors_to_json
 from canal_server.model.positions import log_position_from_json
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
@@ -101,7 +102,7 @@ class Daemon:
         Raises CanalError when one cannot start; those before it were ended again.
         """
         for line in self._config.warnings:
-            log.warning("%s", line)
+            daemon_messages.CONFIGURATION_WARNING.log(log, line)
         _warn_of_open_port(self._config.server)
         try:
             self._start("control socket", self._control)
@@ -147,10 +148,10 @@ class Daemon:
             try:
                 if stage.join(deadline):
                     continue
-                log.error("the %s did not stop in time", name)
+                daemon_messages.STAGE_STOP_TIMED_OUT.log(log, name)
             except CanalError as error:
                 # The stages before it must still end.
-                log.error("the %s did not end well: %s", name, error)  # noqa: TRY400  # told in words
+                daemon_messages.STAGE_STOP_FAILED.log(log, name, error)
             ended = False
         return ended
 
@@ -203,12 +204,7 @@ class Daemon:
 
 def _warn_of_open_port(server: ServerConfig) -> None:
     if server.listen and not server.ip and not server.user and not server.passwd:
-        log.warning(
-            "canal.ip is empty and canal.user and canal.passwd are, too: everybody who"
-            " reaches port %d of this host may read all tables; set a password, or"
-            " canal.ip to an address that only clients reach",
-            server.port,
-        )
+        server_messages.SERVER_IS_OPEN.log(log, server.port)
 
 
 def _watch(config: DaemonConfig, destinations: Destinations) -> ConfWatch | None:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.errors import CanalError
+from canal_server.messages import destination_messages
 from canal_server.ports import RunningInstance
 from canal_server.position.offline import move_stored
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
@@ -244,7 +245,7 @@ class DestinationLife:
                 return
             self._serving = None
             self._run_stop.request()
-        log.error("destination %s cannot go on, it begins anew", self.destination)
+        destination_messages.DESTINATION_RESTARTING.log(log, self.destination)
         self._lease.wake()
 
     def settle(self) -> None:
@@ -300,8 +301,10 @@ class DestinationLife:
                     self._compete()
             finally:
                 self._lease.close()
-        except Exception:  # the outermost frame of this thread
-            log.exception("destination %s: unexpected error", self.destination)
+        except Exception:  # noqa: BLE001  # the outermost frame of this thread
+            destination_messages.DESTINATION_CRASHED.log(
+                log, self.destination, exc_info=True
+            )
         finally:
             with self._changed:
                 # Whoever comes after this reads what is stored: it is whole then.
@@ -333,9 +336,11 @@ class DestinationLife:
                     self._lead()
                 finally:
                     self._lease.release()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # A fault of ours must be seen, and must not end the destination for good.
-            log.exception("destination %s failed, tried again later", self.destination)
+            destination_messages.DESTINATION_FAILED.log(
+                log, self.destination, exc_info=True
+            )
             self._failed(repr(error))
             self._become(State.PAUSED)
         if self._state is State.PAUSED:
@@ -347,7 +352,9 @@ class DestinationLife:
         try:
             instance = self._started()
         except CanalError as error:
-            log.error("destination %s cannot start: %s", self.destination, error)  # noqa: TRY400  # told in words
+            destination_messages.DESTINATION_START_FAILED.log(
+                log, self.destination, error
+            )
             self._failed(f"{type(error).__name__}: {error}")
             # Without the lease there is nothing to give to others: it is wanted again.
             lost = not self._lease.held()
@@ -371,7 +378,9 @@ class DestinationLife:
         try:
             reason = self._lease.wait_until_lost(run_stop)
             if reason:
-                log.warning("destination %s is given up: %s", self.destination, reason)
+                destination_messages.DESTINATION_STEPPED_DOWN.log(
+                    log, self.destination, reason
+                )
         finally:
             self._serving = None
             self._become(State.STOPPING)
@@ -402,9 +411,11 @@ class DestinationLife:
         instance.request_stop()
         try:
             while not instance.join(Deadline(JOIN_S)):
-                log.error("destination %s does not stop", self.destination)
+                destination_messages.DESTINATION_STOP_DELAYED.log(log, self.destination)
         except CanalError as error:
-            log.error("destination %s ended badly: %s", self.destination, error)  # noqa: TRY400  # told in words
+            destination_messages.DESTINATION_STOP_FAILED.log(
+                log, self.destination, error
+            )
             return error
         else:
             return None

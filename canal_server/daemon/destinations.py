@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.daemon.destination_life import DestinationLife
 from canal_server.errors import CanalError, ClientError, ConfigError
+from canal_server.messages import destination_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -84,7 +85,9 @@ class Destinations:
         for life in reversed([*self._ending, *self._lives.values()]):
             try:
                 if not life.join(deadline):
-                    log.error("destination %s does not stop", life.destination)
+                    destination_messages.DESTINATION_STOP_TIMED_OUT.log(
+                        log, life.destination
+                    )
                     ended = False
             except CanalError as error:  # the others must still write their cursors
                 first_error = first_error or error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from canal_server.daemon.control import ControlError
 from canal_server.errors import ClientError
+from canal_server.messages import daemon_messages
 from canal_server.ranges.offline_range_cursors import check_known
 
 if TYPE_CHECKING:
@@ -77,9 +78,7 @@ class SubscriptionRequests:
         found, _ = ranges.subscriptions()
         check_known(destination, name, [each.name for each in found])
         ranges.unsubscribe(name)
-        log.warning(
-            "destination %s: an operator removed subscription %s", destination, name
-        )
+        daemon_messages.SUBSCRIPTION_REMOVED.log(log, destination, name)
         return {"running": True}
 
     def add_queries(self, instances: list[dict[str, Any]]) -> None:

@@ -37,6 +37,7 @@ from canal_server.errors import (
     ZooKeeperError,
     ZooKeeperUnavailable,
 )
+from canal_server.messages import cluster_messages
 from canal_server.runtime.lifecycle import Deadline, Stop
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class ZooKeeper:
                     f"stopped while waiting for ZooKeeper at {self.servers}"
                 )
             if not told and deadline.passed():
-                logger.warning("waiting for ZooKeeper at %s", self.servers)
+                cluster_messages.ZOOKEEPER_UNREACHABLE.log(logger, self.servers)
                 told = True
         if self._client.chroot and self.read("/") is None:
             raise ZooKeeperError(
@@ -390,7 +391,9 @@ class ZooKeeper:
         if state is SessionState.CONNECTED:
             logger.info("connected to ZooKeeper at %s", self.servers)
         elif self._users:
-            logger.warning("the session with ZooKeeper at %s: %s", self.servers, state)
+            cluster_messages.ZOOKEEPER_SESSION_DISTURBED.log(
+                logger, self.servers, state
+            )
         for listener in self._listeners:
             listener(state)
 
@@ -492,7 +495,7 @@ def _end(client: KazooClient) -> None:
         client.stop()
     except exceptions.KazooException as error:
         # Clean-up: without us, the session ends by its time.
-        logger.warning("left the session with ZooKeeper behind: %r", error)
+        cluster_messages.ZOOKEEPER_SESSION_LEFT.log(logger, error)
     client.close()
 
 

@@ -17,6 +17,7 @@ from canal_server.filters.table_filters import (
     doubtful_pieces,
     for_client,
 )
+from canal_server.messages import filter_messages
 from canal_server.model.quoted import quoted
 
 if TYPE_CHECKING:
@@ -199,11 +200,8 @@ class ClientFilters:
 
     def _log_doubts(self, identity: ClientIdentity) -> None:
         for hint in doubtful_pieces(identity.filter):
-            _log.warning(
-                "destination %s: filter of client %s: %s",
-                self._destination,
-                identity.client_id,
-                hint,
+            filter_messages.CLIENT_FILTER_DOUBTFUL.log(
+                _log, self._destination, identity.client_id, hint
             )
         if identity.filter not in ("", self._config.regex):
             _log.info(

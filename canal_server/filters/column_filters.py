@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from canal_server.messages import filter_messages
 from canal_server.model.quoted import quoted
 
 if TYPE_CHECKING:
@@ -49,8 +50,5 @@ def _parse(text: str) -> dict[str, frozenset[str]]:
         if len(columns) == 1:
             lists[table.upper()] = frozenset(columns[0].upper().split("/"))
         elif item:
-            logger.warning(
-                "column filter %s was ignored, write schema.table:column/column",
-                quoted(item),
-            )
+            filter_messages.COLUMN_FILTER_IGNORED.log(logger, quoted(item))
     return lists

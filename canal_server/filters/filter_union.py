@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from canal_server.filters.matching import Steps, TooManyStepsError
+from canal_server.messages import filter_messages
 from canal_server.model.quoted import quoted
 
 if TYPE_CHECKING:
@@ -99,9 +100,8 @@ class FilterUnion:
         except TooManyStepsError:
             if not self._warned:
                 self._warned = True
-                logger.warning(
-                    "the filters of all clients took more than %d steps on %s, which"
-                    " is read and kept as if one of them accepted it",
+                filter_messages.FILTERS_TOO_COSTLY.log(
+                    logger,
                     self._steps_max,
                     quoted(".".join(str(part) for part in names[0])),
                 )

@@ -18,6 +18,7 @@ from canal_server.filters.matching import (
     match_end,
 )
 from canal_server.filters.patterns import Program, plain_text, read_piece
+from canal_server.messages import filter_messages
 from canal_server.model.quoted import quoted
 
 if TYPE_CHECKING:
@@ -244,9 +245,8 @@ class _Matcher:
         except TooManyStepsError:
             if not self._warned:
                 self._warned = True
-                logger.warning(
-                    "filter %s took more than %d steps on %s and others like"
-                    " it, each counts as %s",
+                filter_messages.FILTER_TOO_COSTLY.log(
+                    logger,
                     quoted(self._expression),
                     self._steps_max,
                     quoted(text),

@@ -1,4 +1,4 @@
-"""Under which address clients find this server, as ZooKeeper tells them."""
+"""The address of this server that ZooKeeper gives to clients."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.errors import ConfigError
+from canal_server.messages import cluster_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ _INTERFACE_NAME_BYTES: Final = 15
 
 
 class Settings(Protocol):
-    """What this needs of the configuration."""
+    """The settings that this module needs."""
 
     @property
     def ip(self) -> str:
@@ -32,14 +33,14 @@ class Settings(Protocol):
 
     @property
     def register_ip(self) -> str:
-        """Address to tell, empty: find one."""
+        """Address to register, empty: find one."""
 
 
 def registered_ip(settings: Settings) -> str:
-    """Return the address to tell. Raises ConfigError.
+    """Return the address to register. Raises ConfigError.
 
-    It is `canal.register.ip`, else `canal.ip`, else the first of this host that others
-    may reach.
+    It is `canal.register.ip`, else `canal.ip`, else the first address of this host that
+    others may reach.
     """
     key, ip = "canal.register.ip", settings.register_ip
     if not ip and settings.ip not in ALL:
@@ -60,22 +61,18 @@ def _of_this_host() -> str:
     for address in _addresses():
         if not address.startswith("127."):
             return address
-    log.warning(
-        "this host has no address that others reach: %s is told to clients; set"
-        " canal.register.ip",
-        LOOPBACK,
-    )
+    cluster_messages.ADDRESS_IS_LOOPBACK.log(log, LOOPBACK)
     return LOOPBACK
 
 
 def _addresses() -> Iterator[str]:
-    """Yield the addresses of this host, that of its name first."""
-    with contextlib.suppress(OSError):  # the name is not known: no address
+    """Yield the addresses of this host, that of its host name first."""
+    with contextlib.suppress(OSError):  # the name does not resolve
         yield socket.gethostbyname(socket.gethostname())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:_INTERFACE_NAME_BYTES])
-            with contextlib.suppress(OSError):  # it has none of this kind
+            with contextlib.suppress(OSError):  # the interface has no IPv4 address
                 answer = fcntl.ioctl(asked, _SIOCGIFADDR, request)
                 # struct ifreq: 16 bytes name, then sockaddr_in: family, port, address.
                 yield socket.inet_ntoa(answer[20:24])

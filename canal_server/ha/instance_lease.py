@@ -1,20 +1,22 @@
-"""The lease on a destination that servers of a cluster share by ZooKeeper.
+"""The lease on a destination that servers of a cluster share through ZooKeeper.
 
-Who has the node `running` may run the destination, as in the original: it is ephemeral,
-thus ends with the session of its maker. Servers of both kinds may compete for it.
+The server that owns the node `running` may run the destination, as with Java servers.
+The node is ephemeral: it ends with its owner's session. Servers of both kinds may
+compete for it.
 
-What can go wrong, and what keeps two from running a destination at a time:
+What can go wrong, and what keeps two servers from running a destination at a time:
 
-* The session ends while nobody here knows it: the process was paused, the link is cut.
-  Nothing is served once the proof that the session lives is too old (`member`), by a
-  comparison of clocks for each request, and the instance ends then.
-* The instance's thread writes a cursor late. Each write is checked by ZooKeeper itself
-  against a node of this session (`lease-…`), so it fails once the session has ended.
-* `running` is deleted or changed by a person. The watch tells; the instance ends before
-  anything else is done. Others wait for `takeover_delay_s` before they take a place
-  that was not theirs, and so do we: after a Java server always, after one of ours only
-  as long as its `lease-…` is there. That goes when its instance has ended, or with its
-  session, which it has given up by then; a Java server has none.
+* The session ends while this server does not know it: the process was paused, or the
+  connection is cut. Once the proof that the session lives is too old (`membership`),
+  nothing is served, by a comparison of clocks for each request, and the instance stops.
+* The instance's thread writes a cursor late. ZooKeeper itself checks each write against
+  a node of this session (`lease-…`), so that it fails once the session has ended.
+* A person deletes or changes `running`. The watch reports it, and the instance stops
+  before anything else is done. Other servers wait for `takeover_delay_s` before they
+  claim a destination that was not theirs, and so does this one: after a Java server
+  always, after one of this kind only as long as its `lease-…` exists. That node is
+  deleted when its instance has stopped, or with its session, by which time the instance
+  has stopped, too. A Java server has no such node.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from canal_server.errors import (
     ZooKeeperError,
     ZooKeeperUnavailable,
 )
+from canal_server.messages import cluster_messages
 from canal_server.model import znodes
 from canal_server.model.running import Running, decode, owner_of
 
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ASK_AGAIN_S: Final = 1.0  # after ZooKeeper did not answer, or a node that says nothing
+ASK_AGAIN_S: Final = 1.0  # after ZooKeeper did not answer, or an incomplete node
 
 
 class ZooKeeperLease:
@@ -58,7 +61,7 @@ class ZooKeeperLease:
         *,
         takeover_delay_s: float,
     ) -> None:
-        """`address` is asked when the lease is opened."""
+        """`address` is called when the lease is opened."""
         self.destination = destination
         self._member = member
         self._zookeeper = member.zookeeper
@@ -69,23 +72,23 @@ class ZooKeeperLease:
         self._owner: str | None = None
         self._changed: Callable[[], None] = lambda: None
         self._session: int | None = None  # in which it is held
-        self._lost = False  # while there is something to release
-        self._may_be_made = False  # the node, by us, whatever was answered
+        self._lost = False  # lost, but not yet released
+        self._may_be_made = False  # our node may exist, whatever ZooKeeper answered
         self._woken = threading.Event()
-        self._not_before_s = 0.0  # on the clock of the member
-        self._asked_for = False  # a person wants another server to have it
-        self._other_had_it = False  # the owner that was seen last is not us
-        self._its_fence = ""  # the node `lease-…` of that owner; empty: of no such
-        self._watched = False  # changes of the node are told
-        self._told = ""  # the last thing in the log, to tell it once
+        self._not_before_s = 0.0  # on the clock of the membership
+        self._asked_for = False  # an operator requested another server for it
+        self._other_had_it = False  # the last known owner is not this server
+        self._its_fence = ""  # the node `lease-…` of that owner; empty: it has none
+        self._watched = False  # changes of the node are reported
+        self._logged = ""  # the last message, to log it only once
 
     @property
     def owner(self) -> str | None:
-        """Return who is known to run the destination."""
+        """Return the server that is known to run the destination."""
         return self._owner
 
     def open(self, changed: Callable[[], None]) -> None:
-        """Announce this server, and that it may run the destination."""
+        """Register this server, and that it may run the destination."""
         self._changed = changed
         self._address = self._find_address()
         self._zookeeper.listen(self._look)
@@ -96,10 +99,10 @@ class ZooKeeperLease:
         )
 
     def close(self) -> None:
-        """Take back that this server may run the destination.
+        """Withdraw that this server may run the destination.
 
-        And the node, if a stop came before its maker knew that it was there, or when it
-        could not be given back.
+        This also deletes the node `running`, if a stop came before its creation was
+        known, or if it could not be released.
         """
         if self._may_be_made:
             self._give_back(self._zookeeper.session)
@@ -108,23 +111,23 @@ class ZooKeeperLease:
         self._member.close()
 
     def wake(self) -> None:
-        """Have a wait look again."""
+        """Make a wait check again."""
         self._woken.set()
 
     def _look(self, news: object) -> None:
-        """Look again: the node or the session changed."""
+        """Check again: the node or the session changed."""
         del news
         self._woken.set()
 
     def held(self) -> bool:
-        """Tell whether it is held for certain."""
+        """Return whether it is certainly held."""
         session = self._session
         return session is not None and not self._lost and self._member.proven(session)
 
-    # --- to get it ------------------------------------------------------------------
+    # --- acquire --------------------------------------------------------------------
 
     def acquire(self, stop: Stop) -> bool:
-        """Wait until it is held; false when a stop is asked for."""
+        """Wait until it is held; false when a stop is requested."""
         while not stop.requested():
             self._woken.clear()
             try:
@@ -133,7 +136,10 @@ class ZooKeeperLease:
             except ZooKeeperUnavailable:
                 wait_s = ASK_AGAIN_S
             except ZooKeeperError as error:
-                self._tell_once(logging.ERROR, f"cannot be run: {error}")
+                if self._is_news(str(error)):
+                    cluster_messages.DESTINATION_NOT_RUNNABLE.log(
+                        log, self.destination, error
+                    )
                 wait_s = ASK_AGAIN_S
             if self._session is not None:
                 return True
@@ -141,7 +147,7 @@ class ZooKeeperLease:
         return False
 
     def _compete(self) -> float | None:
-        """Take it if it is free; else return for how long to wait, None: for news."""
+        """Claim it if it is free; return how long to wait, None: for a change."""
         session = self._zookeeper.session
         node = self._zookeeper.watch(self._path, self._look)
         if session is None:
@@ -151,16 +157,16 @@ class ZooKeeperLease:
         if node.owner == session:
             return self._resume(session, node)
         running = decode(node.data)
-        # One of this address is of a session before: what we had, we take at once.
+        # A node with this address is from an earlier session: claim it without delay.
         self._other_had_it = running is None or running.address != self._address
         self._its_fence = self._fence_of(node.owner) if self._other_had_it else ""
         self._note_owner(owner_of(node.data))
-        self._tell_once(logging.INFO, f"is run by {self._owner}, waiting for its end")
-        # A node that does not say who made it: its maker is about to write it.
+        self._log_once(f"is run by {self._owner}, standing by")
+        # An empty node: its owner is about to write it.
         return None if running else ASK_AGAIN_S
 
     def _claim(self, session: int) -> float:
-        """Make the node `running`, if its time has come."""
+        """Create the node `running`, unless it is too early."""
         if self._other_had_it:
             self._other_had_it = False
             self._not_before_s = self._member.now_s() + self._takeover_delay_s
@@ -181,34 +187,34 @@ class ZooKeeperLease:
                 self._path, Running(self._address).encode(), ephemeral=True
             )
         except NodeExists:
-            return 0.0  # somebody was faster: look who
-        return self._take(session)
+            return 0.0  # another server was faster: read who
+        return self._hold(session)
 
     def _fence_of(self, session: int) -> str:
-        """Return the fence that a server of ours has for its session, empty if none."""
+        """Return the fence of a server of this kind for its session, or ""."""
         path = znodes.lease_path(self.destination, session)
         return path if self._zookeeper.read(path) is not None else ""
 
     def _resume(self, session: int, node: Node) -> float:
-        """Take the node that this session has: its answer, or its end, got lost."""
+        """Use the node that this session has: an answer about it was lost."""
         running = decode(node.data)
         if running == Running(self._address) and (
             self._member.now_s() >= self._not_before_s
         ):
             self._make_fence(session)
-            return self._take(session)
+            return self._hold(session)
         self._delete(node)
         return 0.0
 
-    def _take(self, session: int) -> float:
-        """Hold it, if the node is that of this session and the session lives."""
+    def _hold(self, session: int) -> float:
+        """Hold it, if the node belongs to this session and the session lives."""
         node = self._zookeeper.watch(self._path, self._look)
         if node is None or node.owner != session or not self._member.prove(session):
             return 0.0
         self._session = session
         self._its_fence = ""
         self._note_owner(self._address)
-        self._tell_once(logging.INFO, f"is run by this server, {self._address}")
+        self._log_once(f"is run by this server, {self._address}")
         return 0.0
 
     def _make_fence(self, session: int) -> None:
@@ -217,12 +223,12 @@ class ZooKeeperLease:
                 znodes.lease_path(self.destination, session), ephemeral=True
             )
         except NodeExists:
-            return  # of a try before
+            return  # from an earlier try
 
-    # --- to keep it -----------------------------------------------------------------
+    # --- hold -----------------------------------------------------------------------
 
     def wait_until_lost(self, stop: Stop) -> str:
-        """Wait until it is lost, may be lost, or is to be given up."""
+        """Wait until it is lost, may be lost, or the operator orders to step down."""
         session = self._session
         assert session is not None, "it is held"
         while not stop.requested():
@@ -236,48 +242,49 @@ class ZooKeeperLease:
         return ""
 
     def _trouble(self, session: int) -> str:
-        """Return why it must not be kept, empty when it may."""
+        """Return why it must be released, empty when it may be kept."""
         if self._zookeeper.session != session:
             return "the session with ZooKeeper has ended"
-        # Also after a pause of the whole process, in which nothing was proven.
+        # Also after a pause of the whole process, when no proof was renewed.
         if not self._member.proven(session) and not self._member.prove(session):
             silence_s = self._member.silence_s()
             return f"no contact with ZooKeeper for {silence_s:.1f} s"
         return self._changed_by_others(session)
 
     def _changed_by_others(self, session: int) -> str:
-        """Return what somebody did to the node, empty when it is as it was made."""
+        """Return how others changed the node, empty when it is unchanged."""
         self._watched = False
         try:
             node = self._zookeeper.watch(self._path, self._look)
         except ZooKeeperError:
-            return ""  # as long as it is certain that the session lives
+            return ""  # while the session certainly lives
         self._watched = True
         if node is None:
             return f"{self._path} was deleted"
         running = decode(node.data)
         if node.owner != session:
             self._other_had_it = True
-            self._its_fence = ""  # of whatever kind it is: seen when it is competed for
+            self._its_fence = ""  # found when this server competes for it again
             self._note_owner(owner_of(node.data))
             return f"{self._owner} runs it"
         if running == Running(self._address):
             return ""
-        # It stays ours until it is released: nobody can run it meanwhile.
+        # The node stays ours until it is released: no other server can run it
+        # meanwhile.
         self._asked_for = True
-        return f"{self._path} was changed to ask for it"
+        return f"{self._path} was changed to request it"
 
-    # --- to give it back ------------------------------------------------------------
+    # --- release --------------------------------------------------------------------
 
     def release(self) -> None:
         """Delete the node if it is still ours."""
         session, self._session = self._session, None
         self._lost = False
-        self._told = ""
+        self._logged = ""
         self._note_owner(None)
         if session is None or self._zookeeper.session != session:
             self._may_be_made = False
-            return  # it went with the session
+            return  # the node ended with the session
         if self._asked_for:
             # Others wait for one delay: they come first.
             self._not_before_s = self._member.now_s() + 2 * self._takeover_delay_s
@@ -294,7 +301,7 @@ class ZooKeeperLease:
             self._zookeeper.delete(znodes.lease_path(self.destination, session))
             self._may_be_made = False
         except ZooKeeperError as error:
-            log.warning("%s, it goes with the session", error)
+            cluster_messages.ZOOKEEPER_NODE_LEFT.log(log, error)
 
     def _delete(self, node: Node) -> None:
         try:
@@ -302,14 +309,18 @@ class ZooKeeperLease:
         except (NodeMissing, VersionConflict):
             log.debug("%s changed meanwhile", self._path)
 
-    # --- to tell it -----------------------------------------------------------------
+    # --- log ------------------------------------------------------------------------
 
     def _note_owner(self, owner: str | None) -> None:
         if owner != self._owner:
             self._owner = owner
             self._changed()
 
-    def _tell_once(self, level: int, what: str) -> None:
-        if what != self._told:
-            self._told = what
-            log.log(level, "destination %s %s", self.destination, what)
+    def _log_once(self, what: str) -> None:
+        if self._is_news(what):
+            log.info("destination %s %s", self.destination, what)
+
+    def _is_news(self, what: str) -> bool:
+        is_news = what != self._logged
+        self._logged = what
+        return is_news

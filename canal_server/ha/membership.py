@@ -1,8 +1,9 @@
 """This server in a cluster: its nodes, and the proof that its session lives.
 
-A session ends when the leader of ZooKeeper has heard nothing of it for its time-out.
-Nobody can tell from this side when that is, only when it is not: a while after a
-request was *sent* that the leader answered. So this is the clock of all leases:
+A session ends when the leader of ZooKeeper has received nothing from it for its
+time-out. A client cannot know when that happens, but only until when it cannot happen:
+a while after the client *sent* a request that the leader answered. So this is the clock
+of all leases:
 
 ::
 
@@ -10,9 +11,9 @@ request was *sent* that the leader answered. So this is the clock of all leases:
      |---------------|-------------------------------------------|--------------|
      |<------------- TRUSTED of the session's time-out --------->|<-- margin -->|
 
-What is not trusted is refused at once; the margin is there for an instance to stop in,
-for the difference of clocks' speeds, and for the half tick by which a leader learns
-late from its followers which sessions were heard of.
+After `until` requests are refused at once. The margin is for an instance to stop, for
+clocks of different speeds, and for the half tick by which a leader learns late from its
+followers which sessions are alive.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import NodeExists, NodeMissing, VersionConflict, ZooKeeperError
+from canal_server.messages import cluster_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,21 +36,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TRUSTED: Final = 2 / 3  # of the session's time-out
-PROOFS: Final = 10  # in the time of a session
+PROOFS: Final = 10  # during the session's time-out
 PROOF_EVERY_MAX_S: Final = 5.0
-TRIES: Final = 4  # to prove it again, in the time of a session
+TRIES: Final = 4  # to renew it, during the session's time-out
 TRY_MAX_S: Final = 5.0
-JOIN_S: Final = 2.0  # for the end of a request under way
+JOIN_S: Final = 2.0  # for a request in progress to end
 
 
 def boot_clock_s() -> float:
-    """Return a time that goes on also while the machine sleeps."""
+    """Return a time that also advances while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """That a session lives, and until when that is certain."""
+    """The proof that a session lives, and until when that is certain."""
 
     session: int
     sent_s: float
@@ -56,11 +58,12 @@ class Proof:
 
 
 class Member:
-    """Keeps ephemeral nodes where they belong, and proves that the session lives.
+    """Maintains ephemeral nodes, and proves that the session lives.
 
-    Used by all leases of one session with ZooKeeper: a stage whose `open` and `close`
-    each of them calls once. A thread renews the proof and makes the nodes anew in each
-    new session.
+    All leases of one ZooKeeper session share it: a stage whose `open` and `close` each
+    of them calls once. A thread renews the proof and creates the nodes again in each
+    new
+    session.
     """
 
     def __init__(
@@ -70,22 +73,22 @@ class Member:
         predecessor: Predecessor | None = None,
         clock_s: Callable[[], float] = boot_clock_s,
     ) -> None:
-        """`predecessor` is what is known of a server before; None: nothing is kept."""
+        """`predecessor` remembers sessions for the next server; None: nothing does."""
         self.zookeeper = zookeeper
         self._predecessor = predecessor
-        self._followed = False  # what the server before left was ended
+        self._followed = False  # an earlier server's session was ended
         self._clock_s = clock_s
         self._proof: Proof | None = None  # replaced, not changed: read without a lock
         self._lock = threading.Lock()  # guards what follows
         self._users = 0
-        self._paths: dict[str, int] = {}  # of nodes, and the session that has each
+        self._paths: dict[str, int] = {}  # of nodes, and the session that owns each
         self._stopping = False
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
         zookeeper.listen(self._session_changed)
 
     def open(self) -> None:
-        """Begin to connect and to prove; returns at once."""
+        """Start to connect and to prove; returns at once."""
         with self._lock:
             self._users += 1
             if self._users > 1:
@@ -106,7 +109,7 @@ class Member:
             self._stopping = True
             thread = self._thread
         self._woken.set()
-        assert thread is not None, "it was opened"
+        assert thread is not None, "close is called after open"
         thread.join(JOIN_S)
         self.zookeeper.close()
         if self._predecessor is not None:
@@ -119,12 +122,12 @@ class Member:
     # --- the proof ------------------------------------------------------------------
 
     def proven(self, session: int | None) -> bool:
-        """Tell whether the session lives for certain; cheap."""
+        """Return whether the session certainly lives; cheap."""
         proof = self._proof
         return (
             proof is not None
             and proof.session == session
-            # Its end may be known before its time.
+            # ZooKeeper may have reported its end earlier.
             and self.zookeeper.session == session
             and self._clock_s() < proof.until_s
         )
@@ -138,14 +141,14 @@ class Member:
         return self.proven(session)
 
     def certain_s(self, session: int | None) -> float:
-        """Return for how long it is certain that the session lives."""
+        """Return for how long the session certainly lives."""
         proof = self._proof
         if proof is None or proof.session != session:
             return 0.0
         return max(0.0, proof.until_s - self._clock_s())
 
     def silence_s(self) -> float:
-        """Return how long ago the last request was sent that was answered."""
+        """Return how long ago the last answered request was sent."""
         proof = self._proof
         return 0.0 if proof is None else self._clock_s() - proof.sent_s
 
@@ -153,31 +156,31 @@ class Member:
         timeout_s = self.zookeeper.session_timeout_s
         sent_s = self._clock_s()
         session = self.zookeeper.touch(min(timeout_s / TRIES, TRY_MAX_S))
-        # As granted to the session that answered.
+        # The time-out that was granted to the session that answered.
         timeout_s = self.zookeeper.session_timeout_s
         self._proof = Proof(session, sent_s, sent_s + TRUSTED * timeout_s)
 
     # --- nodes ----------------------------------------------------------------------
 
     def announce(self, *paths: str) -> None:
-        """Have ephemeral nodes, in this session and all that follow."""
+        """Maintain ephemeral nodes, in this session and all later ones."""
         with self._lock:
             for path in paths:
                 self._paths.setdefault(path, 0)
         self._woken.set()
 
     def withdraw(self, path: str) -> None:
-        """Have a node no more."""
+        """Delete a node and stop maintaining it."""
         with self._lock:
             session = self._paths.pop(path, 0)
         if session and session == self.zookeeper.session:
             try:
                 self.zookeeper.delete(path)
             except ZooKeeperError as error:
-                log.warning("%s, it goes with the session", error)
+                cluster_messages.ZOOKEEPER_NODE_LEFT.log(log, error)
 
     def _make_nodes(self) -> None:
-        """Make the nodes that this session does not have yet."""
+        """Create the nodes that this session does not own yet."""
         session = self.zookeeper.session
         if session is None:
             return
@@ -186,17 +189,17 @@ class Member:
         for path in missing:
             self._make_node(path, session)
             with self._lock:
-                wanted = path in self._paths
-                if wanted:
+                announced = path in self._paths
+                if announced:
                     self._paths[path] = session
-            if not wanted:  # it was withdrawn before it was there
+            if not announced:  # it was withdrawn before it was created
                 self.zookeeper.delete(path)
 
     def _make_node(self, path: str, session: int) -> None:
         try:
             self.zookeeper.create(path, ephemeral=True)
         except NodeExists:
-            # One of this address, of a session that ends: it would take it away.
+            # A node of an earlier session would be deleted when that session ends.
             node = self.zookeeper.read(path)
             if node is not None and node.owner == session:
                 return
@@ -204,11 +207,11 @@ class Member:
                 try:
                     self.zookeeper.delete_version(path, node.version)
                 except (NodeMissing, VersionConflict):
-                    log.debug("%s went by itself", path)
+                    log.debug("%s was deleted meanwhile", path)
             self.zookeeper.create(path, ephemeral=True)
 
     def _follow(self) -> None:
-        """End what a server before left, once ZooKeeper answers; remember ours."""
+        """End an earlier server's session, once ZooKeeper answers; remember ours."""
         if self._predecessor is None:
             return
         if not self._followed:
@@ -219,7 +222,7 @@ class Member:
     # --- the thread -----------------------------------------------------------------
 
     def _session_changed(self, state: SessionState) -> None:
-        """Look at once; called by a thread that must not wait."""
+        """Check at once; called by a thread that must not wait."""
         del state
         self._woken.set()
 
@@ -231,10 +234,10 @@ class Member:
                 self._follow()
                 self._make_nodes()
             except ZooKeeperError as error:
-                # What follows from it is told by the leases.
+                # The leases log the consequences.
                 log.debug("%s", error)
-            except Exception:
-                # A fault of ours must be seen, and must not cost all leases for good.
-                log.exception("cannot prove that the session with ZooKeeper lives")
+            except Exception:  # noqa: BLE001
+                # A bug must be visible, and must not stop this thread for all leases.
+                cluster_messages.SESSION_CHECK_FAILED.log(log, exc_info=True)
             every_s = self.zookeeper.session_timeout_s / PROOFS
             self._woken.wait(min(every_s, PROOF_EVERY_MAX_S))

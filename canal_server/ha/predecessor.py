@@ -1,19 +1,21 @@
-"""The session of a server that died in the same data folder, to end it at once.
+"""Ends the session of a server that died in the same data folder.
 
-A server that is killed leaves a session behind. It keeps the destinations from others,
-and from itself when it is started again, until ZooKeeper has waited long enough. So
-each session is remembered in the data folder, with its secret; the next server there
-takes it over and closes it.
+A server that is killed leaves a session behind. The session keeps the destinations from
+others, and from the server itself when it is restarted, until ZooKeeper has waited long
+enough. Therefore each session is remembered in the data folder, with its password; the
+next server there reconnects to it and closes it.
 
-That is safe only when the process that had it is dead for certain: as long as it lives
-it may trust its lease. So nothing is done unless
+That is safe only when the process that had it is certainly dead: as long as it lives it
+may trust its lease. So nothing is done unless
 
-* the lock of the data folder is ours, the same file that was locked then: not that of a
-  copy, which the other one may still hold;
-* the machine was not started since: a lock says nothing of another kernel's processes;
-* no process of that number and start is there: it may be about to end without the lock.
+* this server holds the lock of the data folder, and the same file was locked then: not
+  that of a copy, whose original another server may still hold;
+* the machine was not restarted since: a lock says nothing about processes of another
+  kernel;
+* no process with that number and start time exists: it may be ending without the lock.
 
-Leaves out the lock itself (`canal_server.daemon.control`), which is held before this
+Leaves out the lock itself (`canal_server.daemon.control`), which is acquired before
+this
 is used.
 """
 
@@ -29,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.doors.zookeeper import end_session
 from canal_server.errors import ZooKeeperError
+from canal_server.messages import cluster_messages
 from canal_server.runtime.private_files import open_private, reason_of
 
 if TYPE_CHECKING:
@@ -36,21 +39,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ANSWER_S: Final = 5.0  # for ZooKeeper to hand the session over; it answered just now
+ANSWER_S: Final = 5.0  # for ZooKeeper to hand over the session; it answered just now
 PROC: Final = Path("/proc")
-_BYTES_MAX: Final = 4096  # of a file of ours
-_START_FIELD: Final = 19  # of /proc/<pid>/stat, behind the name: when it was started
+_BYTES_MAX: Final = 4096  # of our file
+_START_FIELD: Final = 19  # of /proc/<pid>/stat, after the name: the start time
 
 
 class Predecessor:
-    """What is remembered of one session with ZooKeeper at a time; for one thread."""
+    """Remembers one session with ZooKeeper at a time; for one thread."""
 
     def __init__(
         self, lock: Path, servers: str, timeout_s: float, *, proc: Path = PROC
     ) -> None:
-        """`lock` is the locked file of the data folder; `proc` tells of processes.
+        """`lock` is the locked file of the data folder; `proc` describes processes.
 
-        A process has one session for servers and the time-out that it asks for.
+        A process has one session for each combination of servers and time-out.
         """
         digest = hashlib.sha256(f"{servers} {timeout_s}".encode()).hexdigest()[:8]
         self.path = lock.with_name(f"canal-server.session-{digest}")
@@ -60,7 +63,7 @@ class Predecessor:
         self._remembered: int | None = None
 
     def end(self) -> None:
-        """End the session that a dead server left, if that is certain; never raises."""
+        """End the session of a server that is certainly dead; never raises."""
         try:
             found = self._read()
             if found is None:
@@ -68,20 +71,21 @@ class Predecessor:
             session, secret = int(found["session"]), bytes.fromhex(found["secret"])
             if end_session(self._servers, session, secret, ANSWER_S):
                 log.info(
-                    "ended the session with ZooKeeper at %s that process %d left",
+                    "ended the session with ZooKeeper at %s that the dead process %d"
+                    " left behind",
                     self._servers,
                     found["process"][0],
                 )
         except (OSError, ValueError, LookupError, TypeError, ZooKeeperError) as error:
             log.info(
-                "the session that a server before may have left with ZooKeeper at %s"
-                " ends by its time: %s",
+                "could not end the session that an earlier server may have left with"
+                " ZooKeeper at %s, it ends by its time-out: %s",
                 self._servers,
                 error,
             )
 
     def remember(self, zookeeper: ZooKeeper) -> None:
-        """Write down the session that there is, unless it was; never raises."""
+        """Store the current session, unless it is stored already; never raises."""
         key = zookeeper.key
         if key is None or key[0] == self._remembered:
             return
@@ -92,24 +96,22 @@ class Predecessor:
             fd = open_private(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             with os.fdopen(fd, "w") as file:
                 json.dump(found, file)
-            # Not synced: after a crash of the machine it counts for nothing.
+            # Not synced: after a crash of the machine the file is ignored.
             written.replace(self.path)
         except OSError as error:
-            log.warning(
-                "cannot write %s, a restart after a kill will wait: %s",
-                self.path,
-                reason_of(error),
+            cluster_messages.SESSION_NOT_REMEMBERED.log(
+                log, self.path, reason_of(error)
             )
         self._remembered = key[0]
 
     def forget(self) -> None:
-        """Take note that the session was ended."""
+        """Note that the session was ended."""
         self._remembered = None
-        with contextlib.suppress(OSError):  # it would be found to have ended
+        with contextlib.suppress(OSError):  # a next server finds that it has ended
             self.path.unlink()
 
     def _read(self) -> dict[str, Any] | None:
-        """Return what the server before wrote, None unless it is dead for certain."""
+        """Return what an earlier server stored, None unless it is certainly dead."""
         try:
             with self.path.open("rb") as file:
                 found: dict[str, Any] = json.loads(file.read(_BYTES_MAX))
@@ -122,7 +124,7 @@ class Predecessor:
         return None if self._started(int(pid)) == started else found
 
     def _circumstances(self) -> dict[str, Any]:
-        """Return what tells this run of a server from others."""
+        """Return what distinguishes this run of a server from others."""
         lock = self._lock.stat()
         boot = (self._proc / "sys/kernel/random/boot_id").read_text().strip()
         pid = os.getpid()
@@ -133,11 +135,11 @@ class Predecessor:
         }
 
     def _started(self, pid: int) -> int | None:
-        """Return when a process was started, None when it has ended."""
+        """Return the start time of a process, None when it has ended."""
         try:
             stat = (self._proc / str(pid) / "stat").read_text()
         except OSError:
             return None
-        # Its name is in parentheses, and may have some as well; then comes the state.
+        # The name is in parentheses, and may contain some; the state follows it.
         fields = stat.rpartition(")")[2].split()
         return None if fields[0] in "ZX" else int(fields[_START_FIELD])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from pymysql._auth import scramble_caching_sha2, sha2_rsa_encrypt
 
 from canal_server.errors import ConnectionLost, SourceRefused
+from canal_server.messages import source_messages
 from canal_server.mysql.source_settings import KeyRetrieval
 
 if TYPE_CHECKING:
@@ -147,13 +148,8 @@ class _Sha2:
         if retrieval is KeyRetrieval.WARNED:
             if address not in _warned:
                 _warned.add(address)
-                _log.warning(
-                    "the password of %s goes to %s without TLS, encrypted with a key "
-                    "that the other side has sent: whoever is in between can read it; "
-                    "set sslMode=REQUIRED, name the server's key in serverPublicKey, "
-                    "or say allowPublicKeyRetrieval=true",
-                    self._access.credentials.user,
-                    address,
+                source_messages.PASSWORD_WITHOUT_TLS.log(
+                    _log, self._access.credentials.user, address
                 )
             return
         raise SourceRefused(

@@ -1,8 +1,9 @@
-"""Clients whose place the source no longer has, while others can still be served.
+"""Clients whose position the source has lost, while others can still be served.
 
-Reading begins at the oldest place that is left, so that the others lose nothing. The
-clients that lack something are told so, each by itself, or moved if the operator wants
-that. Leaves out what the source has (`canal_server.source.begin.position_loss`).
+Reading begins at the oldest position that the source still has, so that the other
+clients lose nothing. The clients that lost data are refused, each on its own, or moved
+if the configuration says so. Leaves out what the source has
+(`canal_server.source.begin.position_loss`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from canal_server.messages import position_messages
 from canal_server.position.log_positions import earlier, same_server
 
 if TYPE_CHECKING:
@@ -22,23 +24,23 @@ _log = logging.getLogger(__name__)
 
 
 class Gone(Protocol):
-    """A place that the source refused, and what it has instead."""
+    """A position that the source refused, and what the source has instead."""
 
     @property
     def refused(self) -> LogPosition:
-        """Return the place."""
+        """Return the refused position."""
 
     def has(self, place: LogPosition) -> bool:
-        """Tell whether the source may have another place."""
+        """Return whether the source may have another position."""
 
     def why(self, place: LogPosition) -> str:
-        """Return what of a place is missing, for a person."""
+        """Return what the source lacks of a position, for a person."""
 
 
 class LostClients:
-    """Who is not served, and why; one writer at a time, read by any thread.
+    """The clients that are not served, and why; one writer, any number of readers.
 
-    `resets`: clients that lack something are moved, and served.
+    With `resets`, clients that lost data are moved and served.
     """
 
     def __init__(self, destination: str, *, resets: bool) -> None:
@@ -55,11 +57,11 @@ class LostClients:
         move: Callable[[ClientIdentity, LogPosition], None],
         drop: Callable[[ClientIdentity], None],
     ) -> LogPosition | None:
-        """Return the oldest of the clients' places that is left, None for none of them.
+        """Return the clients' oldest position that the source has, None: it has none.
 
-        Clients that lack something are moved there, or dropped and refused. Once
-        reading began they may have entries of before in the store: they stay, and it is
-        only passed over what is gone if the operator wants that.
+        Clients that lost data are moved there, or dropped and refused. Once reading
+        began, they may still have earlier entries in the store and keep them; then
+        lost data is skipped only if the configuration says so.
         """
         served = {
             identity: place
@@ -82,44 +84,37 @@ class LostClients:
     def refuse_one(
         self, identity: ClientIdentity, place: LogPosition, gone: Gone
     ) -> None:
-        """Refuse a client that lacks something; the others go on as they do."""
+        """Refuse a client that lost data; the others continue."""
         self._refuse(identity, place, gone)
 
     def refuse_because(self, identity: ClientIdentity, why: str) -> None:
-        """Refuse a client to which nothing can be given."""
+        """Refuse a client that nothing can be delivered to."""
         why = f"client {identity.client_id} of {self._destination} is late: {why}"
         self._why[identity.client_id] = why
-        _log.error("%s; it is refused, the others go on", why)
+        position_messages.CLIENT_HISTORY_UNKNOWN.log(_log, why)
 
     def tell_moved(
         self, identity: ClientIdentity, place: LogPosition, to: LogPosition, gone: Gone
     ) -> None:
-        """Say what a client misses that is moved."""
+        """Log what a client misses that is moved."""
         self._tell_moved(identity, place, to, gone)
 
     def _refuse(self, identity: ClientIdentity, place: LogPosition, gone: Gone) -> None:
         why = (
             f"client {identity.client_id} of {self._destination} needs"
-            f" {place.position}, which is gone: {gone.why(place)}"
+            f" {place.position}, which the source no longer has: {gone.why(place)}"
         )
         self._why[identity.client_id] = (
-            f"{why}; load its tables anew, then move it with `canal-server position"
+            f"{why}; load its tables again, then move it with `canal-server position"
             " seek`, or unsubscribe it"
         )
-        _log.error(
-            "%s; it is refused, the others go on: load its tables anew, then move it"
-            " with `canal-server position seek`, or remove it with `canal-server"
-            " unsubscribe`",
-            why,
-        )
+        position_messages.CLIENT_POSITION_LOST.log(_log, why)
 
     def _tell_moved(
         self, identity: ClientIdentity, place: LogPosition, to: LogPosition, gone: Gone
     ) -> None:
-        _log.error(
-            "client %d of %s needs %s, which is gone: %s; it goes on at %s, as"
-            " canal.auto.reset.latest.pos.mode is true: what lies between is lost for"
-            " it",
+        position_messages.CLIENT_MOVED_PAST_LOSS.log(
+            _log,
             identity.client_id,
             self._destination,
             place.position,
@@ -132,24 +127,24 @@ class LostClients:
         return self._why.get(client_id, "")
 
     def forget(self, client_id: int) -> None:
-        """Serve a client again that has left."""
+        """Serve a client again, after it unsubscribed."""
         self._why.pop(client_id, None)
 
     def clear(self) -> None:
-        """Serve all of them again: cursors were moved."""
+        """Serve all clients again, after cursors were moved."""
         self._why.clear()
 
     def told(self) -> dict[str, str]:
-        """Return who is not served and why, as plain values."""
+        """Return the clients that are not served and why, as JSON values."""
         return {str(client): why for client, why in sorted(self._why.items())}
 
 
 def _oldest_left(
     places: Mapping[ClientIdentity, LogPosition], gone: Gone
 ) -> tuple[LogPosition | None, list[ClientIdentity]]:
-    """Return the oldest place that the source still has, and whose are not there.
+    """Return the oldest position that the source has, and the clients without one.
 
-    None when it has none of them.
+    None when it has none of the positions.
     """
     lost = [each for each, place in places.items() if _is_lost(place, gone)]
     left: LogPosition | None = None

@@ -1,8 +1,9 @@
 """Cursors and positions in files: a folder for each destination.
 
-`<data dir>/<destination>/meta.dat` has the content of `metafile`, `parse.dat` beside it
-that of one position. What they cannot say stands beside each (`unabridged`, `groups`).
-All are written by `durable`. Leaves out when they are written (`mixed`, `kept`).
+`<data dir>/<destination>/meta.dat` has the content of `meta_file`, `parse.dat` next to
+it that of one position. What they cannot hold is in other files next to them
+(`sidecar`, `source_positions`). All are written by `atomic_file`. Leaves out when they
+are written (`write_behind`, `kept`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from canal_server.errors import MetaStoreError
+from canal_server.messages import position_messages
 from canal_server.position import meta_file, sidecar, source_positions
 from canal_server.position.atomic_file import Disk, replace_content
 from canal_server.position.gtid_cache import unchanged
@@ -36,7 +38,7 @@ _Content = TypeVar("_Content")
 
 
 class MetaFiles:
-    """Clients in `meta.dat`; a `mixed.MetaStorage`. Open batches are not stored."""
+    """Clients in `meta.dat`; a `write_behind.MetaStorage`, without open batches."""
 
     def __init__(
         self,
@@ -45,29 +47,29 @@ class MetaFiles:
         disk: Disk | None = None,
         completed: Completed = unchanged,
     ) -> None:
-        """Take the folder; `completed` gives cursors the GTID sets executed there."""
+        """Create the storage; `completed` adds executed GTID sets to cursors."""
         self._data_dir = data_dir
         self._disk = disk or Disk()
         self._completed = completed
         self._restored: set[str] = set()  # their backup is better than their file
         self._held = sidecar.Held(completed)  # by destination and client id
-        self._groups: set[str] = set()  # that have places beside their cursors
+        self._groups: set[str] = set()  # those with source positions
         self._encoders: dict[str, meta_file.Encoder] = {}  # by destination
-        self._full_encoders: dict[str, sidecar.Encoder] = {}  # the same
+        self._full_encoders: dict[str, sidecar.Encoder] = {}  # by destination
 
     def open(self, destinations: Sequence[str], stop: Stop) -> None:
-        """Do nothing: files are there or not."""
+        """Do nothing: files need no preparation."""
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
 
     @property
     def silence(self) -> str:
-        """Return how to say that the disk does not answer."""
+        """Return the text of an error for a disk that does not answer."""
         return f"the disk of {self._data_dir} did not answer"
 
     def must_write(self, destination: str) -> bool:
-        """Tell whether the backup was read."""
+        """Return whether the backup was read."""
         return destination in self._restored
 
     def read(self, destination: str) -> list[StoredClient]:
@@ -78,8 +80,8 @@ class MetaFiles:
                 self._disk,
                 path,
                 lambda data: meta_file.decode(destination, data),
-                "took the cursors of %s, which are older: clients receive again what"
-                " they acked since",
+                "restored the cursors from %s, which is older: clients receive again"
+                " what they acked since",
             )
         except FileNotFoundError:
             return []
@@ -102,7 +104,7 @@ class MetaFiles:
         return found
 
     def write(self, destination: str, clients: list[StoredClient]) -> None:
-        """Replace a destination's file, the old one becomes the backup."""
+        """Replace a destination's file; the old one becomes the backup."""
         path = _path(self._data_dir, destination, FILE_NAME)
         what = f"the cursors of {destination}"
         entries = {
@@ -126,7 +128,7 @@ class MetaFiles:
                 destination, meta_file.Encoder(destination)
             ).encode((client.identity, client.cursor) for client in clients),
             what=what,
-            # A damaged file must not take the place of the backup it was restored from.
+            # A damaged file must not replace the backup it was restored from.
             keep=destination not in self._restored,
         )
         self._restored.discard(destination)
@@ -137,14 +139,14 @@ class MetaFiles:
     def _read_places(
         self, destination: str, path: Path
     ) -> dict[int, source_positions.Places]:
-        """Read where clients of a group stand, by client id; none for others."""
+        """Read the clients' positions in the sources of a group, by client id."""
         try:
             places, restored = _read(
                 self._disk,
                 path.with_name(path.name + source_positions.SUFFIX),
                 source_positions.decode_clients,
-                "took the places of %s, which are older: clients receive again what"
-                " they acked since",
+                "restored the source positions from %s, which is older: clients receive"
+                " again what they acked since",
             )
         except FileNotFoundError:
             return {}
@@ -171,7 +173,7 @@ class MetaFiles:
             self._disk,
             path.with_name(path.name + source_positions.SUFFIX),
             source_positions.encode_clients(places),
-            what=f"the places of {destination}",
+            what=f"the source positions of {destination}",
             keep=destination not in self._restored,
         )
 
@@ -183,18 +185,18 @@ class PositionFiles:
         self._data_dir = data_dir
         self._disk = disk or Disk()
         self._restored: set[str] = set()
-        self._known: set[str] = set()  # were read
+        self._known: set[str] = set()  # those that were read
         self._held = sidecar.Held()  # by destination
 
     def open(self, stop: Stop) -> None:
-        """Do nothing: files are there or not."""
+        """Do nothing: files need no preparation."""
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
 
     @property
     def silence(self) -> str:
-        """Return how to say that the disk does not answer."""
+        """Return the text of an error for a disk that does not answer."""
         return f"the disk of {self._data_dir} did not answer"
 
     def read(self, destination: str) -> LogPosition | None:
@@ -206,7 +208,7 @@ class PositionFiles:
                 self._disk,
                 path,
                 meta_file.decode_position,
-                "took the position of %s, which is older",
+                "restored the position from %s, which is older",
             )
         except FileNotFoundError:
             return None
@@ -218,9 +220,9 @@ class PositionFiles:
         return position
 
     def write(self, destination: str, position: LogPosition) -> None:
-        """Replace a destination's file, the old one becomes the backup."""
+        """Replace a destination's file; the old one becomes the backup."""
         if destination not in self._known:
-            # What is there is replaced, damaged or not.
+            # An existing file is replaced, damaged or not.
             with contextlib.suppress(MetaStoreError):
                 self.read(destination)
         path = _path(self._data_dir, destination, POSITION_NAME)
@@ -242,10 +244,10 @@ class PositionFiles:
 def _read(
     disk: Disk, path: Path, decode: Callable[[bytes], _Content], effect: str
 ) -> tuple[_Content, bool]:
-    """Read a file; with True its backup, when the file is damaged.
+    """Read a file, or its backup when the file is damaged; then return True.
 
-    Then `effect` is logged, with the name of the backup in it.
-    Raises FileNotFoundError when there is no file, whatever there is of a backup.
+    In that case `effect` is logged, with the name of the backup in it.
+    Raises FileNotFoundError when there is no file, even if there is a backup.
     """
     try:
         return decode(disk.read(path)), False
@@ -260,18 +262,18 @@ def _read(
         content = decode(disk.read(backup))
     except (OSError, ValueError) as error:
         raise MetaStoreError(
-            f"{path} is damaged ({damage}) and {backup.name} is of no use either"
-            f" ({error}), put one of them right; without both files clients"
-            " begin anew"
+            f"{path} is damaged ({damage}) and {backup.name} cannot be read either"
+            f" ({error}), repair one of them; if both files are removed, clients start"
+            " without cursors"
         ) from damage
-    logger.error("%s is damaged (%s), %s", path, damage, effect % backup.name)
+    position_messages.CURSORS_RESTORED.log(logger, path, damage, effect % backup.name)
     return content, True
 
 
 def _read_full(
     disk: Disk, path: Path, decode: Callable[[bytes], _Content]
 ) -> _Content | None:
-    """Read what stands beside a file; None when that is not there or damaged."""
+    """Read the file next to a file; None when it is missing or damaged."""
     beside = _beside(path)
     try:
         return decode(disk.read(beside))
@@ -309,6 +311,6 @@ def _write(disk: Disk, path: Path, content: bytes, *, what: str, keep: bool) -> 
 def _path(data_dir: Path, destination: str, name: str) -> Path:
     if destination in ("", ".", "..") or "/" in destination or "\0" in destination:
         raise MetaStoreError(
-            f"destination {destination!r} cannot be the name of a folder"
+            f"destination {destination!r} cannot be used as the name of a folder"
         )
     return data_dir / destination / name

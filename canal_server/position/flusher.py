@@ -1,4 +1,4 @@
-"""A thread that writes what changed: on a period, at once, and before it ends.
+"""A thread that writes changes: periodically, at once, and before it ends.
 
 Leaves out what is written, and where.
 """
@@ -10,18 +10,19 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import CanalError, MetaStoreError
+from canal_server.messages import position_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
-STOP_TIMEOUT_S: Final = 5.0  # half of what the process has for its end
-RETRY_S: Final = 1.0  # after a failure, where nothing is written on a period
+STOP_TIMEOUT_S: Final = 5.0  # half of the time in which the process shuts down
+RETRY_S: Final = 1.0  # after a failure, where nothing is written periodically
 
 
 class Flusher:
-    """Calls `flush`, which takes note itself of what it could not write.
+    """Calls `flush`, which itself remembers what it could not write.
 
     With a period of 0, every change is written at once. A failure is logged once,
     until a flush succeeds again.
@@ -31,7 +32,7 @@ class Flusher:
         self,
         flush: Callable[[], None],
         *,
-        what: str,  # is written, for the log
+        what: str,  # what is written, for the log
         name: str,  # of the thread
         period_s: float,
         stop_timeout_s: float = STOP_TIMEOUT_S,
@@ -40,7 +41,7 @@ class Flusher:
         self._what = what
         self._period_s = period_s
         self._stop_timeout_s = stop_timeout_s
-        self._condition = threading.Condition()  # guards the two that follow
+        self._condition = threading.Condition()  # guards the next two
         self._urgent = False
         self._stopping = False
         self._thread = threading.Thread(
@@ -48,11 +49,11 @@ class Flusher:
         )
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the thread."""
         self._thread.start()
 
     def changed(self, *, urgent: bool) -> None:
-        """Say that there is something to write, at once or when the period ends."""
+        """Announce a change, to be written at once or when the period ends."""
         if not urgent and self._period_s:
             return
         with self._condition:
@@ -60,10 +61,10 @@ class Flusher:
             self._condition.notify()
 
     def stop(self, silence: str, effect: str = "") -> None:
-        """End the thread, then write what it could not; may be called again.
+        """Stop the thread and write what it could not; may be called again.
 
-        Raises MetaStoreError when it does not end in time, else what `flush` raises:
-        `silence` says who does not answer, `effect` what follows.
+        Raises MetaStoreError when the thread does not end in time, else what `flush`
+        raises: `silence` names the cause, `effect` the consequence.
         """
         with self._condition:
             self._stopping = True
@@ -83,12 +84,12 @@ class Flusher:
             stopping = self._wait(after_failure=failed)
             try:
                 self._flush()
-            except Exception as error:  # the outermost frame of this thread
-                # Once, not with every period; the last failure is told by `stop`,
-                # which tries once more.
+            except Exception as error:  # noqa: BLE001  # the outermost frame
+                # Log once, not in every period; `stop` tries again and raises the
+                # last failure.
                 if not failed and not stopping:
-                    logger.error(  # noqa: TRY400  # errors of ours are told in words
-                        "%s not written for now, trying again: %s",
+                    position_messages.WRITES_FAIL.log(
+                        logger,
                         self._what,
                         error,
                         exc_info=not isinstance(error, CanalError),
@@ -96,18 +97,18 @@ class Flusher:
                 failed = True
             else:
                 if failed:
-                    logger.warning("%s written again", self._what)
+                    position_messages.WRITES_RESUMED.log(logger, self._what)
                 failed = False
             if stopping:
                 return
 
     def _wait(self, *, after_failure: bool) -> bool:
-        """Wait until there is something to write; true when it is for the last time."""
+        """Wait until there is something to write; true when stopping."""
         with self._condition:
             self._condition.wait_for(
                 lambda: self._stopping or (self._urgent and not after_failure),
                 self._period_s or (RETRY_S if after_failure else None),
             )
-            # Taken before the content is: what changes meanwhile is urgent anew.
+            # Reset before the content is read: a later change is urgent again.
             self._urgent = False
             return self._stopping

@@ -1,8 +1,9 @@
-"""For how long clients were away, kept in a file or a node of ZooKeeper.
+"""For how long clients were disconnected, stored in a file or a node of ZooKeeper.
 
 The content is JSON: `{"away_s": {"<client id>": <seconds>}}`, with the clients that
-were away when it was written. It decides only for whom entries are held; where it is
-missing or damaged, all clients count as seen when the server started.
+were disconnected when it was written. It decides only for which clients entries are
+retained; where it is missing or damaged, all clients count as seen when the server
+started.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import LeaseLost, MetaStoreError, ZooKeeperError
+from canal_server.messages import position_messages
 from canal_server.model import znodes
 from canal_server.position.atomic_file import Disk, replace_content
 from canal_server.position.node_writer import LeasedNodes
@@ -37,14 +39,14 @@ class SeenFile:
         self._disk = disk or Disk()
 
     def open(self, stop: Stop) -> None:
-        """Do nothing: the file is there or not."""
+        """Do nothing: the file needs no preparation."""
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
 
     @property
     def silence(self) -> str:
-        """Return how to say that the disk does not answer."""
+        """Return the text of an error for a disk that does not answer."""
         return f"the disk of {self._path} did not answer"
 
     def read(self) -> dict[int, float]:
@@ -68,14 +70,14 @@ class SeenFile:
 
 
 class SeenNode(LeasedNodes):
-    """A node of a server that holds the lease; a `presence.LastSeenStorage`."""
+    """A node that the holder of the lease writes; a `presence.LastSeenStorage`."""
 
     def __init__(self, zookeeper: ZooKeeper, destination: str) -> None:
         super().__init__(zookeeper, destination, znodes.seen_path(destination))
 
     @property
     def silence(self) -> str:
-        """Return how to say that ZooKeeper does not answer."""
+        """Return the text of an error for a ZooKeeper that does not answer."""
         return "ZooKeeper did not answer"
 
     def read(self) -> dict[int, float]:
@@ -104,7 +106,5 @@ def _decoded(data: bytes, where: str) -> dict[int, float]:
         found = json.loads(data)["away_s"]
         return {int(each): max(0.0, float(away)) for each, away in found.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        _log.warning(
-            "%s is damaged (%r): all clients count as seen just now", where, error
-        )
+        position_messages.LAST_SEEN_DAMAGED.log(_log, where, error)
         return {}

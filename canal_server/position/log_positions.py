@@ -1,7 +1,7 @@
-"""Where the pump of a destination stands: log position managers.
+"""The position of a destination's pump: log position managers.
 
-Leaves out the search for a place to start from when none is stored
-(`canal_server.source`), and managers that keep positions beyond the process (`kept`).
+Leaves out the search for a start position when none is stored (`canal_server.source`),
+and managers whose positions outlive the process (`kept`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from canal_server.errors import CanalError
+from canal_server.messages import position_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,14 +24,14 @@ logger = logging.getLogger(__name__)
 
 
 class MemoryLogPositionManager:
-    """Positions that are forgotten with the process; a `ports.LogPositionManager`."""
+    """Positions that end with the process; a `ports.LogPositionManager`."""
 
     def __init__(self) -> None:
         # One pump writes one key; reading from other threads is safe.
         self._positions: dict[str, LogPosition] = {}
 
     def start(self) -> None:
-        """Do nothing: nothing is stored here."""
+        """Do nothing: nothing is stored."""
 
     def request_stop(self) -> None:
         """Do nothing: a start does not wait."""
@@ -50,7 +51,7 @@ class MemoryLogPositionManager:
 class MetaLogPositionManager:
     """The slowest client's cursor as the position; a `ports.LogPositionManager`.
 
-    Only of clients that `retains` tells of; of all, when it tells of none.
+    Only clients for which `retains` is true count; all, when it is true for none.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class MetaLogPositionManager:
         self._retains = retains
 
     def start(self) -> None:
-        """Do nothing: whoever has the meta manager starts it."""
+        """Do nothing: the owner of the meta manager starts it."""
 
     def request_stop(self) -> None:
         """Do nothing: a start does not wait."""
@@ -88,10 +89,10 @@ class MetaLogPositionManager:
 
 
 class FailbackLogPositionManager:
-    """One manager, and another for when it has nothing or fails.
+    """A manager with a fallback for when it has no position or fails.
 
-    With memory first and cursors second, a pump that lost its link goes on where it
-    was, and after a restart begins at what clients have acked.
+    With memory first and cursors second, a pump that lost its connection resumes where
+    it was, and after a restart it begins at what clients have acked.
     """
 
     def __init__(
@@ -101,17 +102,17 @@ class FailbackLogPositionManager:
         self._secondary = secondary
 
     def start(self) -> None:
-        """Get both ready."""
+        """Start both."""
         self._primary.start()
         self._secondary.start()
 
     def request_stop(self) -> None:
-        """Let a start that waits end."""
+        """Make a waiting start fail."""
         self._primary.request_stop()
         self._secondary.request_stop()
 
     def stop(self) -> None:
-        """Stop both, also when one fails."""
+        """Stop both, even when one fails."""
         try:
             self._primary.stop()
         finally:
@@ -123,16 +124,12 @@ class FailbackLogPositionManager:
         return self._secondary.latest(destination) if found is None else found
 
     def persist(self, destination: str, position: LogPosition) -> None:
-        """Store with the primary, with the secondary when that fails."""
+        """Store with the primary, or with the secondary when that fails."""
         try:
             self._primary.persist(destination, position)
         except CanalError as error:
-            logger.warning(
-                "position %s of %s was stored in the second place, the first one"
-                " failed: %s",
-                position,
-                destination,
-                error,
+            position_messages.POSITION_STORED_IN_SECONDARY.log(
+                logger, position, destination, error
             )
             self._secondary.persist(destination, position)
 
@@ -140,7 +137,7 @@ class FailbackLogPositionManager:
 def earlier(one: LogPosition, other: LogPosition) -> LogPosition:
     """Return the earlier of two positions, the first when they are equal.
 
-    Positions of one server compare by file and place in it, others by time.
+    Positions on one server compare by file and offset, others by time.
     """
     if same_server(one.identity, other.identity):
         return other if other.position.order() < one.position.order() else one
@@ -149,9 +146,9 @@ def earlier(one: LogPosition, other: LogPosition) -> LogPosition:
 
 
 def same_server(one: LogIdentity, other: LogIdentity) -> bool:
-    """Tell whether two identities are one server, also by host name and address.
+    """Return whether two identities are one server, also by host name and address.
 
-    May ask the name service, when the texts differ.
+    May query the name service when the texts differ.
     """
     if (one.port, one.slave_id) != (other.port, other.slave_id):
         return False
@@ -164,6 +161,6 @@ def same_server(one: LogIdentity, other: LogIdentity) -> bool:
 def _addresses(host: str) -> set[str]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # the latter for what cannot be a name at all
-        return set()  # a name that nobody knows any more is no server of today
+    except (OSError, UnicodeError):  # UnicodeError: the text cannot be a host name
+        return set()  # a name that no longer resolves matches no server
     return {str(address[0]) for *_, address in found}

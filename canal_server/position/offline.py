@@ -1,9 +1,10 @@
-"""Cursors where they are stored, of a destination that no instance runs here.
+"""Stored cursors of a destination that no instance runs here.
 
-They are read and moved for an operator. A file is its server's: whoever moves cursors
-in it keeps servers out (`canal_server.daemon.control.locked`). In ZooKeeper they are
-moved under the node with which servers agree on who runs a destination. Leaves out the
-form of what is stored (`file_meta`, `zookeeper_meta`).
+They are read and moved for an operator. A file belongs to its server: code that moves
+cursors in it locks servers out (`canal_server.daemon.control.locked`). In ZooKeeper
+cursors are moved under the node by which servers agree on who runs a destination.
+Leaves
+out the stored form (`file_meta`, `zookeeper_meta`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from canal_server.errors import (
     NodeExists,
     ZooKeeperError,
 )
+from canal_server.messages import position_messages
 from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.running import owner_of
 from canal_server.model.znodes import lease_path, running_path
@@ -46,21 +48,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CONNECT_S: Final = 10.0  # for ZooKeeper to answer; an operator waits
-# Says who has a destination while its cursors are moved. It is no address: clients,
-# which look there for a server, find none.
+# Names the owner of a destination while its cursors are moved. It is not an address, so
+# that clients, which look for a server there, find none.
 MOVER: Final = b'{"active":false,"address":"an operator who moves cursors"}'
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is stored of a destination, and who says that it runs it ("": nobody)."""
+    """The stored cursors of a destination, and the server that runs it ("": none)."""
 
     cursors: DestinationCursors
     owner: str = ""
 
 
 def read_stored(config: InstanceConfig) -> Stored:
-    """Return what is stored of a destination. Raises MetaStoreError."""
+    """Return the stored cursors of a destination. Raises MetaStoreError."""
     destination = config.destination
     if config.position.wiring is Wiring.ZOOKEEPER:
         with connected(config.position.zookeeper_servers) as zookeeper:
@@ -75,11 +77,11 @@ def read_stored(config: InstanceConfig) -> Stored:
 def move_stored(
     config: InstanceConfig, clients: Collection[int], *positions: LogPosition
 ) -> None:
-    """Move the cursors of some clients; their open batches are void.
+    """Move the cursors of some clients; their open batches become void.
 
-    In a group, in the sources whose servers the positions name. Raises ClientError for
-    clients that are not subscribed, MetaStoreError when a server runs the destination,
-    or they cannot be moved.
+    In a group, the servers that the positions name decide which sources are meant.
+    Raises ClientError for clients that are not subscribed, and MetaStoreError when a
+    server runs the destination, or when the cursors cannot be moved.
     """
     destination = config.destination
     if config.group:
@@ -88,8 +90,8 @@ def move_stored(
         the_only(destination, positions)
     if config.position.wiring is Wiring.MEMORY:
         raise MetaStoreError(
-            f"destination {destination} keeps its cursors in memory: there is nothing"
-            " to move while it does not run"
+            f"destination {destination} keeps its cursors in memory: nothing can be"
+            " moved while it does not run"
         )
     if config.position.wiring is Wiring.FILE:
         _move(MetaFiles(config.position.data_dir), config, clients, positions)
@@ -110,10 +112,10 @@ def move_stored(
 def log_move(
     destination: str, clients: Collection[int], positions: Sequence[LogPosition]
 ) -> None:
-    """Say in the log that clients were moved; of a group, in which servers' binlogs."""
+    """Log that clients were moved; for a group, with the servers of the positions."""
     (told,) = positions if len(positions) == 1 else (None,)
-    logger.warning(
-        "destination %s: an operator moved client%s %s to %s",
+    position_messages.CLIENT_MOVED.log(
+        logger,
         destination,
         "s" if len(clients) > 1 else "",
         ", ".join(map(str, sorted(clients))),
@@ -122,14 +124,14 @@ def log_move(
 
 
 def the_only(destination: str, positions: Sequence[LogPosition]) -> LogPosition:
-    """Return the place to which clients of a single source are moved.
+    """Return the position to which clients of a single source are moved.
 
-    Raises ClientError when there is not one.
+    Raises ClientError unless exactly one is given.
     """
     if len(positions) != 1:
         raise ClientError(
-            f"destination {destination} has one source, and {len(positions)} places are"
-            " given: give one"
+            f"destination {destination} has one source, but {len(positions)} positions"
+            " were given: give one"
         )
     return positions[0]
 
@@ -137,12 +139,12 @@ def the_only(destination: str, positions: Sequence[LogPosition]) -> LogPosition:
 def check_subscribed(
     destination: str, clients: Collection[int], known: Collection[int]
 ) -> None:
-    """Raise ClientError when some of the clients are not known ones."""
+    """Raise ClientError when some of the clients are unknown."""
     unknown = sorted(set(clients) - set(known))
     if unknown:
         raise ClientError(
             f"client {', '.join(map(str, unknown))} is not subscribed to {destination};"
-            f" known are {', '.join(map(str, sorted(known))) or 'none'}"
+            f" known clients: {', '.join(map(str, sorted(known))) or 'none'}"
         )
 
 
@@ -169,7 +171,7 @@ def _move(
 def _moved(
     config: InstanceConfig, client: StoredClient, positions: Sequence[LogPosition]
 ) -> StoredClient:
-    """Return a client as it is stored when it was moved."""
+    """Return the stored form of a client after it was moved."""
     if not config.group:
         return StoredClient(client.identity, positions[0])
     servers = servers_of(config.group)
@@ -204,7 +206,7 @@ def _cursors(config: InstanceConfig, clients: list[StoredClient]) -> Destination
 
 @contextlib.contextmanager
 def connected(servers: str) -> Iterator[ZooKeeper]:
-    """Give a session of its own. Raises MetaStoreError when it fails."""
+    """Open a separate session. Raises MetaStoreError when that fails."""
     try:
         with session_for(servers, CONNECT_S) as zookeeper:
             yield zookeeper
@@ -214,9 +216,9 @@ def connected(servers: str) -> Iterator[ZooKeeper]:
 
 @contextlib.contextmanager
 def kept_from_servers(zookeeper: ZooKeeper, destination: str) -> Iterator[None]:
-    """Have the destination within the context, so that no server starts it.
+    """Own the destination within the context, so that no server starts it.
 
-    Raises MetaStoreError when one runs it.
+    Raises MetaStoreError when a server runs it.
     """
     path, session = running_path(destination), zookeeper.session
     try:
@@ -224,9 +226,9 @@ def kept_from_servers(zookeeper: ZooKeeper, destination: str) -> Iterator[None]:
     except NodeExists:
         raise MetaStoreError(
             f"destination {destination} is run by {owner_in(zookeeper, destination)}:"
-            " do it there, or stop that server"
-        ) from None  # it is what the text says
-    # Nothing is written once this session has ended: a server may have it then.
+            " run this command on that server, or stop that server"
+        ) from None  # the text says the same
+    # Nothing is written after this session has ended: a server may run it then.
     fence = lease_path(destination, session or 0)
     zookeeper.create(fence, ephemeral=True)
     try:
@@ -239,6 +241,6 @@ def kept_from_servers(zookeeper: ZooKeeper, destination: str) -> Iterator[None]:
 
 
 def owner_in(zookeeper: ZooKeeper, destination: str) -> str:
-    """Return who says in ZooKeeper that it runs a destination; empty: nobody."""
+    """Return the server that runs a destination according to ZooKeeper, or ""."""
     node = zookeeper.read(running_path(destination))
     return "" if node is None else owner_of(node.data)

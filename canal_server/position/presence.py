@@ -1,10 +1,11 @@
-"""Which clients are here, and since when the others are away.
+"""Which clients are connected, and since when the others are not.
 
-A client *pins* entries while a connection serves it and for a while after, and always
-when it is the one that was seen last: so a single client pins for ever. Else it
-*floats*. The time in which no server ran does not count. Implements `ports.Liveness`
-but for what becomes of a client (`canal_server.catchup.lagging_clients`); thread-safe.
-Leaves out where it is kept (`last_seen`).
+Entries are *retained* for a client while a connection serves it and for a while after,
+and always for the client that was connected last: thus a single client always retains
+entries. Other clients are *evictable*. The time in which no server ran does not count.
+Implements `ports.Liveness` except for evicting a client
+(`canal_server.catchup.lagging_clients`); thread-safe. Leaves out the storage
+(`last_seen`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from canal_server.errors import MetaStoreError
+from canal_server.messages import position_messages
 from canal_server.position.flusher import Flusher
 
 if TYPE_CHECKING:
@@ -27,33 +29,33 @@ _log = logging.getLogger(__name__)
 
 
 class LastSeenStorage(Protocol):
-    """Where it is kept for how long clients are away; raises MetaStoreError.
+    """Stores for how long clients are disconnected; raises MetaStoreError.
 
-    All but `open` are called by one thread at a time.
+    All methods but `open` are called by one thread at a time.
     """
 
     def open(self, stop: Stop) -> None:
-        """Get ready; may wait until `stop`."""
+        """Prepare; may wait until `stop`."""
 
     def close(self) -> None:
-        """Let go of it; may be called again."""
+        """Release what `open` acquired; may be called again."""
 
     def read(self) -> dict[int, float]:
-        """Return by client id for how many seconds it was away when that was written.
+        """Return the seconds for which each client was disconnected when written.
 
-        A client that was here, or is not known, is left out.
+        Clients that were connected, or are unknown, are left out.
         """
 
     def write(self, away_s: Mapping[int, float]) -> None:
-        """Keep what `read` returns."""
+        """Store what `read` returns."""
 
     @property
     def silence(self) -> str:
-        """Return how to say that the place does not answer."""
+        """Return the text of an error for a storage that does not answer."""
 
 
 class Presence:
-    """The clients of one destination; `retain_s` is negative where all pin for ever."""
+    """The clients of one destination; with a negative `retain_s`, all retain always."""
 
     def __init__(
         self,
@@ -65,9 +67,9 @@ class Presence:
         is_late: Callable[[int], bool] = lambda _: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the place to keep it, None: nowhere; `what` names whose clients.
+        """Create it with a storage, None: not stored; `what` names the destination.
 
-        One that `is_late` floats after a restart, also when it is here now.
+        A client that `is_late` is evictable after a restart, even if connected now.
         """
         self._is_late = is_late
         self._retain_s = retain_s
@@ -75,9 +77,9 @@ class Presence:
         self._clock = clock
         self._lock = threading.Lock()
         self._here: Counter[int] = Counter()  # connections that serve a client
-        self._seen_s: dict[int, float] = {}  # of subscribed ones, when they were
-        self._kept_s: dict[int, float] = {}  # away, as it was written
-        # The client that was seen last, and whether that was found since a change.
+        self._seen_s: dict[int, float] = {}  # when subscribed clients were seen
+        self._kept_s: dict[int, float] = {}  # disconnected for so long when stored
+        # The client that was seen last, and whether it was determined since a change.
         self._last: int | None = None
         self._last_is_known = False
         self._is_dirty = self._is_started = False
@@ -89,7 +91,7 @@ class Presence:
         )
 
     def start(self, stop: Stop) -> None:
-        """Load what is kept. Raises MetaStoreError."""
+        """Load what is stored. Raises MetaStoreError."""
         if self._place is None:
             return
         self._place.open(stop)
@@ -102,10 +104,10 @@ class Presence:
         self._is_started = True
 
     def stop(self) -> None:
-        """Write what is not written yet.
+        """Write pending changes.
 
-        Where that fails it is told, and nothing is lost by it: clients that are away
-        count as seen when the destination starts the next time.
+        A failure is logged and loses no data: clients that are disconnected count as
+        seen when the destination starts the next time.
         """
         if self._place is None or not self._is_started:
             return
@@ -115,14 +117,14 @@ class Presence:
         try:
             self._flusher.stop(self._place.silence)
         except MetaStoreError as error:
-            _log.warning("%s; clients that are away count as seen", error)
+            position_messages.LAST_SEEN_NOT_WRITTEN.log(_log, error)
         finally:
             self._place.close()
 
     # --- what happens -----------------------------------------------------------------
 
     def enter(self, client_id: int) -> None:
-        """Take note that a client is subscribed; one that is known stays as it is."""
+        """Note that a client is subscribed; no effect on a client that is known."""
         with self._lock:
             self._last_is_known = False
             if client_id not in self._seen_s:
@@ -131,14 +133,14 @@ class Presence:
                 self._is_dirty = True
 
     def forget(self, client_id: int) -> None:
-        """Take note that a client is no longer subscribed."""
+        """Note that a client is no longer subscribed."""
         with self._lock:
             self._last_is_known = False
             self._seen_s.pop(client_id, None)
             self._is_dirty = True
 
     def saw(self, client_id: int) -> None:
-        """Take note that a subscribed client counts as seen now."""
+        """Count a subscribed client as seen now."""
         with self._lock:
             self._last_is_known = False
             if client_id in self._seen_s:
@@ -146,14 +148,14 @@ class Presence:
                 self._is_dirty = True
 
     def came(self, client_id: int) -> None:
-        """Take note that one more connection serves a client."""
+        """Note that another connection serves a client."""
         with self._lock:
             self._last_is_known = False
             self._here[client_id] += 1
             self._is_dirty = True
 
     def left(self, client_id: int) -> None:
-        """Take note that a connection that served a client ended."""
+        """Note that a connection that served a client ended."""
         with self._lock:
             self._last_is_known = False
             self._here[client_id] -= 1
@@ -164,17 +166,17 @@ class Presence:
             self._is_dirty = True
 
     def look_again(self) -> None:
-        """Take note that another client is late, or one is not any more."""
-        self._is_dirty = True  # without the lock: the next write comes behind it
+        """Note that the set of lagging clients changed."""
+        self._is_dirty = True  # needs no lock: the next write comes later
 
     # --- what is asked ----------------------------------------------------------------
 
     def is_evictable(self, client_id: int) -> bool:
-        """Tell whether a client was away for so long that nothing waits for it."""
+        """Return whether nothing is retained for a client any longer."""
         return self.evictable_in_s((client_id,)) == 0
 
     def evictable_in_s(self, client_ids: Collection[int]) -> float | None:
-        """Return when all of these float, 0: they do; None: not foreseeable."""
+        """Return the seconds until all are evictable, 0: they are; None: unknown."""
         if self._retain_s < 0 or not client_ids:
             return None
         with self._lock:
@@ -193,17 +195,17 @@ class Presence:
             return sorted(self._here)
 
     def away_s(self, client_id: int) -> float | None:
-        """Return for how long a subscribed client is away, None: it is here."""
+        """Return the time since a client disconnected, None: it is connected."""
         with self._lock:
             if client_id in self._here or client_id not in self._seen_s:
                 return None
             return max(0.0, self._clock() - self._seen_s[client_id])
 
     def _last_seen(self) -> int | None:
-        """Return the client that was seen last; None while any is here."""
+        """Return the client that was seen last; None while any is connected."""
         assert self._lock.locked()
         if not self._last_is_known:
-            # Faster: it is asked for each of thousands of clients in turn.
+            # Cached for speed: the caller asks for each of thousands of clients.
             self._last_is_known = True
             self._last = (
                 None
@@ -230,7 +232,7 @@ class Presence:
                 if client_id not in self._here
             }
             late = list(filter(self._is_late, self._seen_s))
-            # Not as the one that was seen last: that one would pin.
+            # Not as the one that was seen last, for which entries are retained.
             longest_s = max(
                 (away_s[each] for each in away_s if each not in late), default=0
             )

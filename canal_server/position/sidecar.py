@@ -1,24 +1,28 @@
-"""What the original's cursors cannot say, beside each cursor.
+"""Data next to each cursor that the cursors of the Java server cannot hold.
 
-The original cannot read a tag in a GTID (`uuid:tag:1-5`) and would not start with one
-in a cursor. And it has no cursors of clients that have acked nothing, which say with
-what to begin (`included`), while all others name an event that was acked: it would hand
-out nothing. So cursors and positions are stored *abridged* to what it can read, and
-the whole ones stand beside them, in a file or node with `SUFFIX`::
+The Java server cannot read a tag in a GTID (`uuid:tag:1-5`) and would not start with
+one
+in a cursor. It also has no cursors of clients that have acked nothing. Such a cursor
+names the first event to deliver (`included`), while all others name an event that was
+acked; the Java server would deliver nothing. Therefore cursors and positions are stored
+*abridged* to what it can read, and the complete ones next to them, in a file or node
+with `SUFFIX`::
 
-    {"entries":[{"position":{a position as in the cursor, but whole}}, …]}
+    {"entries":[{"position":{a position as in the cursor, but complete}}, …]}
 
-Outside of GTID mode cursors have no set at all. Where the source has GTIDs, an entry
-then has one beside the position, with the boundary at which it was executed::
+Outside of GTID mode cursors have no set at all. If the source has GTIDs, an entry then
+has a set next to the position, with the boundary at which it was executed::
 
     "executed":{"event":…,"gtids":"…","journalName":"…","stop":…}
 
-There is an entry for each content that the cursor may have now, and it counts only
-while the cursor says the same: whoever moves a cursor knows nothing of what is beside
-it. It is written before the cursor, with the entries of the cursors before; so at every
-moment between two writes the right entry is there. Unknown keys are skipped.
+There is an entry for each content that the cursor may have now, and it is valid only
+while the cursor has that content: other programs move a cursor and leave the entries
+unchanged. The entries are written before the cursor, together with those of the
+previous
+cursors, so that the right entry exists at every moment between two writes. Unknown keys
+are ignored.
 
-Leaves out where all this is stored (`file`, `nodes`).
+Leaves out where all this is stored (`file_meta`, `zookeeper_meta`).
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.messages import position_messages
 from canal_server.model.positions import (
     LogPosition,
     executed_from_json,
@@ -52,18 +57,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SUFFIX: Final = ".full"  # behind the name of what has the cursor
-HELD_MAX: Final = 16  # writes of which nobody knows whether they happened
+SUFFIX: Final = ".full"  # appended to the name of the cursor's file or node
+HELD_MAX: Final = 16  # writes that may or may not have happened
 
 
 def completed(cursor: LogPosition, entries: Sequence[LogPosition]) -> LogPosition:
-    """Return the last entry that says what the cursor says, else the cursor."""
+    """Return the last entry that matches the cursor, else the cursor."""
     same = (each for each in reversed(entries) if _same(abridged(each), cursor))
     return next(same, cursor)
 
 
 def encode(entries: Sequence[LogPosition]) -> bytes:
-    """Return the content beside one position."""
+    """Return the content next to one position."""
     return compact(_entries_to_json(entries))
 
 
@@ -74,17 +79,17 @@ def decode(content: bytes) -> list[LogPosition]:
 
 
 class Encoder:
-    """Makes the content beside the cursors of several clients, again and again.
+    """Encodes the content next to the cursors of several clients repeatedly.
 
-    The text of a client is kept: thousands that are idle cost next to nothing.
+    The text of a client is cached: thousands of idle clients cost almost nothing.
     """
 
     def __init__(self) -> None:
-        # By client id: for which entries, and the text.
+        # By client id: the entries of the cached text, and the text.
         self._texts: dict[int, tuple[Sequence[LogPosition], bytes]] = {}
 
     def encode(self, entries: Mapping[int, Sequence[LogPosition]]) -> bytes:
-        """Return the content beside these clients' cursors."""
+        """Return the content next to these clients' cursors."""
         self._texts = {
             client_id: self._text(client_id, entries[client_id])
             for client_id in sorted(entries)
@@ -96,14 +101,14 @@ class Encoder:
         self, client_id: int, entries: Sequence[LogPosition]
     ) -> tuple[Sequence[LogPosition], bytes]:
         known = self._texts.get(client_id)
-        # Faster: `Held` gives out the same object while nothing has changed.
+        # The comparison is fast: `Held` returns the same object until a change.
         if known is not None and known[0] is entries:
             return known
         return entries, compact({"clientId": client_id} | _entries_to_json(entries))
 
 
 def encode_clients(entries: Mapping[int, Sequence[LogPosition]]) -> bytes:
-    """Return the content beside the cursors of several clients."""
+    """Return the content next to the cursors of several clients."""
     return Encoder().encode(entries)
 
 
@@ -117,32 +122,27 @@ def decode_clients(content: bytes) -> dict[int, list[LogPosition]]:
 
 
 def warn_of_damage(what: str, error: ValueError) -> None:
-    """Say that what is beside a cursor is not used."""
-    logger.warning(
-        "%s is damaged (%s) and is not used: transactions with a tag in their GTID"
-        " may come again, and another server is read by time",
-        what,
-        error,
-    )
+    """Log that the content next to a cursor is not used."""
+    position_messages.CURSOR_NOTES_DAMAGED.log(logger, what, error)
 
 
 class Held:
-    """What the cursors of one place may hold now, whatever became of the last write.
+    """What the cursors in one storage may hold now, whether or not writes failed.
 
-    Used by one thread at a time, with whatever names the cursors. `completed` gives a
-    position the set executed there, if it is known.
+    Used by one thread at a time; any hashable value names a cursor. `completed` adds
+    the executed set to a position, if it is known.
     """
 
     def __init__(self, completed: Completed = unchanged) -> None:
         self._completed = completed
-        # Of each cursor: what it may hold, first what it did for certain.
+        # For each cursor: what it may hold, first what it certainly held.
         self._now: dict[object, list[LogPosition]] = {}
-        self._before: dict[object, list[LogPosition]] = {}  # and what its backup may
-        # Of cursors that stay where they are: the position and its entries.
+        self._before: dict[object, list[LogPosition]] = {}  # what its backup may hold
+        # For cursors that do not move: the position and its entries.
         self._calm: dict[object, tuple[LogPosition, list[LogPosition]]] = {}
 
     def stored(self, cursor: object, position: LogPosition) -> None:
-        """Take note that this was read, or written for certain."""
+        """Note that this was read, or certainly written."""
         self._stir(cursor, position)
         known = self._now.get(cursor, ())
         if len(known) == 1 and known[0] is position and not self._before.get(cursor):
@@ -151,7 +151,7 @@ class Held:
         self._now[cursor] = [position]
 
     def tried(self, cursor: object, position: LogPosition) -> None:
-        """Take note that this is about to be written."""
+        """Note that this is about to be written."""
         self._stir(cursor, position)
         known = self._now.setdefault(cursor, [])
         if position not in known:
@@ -160,18 +160,18 @@ class Held:
             del known[1]
 
     def forget(self, cursor: object) -> None:
-        """Take note that there is no such cursor any more."""
+        """Note that the cursor no longer exists."""
         self._now.pop(cursor, None)
         self._before.pop(cursor, None)
         self._calm.pop(cursor, None)
 
     def entries(self, cursor: object, position: LogPosition) -> list[LogPosition]:
-        """Return what must stand beside the cursor while this is written to it.
+        """Return the entries to store before this position is written to the cursor.
 
-        It is the same object as before while the cursor stays where it is.
+        It is the same object as before while the cursor does not move.
         """
         calm = self._calm.get(cursor)
-        # A position that has its set keeps it; one that has none may yet be given one.
+        # A position with a set keeps it; one without may be completed later.
         if calm is not None and calm[0] is position:
             return calm[1]
         known = [
@@ -190,16 +190,16 @@ class Held:
         return entries
 
     def _stir(self, cursor: object, position: LogPosition) -> None:
-        """Forget the entries of a cursor that is given another position."""
+        """Forget the entries of a cursor whose position changes."""
         calm = self._calm.get(cursor)
         if calm is not None and calm[0] is not position:
             del self._calm[cursor]
 
 
 def _same(one: LogPosition, other: LogPosition) -> bool:
-    """Tell whether two abridged positions are one, however their sets are sorted."""
+    """Return whether two abridged positions are equal, in any order of their sets."""
     ours, theirs = one.position, other.position
-    # A cursor that is `included` all the same is one of a time when they could be.
+    # Older versions wrote cursors that are `included`.
     return (
         replace(ours, gtid=None) == replace(theirs, gtid=None, included=False)
         and _items(ours.gtid) == _items(theirs.gtid)
@@ -216,7 +216,7 @@ def _entries_to_json(entries: Sequence[LogPosition]) -> dict[str, Any]:
 
 
 def entry_to_json(entry: LogPosition) -> dict[str, Any]:
-    """Return a position with what the original cannot say of it."""
+    """Return a position with what the Java server's form cannot hold."""
     content = {"position": log_position_to_json(entry)}
     if entry.executed is not None:
         content["executed"] = executed_to_json(entry.executed)
@@ -233,7 +233,7 @@ def _entries_from_json(content: dict[str, Any]) -> list[LogPosition]:
 def entry_from_json(content: dict[str, Any]) -> LogPosition:
     """Read what `entry_to_json` wrote.
 
-    Raises KeyError, TypeError, ValueError or AttributeError when it is something else.
+    Raises KeyError, TypeError, ValueError or AttributeError for any other value.
     """
     position = log_position_from_json(content["position"])
     if content.get("executed") is None:

@@ -1,23 +1,25 @@
-"""Clients and positions in nodes of ZooKeeper, where the original has them.
+"""Clients and positions in ZooKeeper, in the nodes of the Java server.
 
 ::
 
     /otter/canal/destinations/<destination>
-        running             who runs it (a node of the server that does)
-        parse               where its pump stands
+        running             the server that runs it (an ephemeral node of that server)
+        parse               the position of its pump
         <client id>         a subscription
             filter          text
             cursor
-            cursor.full     ours: what a cursor cannot say (`unabridged`)
-            cursor.sources  ours: where a client of a group stands (`groups`)
+            cursor.full     ours: what a cursor cannot hold (`sidecar`)
+            cursor.sources  ours: positions in the sources of a group
+            (`source_positions`)
             mark/<batch id>
 
-Beside `parse` there may be `parse.full`, too.
+Next to `parse` there may be `parse.full`, too.
 
-A node that somebody else wrote since it was read here is never overwritten, and nothing
-is written or taken for read by a server that lost its lease meanwhile. Leaves out the
-lease (`canal_server.ha`), the contents (`nodejson`, `metafile`), how a node is written
-(`nodewriter`), and when (`mixed`, `kept`).
+A node that another client changed since it was read here is never overwritten. A server
+that lost its lease meanwhile writes nothing, and what it read does not count. Leaves
+out
+the lease (`canal_server.ha`), the contents (`node_json`, `meta_file`), how a node is
+written (`node_writer`), and when (`write_behind`, `kept`).
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from canal_server.errors import (
     ZooKeeperError,
     ZooKeeperUnavailable,
 )
+from canal_server.messages import position_messages
 from canal_server.model import znodes
 from canal_server.model.identity import ClientIdentity
 from canal_server.position import meta_file, node_json, sidecar, source_positions
@@ -57,11 +60,11 @@ _Answer = TypeVar("_Answer")
 
 
 class MetaNodes:
-    """Clients in nodes; a `mixed.MetaStorage`.
+    """Clients in nodes; a `write_behind.MetaStorage`.
 
-    With `leased`, the session in which it is opened is one that holds the leases of the
-    destinations, and it works in no other one. `completed` gives cursors the GTID sets
-    executed there.
+    With `leased`, the session in which it is opened holds the leases of the
+    destinations, and it works in no other session. `completed` adds executed GTID sets
+    to cursors.
     """
 
     def __init__(
@@ -76,11 +79,11 @@ class MetaNodes:
         self._completed = completed
         self._session: int | None = None  # in which the leases are held
         self._nodes = NodeWriter(zookeeper)
-        self._clients: dict[str, set[int]] = {}  # whose nodes may be there
-        self._marks: dict[str, set[int]] = {}  # of a client's path: batches in nodes
+        self._clients: dict[str, set[int]] = {}  # those that may have nodes
+        self._marks: dict[str, set[int]] = {}  # batches in nodes, by a client's path
         self._held = sidecar.Held(completed)  # by the path of a cursor
         self._opened = False
-        self._stop = Stop()  # until `open` gives another
+        self._stop = Stop()  # until `open` replaces it
 
     def open(self, destinations: Sequence[str], stop: Stop) -> None:
         """Wait for ZooKeeper."""
@@ -96,9 +99,9 @@ class MetaNodes:
             raise MetaStoreError(str(error)) from error
 
     def close(self) -> None:
-        """Let go of the session; may be called again.
+        """Release the session; may be called again.
 
-        A leased one writes nothing more: whoever begins next has the session, too.
+        With `leased`, nothing is written afterwards: the next owner has the session.
         """
         self._session = None
         if self._opened:
@@ -107,11 +110,11 @@ class MetaNodes:
 
     @property
     def silence(self) -> str:
-        """Return how to say that ZooKeeper does not answer."""
+        """Return the text of an error for a ZooKeeper that does not answer."""
         return f"ZooKeeper at {self._zookeeper.servers} did not answer"
 
     def must_write(self, destination: str) -> bool:
-        """Tell nothing: a node is whole or not there."""
+        """Return false: a node is never damaged by a crash."""
         del destination
         return False
 
@@ -128,19 +131,19 @@ class MetaNodes:
     def write(self, destination: str, clients: list[StoredClient]) -> None:
         """Store these clients and remove the nodes of others that were here.
 
-        What is wrong with one client does not keep others from being stored; then
-        the first error is raised.
+        An error with one client does not keep others from being stored; the first
+        error is raised at the end.
         """
         known = self._clients.setdefault(destination, set())
         fence = self._fence(destination)
         first_error: CanalError | None = None
-        for gone in sorted(known - {each.identity.client_id for each in clients}):
-            path = node_json.client_path(destination, gone)
+        for lost in sorted(known - {each.identity.client_id for each in clients}):
+            path = node_json.client_path(destination, lost)
             try:
                 self._nodes.remove(path, fence=fence)
                 self._held.forget(f"{path}/cursor")
                 self._marks.pop(path, None)
-                known.discard(gone)
+                known.discard(lost)
             except (ZooKeeperError, LeaseLost) as error:
                 first_error = first_error or error
         for client in clients:
@@ -155,7 +158,7 @@ class MetaNodes:
             ) from first_error
 
     def _patiently(self, ask: Callable[[str], _Answer], destination: str) -> _Answer:
-        """Ask until ZooKeeper answers or a stop is asked for."""
+        """Ask until ZooKeeper answers or a stop is requested."""
         while True:
             try:
                 self._zookeeper.wait_until_connected(self._stop)
@@ -164,13 +167,13 @@ class MetaNodes:
             except ZooKeeperUnavailable as error:
                 if self._stop.wait(ASK_AGAIN_S):
                     raise
-                logger.warning("%s, asking again", error)
+                position_messages.ZOOKEEPER_READ_RETRIED.log(logger, error)
 
     def _fence(self, destination: str) -> str | None:
         """Return the node without which this server must not write."""
         if not self._leased:
             return None
-        # Without a session there was no lease, and there is no such node.
+        # Without a session there was no lease, and no such node.
         return znodes.lease_path(destination, self._session or 0)
 
     def _check_lease(self, destination: str) -> None:
@@ -206,12 +209,12 @@ class MetaNodes:
         )
 
     def _read_places(self, path: str) -> source_positions.Places:
-        """Read where a client of a group stands; nothing for others."""
+        """Read a client's positions in the sources of a group; empty for others."""
         try:
             return source_positions.decode(self._nodes.read(path) or b'{"sources":[]}')
         except ValueError as error:
             raise MetaStoreError(
-                f"{path} in ZooKeeper is damaged ({error}), put it right or remove it"
+                f"{path} in ZooKeeper is damaged ({error}), repair or remove it"
             ) from error
 
     def _write_client(self, client: StoredClient, fence: str | None) -> None:
@@ -222,7 +225,7 @@ class MetaNodes:
         if expression:
             self._nodes.put(f"{path}/filter", expression.encode(), fence=fence)
         else:
-            if not self._nodes.knows(f"{path}/cursor"):  # it is above that
+            if not self._nodes.knows(f"{path}/cursor"):  # a child of `path`
                 self._ensure(path, fence)
             if self._nodes.knows(f"{path}/filter"):
                 self._nodes.remove(f"{path}/filter", fence=fence)
@@ -254,9 +257,9 @@ class MetaNodes:
 
     def _write_marks(self, path: str, client: StoredClient, fence: str | None) -> None:
         marks = self._marks.setdefault(path, set())
-        for gone in sorted(marks - client.batches.keys()):
-            self._nodes.remove(f"{path}/mark/{node_json.mark_name(gone)}", fence=fence)
-            marks.discard(gone)
+        for acked in sorted(marks - client.batches.keys()):
+            self._nodes.remove(f"{path}/mark/{node_json.mark_name(acked)}", fence=fence)
+            marks.discard(acked)
         for batch_id in sorted(client.batches.keys() - marks):
             self._nodes.put(
                 f"{path}/mark/{node_json.mark_name(batch_id)}",
@@ -286,18 +289,18 @@ class PositionNodes:
             raise MetaStoreError(str(error)) from error
 
     def close(self) -> None:
-        """Let go of the session; may be called again."""
+        """Release the session; may be called again."""
         if self._opened:
             self._opened = False
             self._zookeeper.close()
 
     @property
     def silence(self) -> str:
-        """Return how to say that ZooKeeper does not answer."""
+        """Return the text of an error for a ZooKeeper that does not answer."""
         return f"ZooKeeper at {self._zookeeper.servers} did not answer"
 
     def read(self, destination: str) -> LogPosition | None:
-        """Return what is stored, None when nothing is."""
+        """Return the stored position, None when there is none."""
         path = f"{znodes.destination_path(destination)}/parse"
         try:
             return _read_position(self._nodes, self._held, path)
@@ -309,7 +312,7 @@ class PositionNodes:
         path = f"{znodes.destination_path(destination)}/parse"
         try:
             if not self._nodes.knows(path):
-                # What is there is replaced, damaged or not.
+                # An existing node is replaced, damaged or not.
                 with contextlib.suppress(MetaStoreError):
                     _read_position(self._nodes, self._held, path)
             content = meta_file.encode_position(position)
@@ -323,7 +326,7 @@ class PositionNodes:
 def _read_position(
     nodes: NodeWriter, held: sidecar.Held, path: str
 ) -> LogPosition | None:
-    """Read a cursor's or a pump's position, with what stands beside it."""
+    """Read a cursor's or a pump's position, completed from the node next to it."""
     beside = path + sidecar.SUFFIX
     data, full = nodes.read(path), nodes.read(beside)
     if not data:
@@ -333,7 +336,7 @@ def _read_position(
         position = meta_file.decode_position(data)
     except ValueError as error:
         raise MetaStoreError(
-            f"{path} in ZooKeeper is damaged ({error}), put it right or remove it"
+            f"{path} in ZooKeeper is damaged ({error}), repair or remove it"
         ) from error
     try:
         position = sidecar.completed(position, sidecar.decode(full) if full else ())
@@ -352,7 +355,7 @@ def _put_position(
     *,
     fence: str | None = None,
 ) -> None:
-    """Write a position as `content`; before, what that does not say beside it."""
+    """Write a position as `content`, after the node next to it that completes it."""
     if entries := held.entries(path, position):
         nodes.put(path + sidecar.SUFFIX, sidecar.encode(entries), fence=fence)
     held.tried(path, position)

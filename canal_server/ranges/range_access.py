@@ -22,6 +22,7 @@ from canal_server.errors import (
     TableMetaStoreError,
 )
 from canal_server.filters.client_filters import SIZE_MAX, client_filter
+from canal_server.messages import ranged_read_messages
 from canal_server.protocol.range_messages import NOT_HERE
 from canal_server.ranges.range_schemas import RangeTables
 from canal_server.ranges.range_source import (
@@ -419,12 +420,8 @@ class RangeAccess:
         if age_s < STALL_S:
             return STALL_S - age_s
         del self._sending[key]
-        _log.warning(
-            "destination %s: cut off a reader of a range, which took nothing for"
-            " %.0f s while others wait for one of %d turns",
-            self._config.destination,
-            age_s,
-            DUMPS_MAX,
+        ranged_read_messages.RANGE_READER_STALLED.log(
+            _log, self._config.destination, age_s, DUMPS_MAX
         )
         cut()
         return CUT_WAIT_S

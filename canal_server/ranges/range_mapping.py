@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import BinlogPurged, ClientError
+from canal_server.messages import ranged_read_messages
 from canal_server.model.ranges import RangePlace
 from canal_server.mysql.binlogs import current_end, executed_gtids
 from canal_server.mysql.standby import replica_channels, without_lost
@@ -220,11 +221,8 @@ class RangeMapper:
             wanted = parse(without_lost(self._control, place.gtids), info)
             missing = subtract(parse(place.gtids, info), wanted)
         if missing:
-            _log.warning(
-                "%s never had transactions that were read of another server: %s; they"
-                " died with it",
-                self._control.access.address,
-                str(missing)[:_SHOWN],
+            ranged_read_messages.TRANSACTIONS_DIED_WITH_SOURCE.log(
+                _log, self._control.access.address, str(missing)[:_SHOWN]
             )
         return wanted, executed
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from canal_server.errors import ClientError, TableMetaError, TableMetaStoreError
+from canal_server.messages import ranged_read_messages
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.collations import collation_names
@@ -214,12 +215,8 @@ def schemas_at(
                 lambda: executed(place),
             )
             if isinstance(known, NotCarried):
-                _log.warning(
-                    "destination %s: what tables were at %s is not known from another"
-                    " server either: %s",
-                    config.destination,
-                    place,
-                    known,
+                ranged_read_messages.RANGE_SCHEMAS_UNKNOWN.log(
+                    _log, config.destination, place, known
                 )
             found = history.replay_before(
                 segment, gap, None if isinstance(known, NotCarried) else known

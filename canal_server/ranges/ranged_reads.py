@@ -21,6 +21,7 @@ from canal_server.errors import ClientError, StoreError
 from canal_server.filters.client_filters import SIZE_MAX
 from canal_server.filters.filter_union import FilterUnion
 from canal_server.filters.left_out import left_out
+from canal_server.messages import ranged_read_messages
 from canal_server.model.quoted import quoted
 from canal_server.model.ranges import Subscription
 from canal_server.protocol.range_messages import ACKED, IN_USE, UNKNOWN_SUBSCRIPTION
@@ -84,11 +85,8 @@ class RangedReads:
             try:
                 self._access.filter_of(each.filter)
             except ClientError as error:
-                _log.error(
-                    "destination %s: subscription %s cannot be read: %s",
-                    self._config.destination,
-                    each.name,
-                    error,
+                ranged_read_messages.SUBSCRIPTION_UNREADABLE.log(
+                    _log, self._config.destination, each.name, error
                 )
 
     def attach(self, live: Live) -> None:

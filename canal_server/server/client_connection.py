@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from canal_server.errors import ProtocolError
+from canal_server.messages import server_messages
 from canal_server.protocol.auth import SEED_BYTES, Credentials
 from canal_server.protocol.range_messages import RangeRequest
 from canal_server.protocol.server_session import (
@@ -136,8 +137,8 @@ class Connection:
             self._refused(message, logging.INFO)
         except OSError as error:
             log.debug("the connection of %s broke: %s", self.peer, error)
-        except Exception:
-            log.exception("closed the connection of %s: unexpected error", self.peer)
+        except Exception:  # noqa: BLE001
+            server_messages.CLIENT_CONNECTION_FAILED.log(log, self.peer, exc_info=True)
         finally:
             self._service.ranged.left(self)
             self._service.left(self._visits)

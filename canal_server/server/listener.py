@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING
 
 from canal_server.errors import ConfigError
+from canal_server.messages import server_messages
 from canal_server.protocol.server_session import REFUSED, error_frame
 from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.runtime.private_files import reason_of
@@ -130,8 +131,8 @@ class Server:
                 poll.poll()
                 if not self._stop.requested():
                     self._accept_one(self._listener)
-        except Exception:
-            log.exception("no more clients are accepted: unexpected error")
+        except Exception:  # noqa: BLE001
+            server_messages.ACCEPT_LOOP_FAILED.log(log, exc_info=True)
         finally:
             self._listener.close()
             # Only this thread adds connections: none is missed.
@@ -174,7 +175,7 @@ class Server:
                 self._pause(error)
                 return
             # The client has gone already, or no thread can be started.
-            log.warning("cannot serve %s: %s", peer, error)
+            server_messages.CLIENT_NOT_SERVED.log(log, peer, error)
             return
         if self._lacks:
             self._lacks = False
@@ -184,7 +185,7 @@ class Server:
         """Wait until there may be descriptors or memory again; says so once."""
         if not self._lacks:
             self._lacks = True
-            log.error("cannot accept a client: %s", reason_of(error))
+            server_messages.ACCEPT_FAILED.log(log, reason_of(error))
         self._stop.wait(_ACCEPT_RETRY_S)
 
     def _begin(self, sock: socket.socket, peer: str, host: str) -> None:

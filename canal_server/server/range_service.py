@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import CanalError, ClientError, MetaStoreError
+from canal_server.messages import server_messages
 from canal_server.model.quoted import printable
 from canal_server.model.ranges import RangeLimits, RangePlace
 from canal_server.protocol import range_messages
@@ -89,10 +90,10 @@ class RangedService:
             reply = error_frame(error.code, str(error))
         except MetaStoreError as error:
             # Where cursors are kept cannot be had now; soon it may, or another server.
-            log.warning("could not answer %s: %s", _told(request), error)
+            server_messages.REQUEST_FAILED.log(log, _told(request), error)
             reply = error_frame(NOT_HERE, str(error))
         except CanalError as error:
-            log.warning("could not answer %s: %s", _told(request), error)
+            server_messages.REQUEST_FAILED.log(log, _told(request), error)
             reply = error_frame(REFUSED, str(error))
         send((reply,))
 

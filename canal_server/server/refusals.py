@@ -12,6 +12,8 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from canal_server.messages import server_messages
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -49,7 +51,7 @@ class Refusals:
                 self._known[key] = known[0], known[1] + 1, message
         _log_sums(sums)
         if known is None:
-            log.log(level, "%s", message)
+            server_messages.CLIENT_REFUSED.log(log, message, level=level)
 
     def flush(self) -> None:
         """Log the sums that are left."""
@@ -72,11 +74,6 @@ class Refusals:
 
 def _log_sums(sums: list[tuple[str, int, int, str]]) -> None:
     for address, level, count, last in sums:
-        log.log(
-            level,
-            "%d more refusals for %s within %.0f s; the last: %s",
-            count,
-            address,
-            PERIOD_S,
-            last,
+        server_messages.CLIENT_REFUSALS_REPEATED.log(
+            log, count, address, PERIOD_S, last, level=level
         )

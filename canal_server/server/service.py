@@ -35,6 +35,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from canal_server.errors import CanalError, ClientError, StoreError
+from canal_server.messages import server_messages
 from canal_server.model.positions import PositionRange
 from canal_server.model.quoted import printable, quoted
 from canal_server.protocol import server_session
@@ -112,7 +113,7 @@ class Service:
         except ClientError as error:
             return (error_frame(error.code, str(error)),)
         except CanalError as error:
-            log.warning("could not answer %s: %s", _told(request), error)
+            server_messages.REQUEST_FAILED.log(log, _told(request), error)
             return (error_frame(server_session.REFUSED, str(error)),)
 
     def _visited(
@@ -467,13 +468,8 @@ def _join_places(instance: RunningInstance, identity: ClientIdentity) -> None:
 def _warn_of_gap(
     identity: ClientIdentity, acked: LogPosition, here: LogPosition
 ) -> None:
-    log.warning(
-        "client %d of %s has acked up to %s, but the oldest entries held begin "
-        "behind %s: it misses those between that its filter lets through",
-        identity.client_id,
-        identity.destination,
-        acked.position,
-        here.position,
+    server_messages.CLIENT_MISSED_ENTRIES.log(
+        log, identity.client_id, identity.destination, acked.position, here.position
     )
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.client.range_client import UNKNOWN_SUBSCRIPTION
 from canal_server.errors import CanalError, ClientError, PositionError
+from canal_server.messages import spark_messages
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.spark.options.offsets import version_of
 from canal_server.spark.options.servers import Channel
@@ -133,13 +134,8 @@ class StreamDriver:
             try:
                 channel.call(self._acking(name, position))
             except (CanalError, OSError) as error:
-                log.warning(
-                    "%s: subscription %s could not be acked at %s: %s; "
-                    "the next ack includes it",
-                    name,
-                    self._options.subscription,
-                    position,
-                    error,
+                spark_messages.SPARK_ACK_FAILED.log(
+                    log, name, self._options.subscription, position, error
                 )
 
     def close(self) -> None:
@@ -260,7 +256,9 @@ class StreamDriver:
         earliest = earliest_of(self._channels[name])
         if self._options.fail_on_data_loss:
             raise loss(self._options, name, lost, earliest, why) from why
-        log.warning("%s", stepped_over(name, lost, earliest, why))
+        spark_messages.SPARK_CHANGES_LOST.log(
+            log, stepped_over(name, lost, earliest, why)
+        )
         self._losses.add(name)
         return earliest
 

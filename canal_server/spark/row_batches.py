@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from canal_server.client.range_client import OTHER_EPOCH, RangePosition
 from canal_server.errors import ClientError, PositionError, TableMetaError
 from canal_server.filters.table_filters import compile_expression
+from canal_server.messages import spark_messages
 from canal_server.spark.columns.spark_schema import typed_columns, wanted, zone_of
 from canal_server.spark.options.offsets import version_of
 from canal_server.spark.options.servers import Channel, kept_channel
@@ -76,7 +77,9 @@ def read_rows(
         lost = part.start, part.end
         if options.fail_on_data_loss or has_begun:
             raise loss(options, part.destination, lost, earliest, error) from error
-        log.warning("%s", stepped_over(part.destination, lost, earliest, error))
+        spark_messages.SPARK_CHANGES_LOST.log(
+            log, stepped_over(part.destination, lost, earliest, error)
+        )
         if version_of(earliest) < version_of(part.end):
             yield from _rows(options, schema, replace(part, start=earliest), channel)
 
@@ -265,7 +268,9 @@ class Table:
                 f"{told}; {untold.remedy}, then restart the query with "
                 "truncates = ignore"
             )
-        log.warning("%s: %s", self._part.destination, told)
+        spark_messages.SPARK_ROWS_CHANGED_BY_STATEMENT.log(
+            log, self._part.destination, told
+        )
 
     def _check_now(self, channel: Channel, where: str, statement: Statement) -> None:
         """Raise when the table has other columns now than the stream took.

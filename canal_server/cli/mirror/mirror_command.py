@@ -1,7 +1,7 @@
-"""`canal-server mirror`: copies of tables in a lake, kept up to date.
+"""`canal-server mirror`: replicate tables into a data lake.
 
-The work is done by the package `mirror`, which needs an extra and is loaded by name
-when it is asked for.
+The work is done by the package `mirror`, which needs an optional extra and is therefore
+loaded by name on demand.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from canal_server.cli.conf_options import VARIABLE, default_conf
 from canal_server.cli.mirror import mirror_inspect
 from canal_server.cli.start import LEVELS, log_to_stderr
 from canal_server.errors import CanalError, ConfigError
+from canal_server.messages import mirror_run_messages
 from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT: Final = "mirror.yml"
-STOP_TIMEOUT_S: Final = 120.0  # for a batch, and for Spark; then it ends without them
+STOP_TIMEOUT_S: Final = (
+    120.0  # for a batch and for Spark to finish; then the process exits
+)
 EXTRA: Final = ("deltalake", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "yaml")
 SPARKS: Final = ("py4j", "pyspark")
-_OF_THE_LAKE: Final = ("status", "plot")  # actions that ask nobody else
+_OF_THE_LAKE: Final = ("status", "plot")  # actions that read only the lake
 NOT_CONNECTED: Final = "Py4JNetworkError"
 
 
@@ -38,33 +41,33 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this command, and its actions."""
     parser = subparsers.add_parser(
         "mirror",
-        help="keep copies of tables in a lake, by Spark",
-        description="Copy tables into a lake and keep the copies up to date, in the "
-        "foreground, until a signal. It goes on where it was when it is started again.",
+        help="replicate tables into a data lake with Spark",
+        description="Copy tables into a data lake and keep the copies up to date, in "
+        "the foreground, until a signal. A restart resumes where the mirror stopped.",
     )
     _add_conf(parser, _default_conf())
     add = parser.add_argument
-    add("--dry-run", action="store_true", help="tell what would be done, and what is "
-        "wrong; nothing is written")  # fmt: skip
-    add("--log-level", choices=LEVELS, default="info", help="least important lines to "
-        "log (default: %(default)s)")  # fmt: skip
+    add("--dry-run", action="store_true", help="print what would be done and any "
+        "problems; write nothing")  # fmt: skip
+    add("--log-level", choices=LEVELS, default="info", help="minimum level of log "
+        "messages (default: %(default)s)")  # fmt: skip
     actions = parser.add_subparsers(dest="action", metavar="action")
     status = actions.add_parser(
         "status",
-        help="tell what a mirror does",
-        description="Tell what a mirror does, from what it wrote into the lake.",
+        help="show the state of a mirror",
+        description="Show the state of a mirror, as recorded in the lake.",
     )
     _add_conf(status)
-    status.add_argument("--json", action="store_true", help="print JSON, for programs")
+    status.add_argument("--json", action="store_true", help="print JSON")
     copy = actions.add_parser(
         "copy",
         help="copy tables again",
-        description="Have tables copied again: at once if the mirror runs, else when "
-        "it is started. With --all and a mirror that does not run, its stream begins "
-        "anew too, at the end of the binlog: what helps when changes were purged.",
+        description="Request a new copy of tables: made at once if the mirror runs, "
+        "else when it starts. With --all and a stopped mirror, its stream restarts at "
+        "the end of the binlog as well, which recovers from purged binlog files.",
     )
     _add_conf(copy)
-    copy.add_argument("--json", action="store_true", help="print JSON, for programs")
+    copy.add_argument("--json", action="store_true", help="print JSON")
     which = copy.add_mutually_exclusive_group(required=True)
     which.add_argument("table", nargs="*", default=[], help="schema.table")
     which.add_argument("--all", action="store_true", help="all tables of the mirror")
@@ -72,7 +75,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def _default_conf() -> str:
-    """Return the file that is meant when none is named."""
+    """Return the settings file that is used without `--conf`."""
     beside = default_conf() / DEFAULT
     return str(beside) if VARIABLE in os.environ and beside.is_file() else DEFAULT
 
@@ -80,21 +83,21 @@ def _default_conf() -> str:
 def _add_conf(parser: argparse.ArgumentParser, default: str | None = None) -> None:
     keywords: dict[str, Any] = {"default": default}
     if default is None:
-        # What was given before the action is not to be lost.
-        import argparse  # noqa: PLC0415  # else only for types
+        # Keep the value given before the action.
+        import argparse  # noqa: PLC0415  # otherwise imported for types only
 
         keywords["default"] = argparse.SUPPRESS
     parser.add_argument(
         "--conf",
         metavar="FILE",
-        help=f"the mirror's settings (default: {DEFAULT} of the folder {VARIABLE} of "
-        f"the environment, if it is there, else {DEFAULT} here)",
+        help=f"settings of the mirror (default: {DEFAULT} in the folder ${VARIABLE} if "
+        f"it exists, else ./{DEFAULT})",
         **keywords,
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the action says; without one, mirror until a signal.
+    """Run the action; without one, mirror until a signal.
 
     Raises CanalError.
     """
@@ -122,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
         ) from None
     except Exception as error:
         if _is_sparks(error):
-            raise _told_of(error) from None
+            raise _spark_failure(error) from None
         raise
 
 
@@ -137,7 +140,7 @@ def _dry_run(settings: Any) -> int:
     sys.stdout.flush()
     if found.problems:
         raise ConfigError(found.problems)
-    print("\nno problem was found")
+    print("\nno problems found")
     return 0
 
 
@@ -163,8 +166,8 @@ def _copy(args: argparse.Namespace, settings: Any) -> int:
         print(json.dumps(shown, indent=2, ensure_ascii=False))
         _warn(found.warning)
         return 0
-    when = f"{found.runs_on} does it" if found.runs_on else "when the mirror is started"
-    print(f"to be copied again, {when}:")
+    when = f"by {found.runs_on}" if found.runs_on else "when the mirror starts"
+    print(f"will be copied again {when}:")
     for name in found.tables:
         print(f"  {name}")
     _warn(found.warning)
@@ -180,8 +183,8 @@ def _warn(text: str) -> None:
 
 
 def _mirror(args: argparse.Namespace, settings: Any) -> int:
-    """Run it on a thread of its own; this one waits for signals."""
-    from canal_server.daemon.daemon import signals  # noqa: PLC0415  # only what runs needs it
+    """Run the mirror on its own thread while this thread waits for signals."""
+    from canal_server.daemon.daemon import signals  # noqa: PLC0415  # not needed by the other actions
 
     module, shown = _load("run.run"), _load("run.progress")
     progress = shown.Progress()
@@ -194,23 +197,23 @@ def _mirror(args: argparse.Namespace, settings: Any) -> int:
     def work() -> None:
         try:
             module.run(settings, progress, stop)
-        except BaseException as error:  # noqa: BLE001  # raised by who waits
+        except BaseException as error:  # noqa: BLE001  # raised again by the main thread
             ended.error = error
         finally:
             stop.request()
 
-    # Spark takes signals for itself where it is begun by the main thread.
+    # Spark installs signal handlers if the main thread starts it.
     thread = threading.Thread(target=work, name="mirror", daemon=True)
     with signals("mirror") as wait:
         thread.start()
         signal = wait(stop)
         if signal:
-            log.info("%s came, stopping; once more to end at once", signal)
+            log.info("received %s, shutting down (repeat to force)", signal)
         stop.request()
         thread.join(STOP_TIMEOUT_S)
     progress.close()
     if thread.is_alive():
-        log.error("the mirror did not stop in %.0f s and is left", STOP_TIMEOUT_S)
+        mirror_run_messages.MIRROR_STOP_TIMED_OUT.log(log, STOP_TIMEOUT_S)
         logging.shutdown()
         os._exit(FAILED)
     ended.raise_error()
@@ -219,24 +222,24 @@ def _mirror(args: argparse.Namespace, settings: Any) -> int:
 
 
 class _Ended:
-    """How the mirror ended."""
+    """The outcome of the mirror's thread."""
 
     error: BaseException | None = None
 
     def raise_error(self) -> None:
-        """Raise what ended it, in words where it is nobody's mistake here."""
+        """Raise the error that ended it; errors of Spark get a readable message."""
         error = self.error
         if error is None:
             return
-        if _is_gone(error):
+        if _is_jvm_lost(error):
             raise CanalError(
-                "Spark's JVM does not answer any more: it was killed, or had no "
-                "memory left (see above); started again the mirror goes on"
+                "the JVM of Spark no longer answers: it was killed or ran out of "
+                "memory (see above); restart the mirror to resume"
             ) from None
         if _is_sparks(error):
-            raise _told_of(error) from None
+            raise _spark_failure(error) from None
         if isinstance(error, OSError):
-            raise CanalError(str(error)) from error  # no server answers
+            raise CanalError(str(error)) from error  # no server could be reached
         raise error
 
 
@@ -244,20 +247,20 @@ def _is_sparks(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in SPARKS
 
 
-def _told_of(error: BaseException) -> CanalError:
-    """Return what tells of an error of Spark."""
+def _spark_failure(error: BaseException) -> CanalError:
+    """Return an error with the reason of a Spark error."""
     return CanalError(f"Spark failed: {_load('session.spark_errors').reason(error)}")
 
 
-def _is_gone(error: BaseException) -> bool:
-    """Tell whether an error came of a JVM of Spark that is not there any more."""
+def _is_jvm_lost(error: BaseException) -> bool:
+    """Return whether an error means that the JVM of Spark no longer exists."""
     if isinstance(error, OSError):
         return _follows_from_spark(error)
     return type(error).__name__ == NOT_CONNECTED
 
 
 def _follows_from_spark(error: BaseException) -> bool:
-    """Tell whether an error came up while one of Spark was dealt with."""
+    """Return whether an error was raised while a Spark error was handled."""
     before: BaseException | None = error
     while before is not None:
         if _is_sparks(before):

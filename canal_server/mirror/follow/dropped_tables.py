@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import SourceError
+from canal_server.messages import mirror_stream_messages
 from canal_server.mirror.settings import wanted_tables
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.runtime.backoff import Backoff
@@ -90,11 +91,7 @@ class DroppedTables:
             self._due = now + delay_s
             with self._lock:
                 self._names |= self._asked
-            log.warning(
-                "the tables of the source cannot be listed: %s; tried again in %.0f s",
-                error,
-                delay_s,
-            )
+            mirror_stream_messages.MIRROR_TABLES_NOT_LISTED.log(log, error, delay_s)
             return set()
         self._backoff.reset()
         return self._asked & found

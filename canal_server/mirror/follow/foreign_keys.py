@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import ConfigError, SourceError
+from canal_server.messages import mirror_stream_messages
 from canal_server.mirror.follow.key_values import has_values
 from canal_server.mirror.settings import wanted_tables
 from canal_server.mirror.settings.table_values import TableName
@@ -198,11 +199,8 @@ class KeyWatch:
             now = self._now()
             delay_s = self._backoff.delay_s(now)
             self._due, self._statements = now + delay_s, -1
-            log.warning(
-                "the foreign keys of the source cannot be listed: %s; tried again in "
-                "%.0f s",
-                error,
-                delay_s,
+            mirror_stream_messages.MIRROR_FOREIGN_KEYS_NOT_LISTED.log(
+                log, error, delay_s
             )
         else:
             self._backoff.reset()
@@ -212,7 +210,7 @@ class KeyWatch:
         found = tuple(keys)
         for each in found:
             if each not in self._known and each.warning:
-                log.warning("%s", each.warning)
+                mirror_stream_messages.MIRROR_FOREIGN_KEY.log(log, each.warning)
         there = {each.key for each in found}
         for each in self._known:
             if each.key not in there:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_server.errors import CanalError, LakeError
+from canal_server.messages import mirror_stream_messages
 from canal_server.mirror.lake import masks
 from canal_server.mirror.lake.hashes import row_hashes
 from canal_server.mirror.lake.lake_table import DELETED
@@ -131,12 +132,8 @@ class Recheck:
         except (CanalError, OSError) as error:
             with self._lock:
                 self._wishes[name].due_s = time.monotonic() + RETRY_S
-            log.warning(
-                "%s: its rows cannot be compared with the source's, for its foreign "
-                "keys: %s; tried again in %.0f s",
-                name,
-                error,
-                RETRY_S,
+            mirror_stream_messages.MIRROR_FOREIGN_KEYS_NOT_COMPARED.log(
+                log, name, error, RETRY_S
             )
 
     def _locate(self, name: TableName, wish: _Wish) -> None:

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from canal_server.errors import DecodeError, SourceError
+from canal_server.messages import mirror_stream_messages
 from canal_server.mirror.follow.follower import CopyNeededError, TableStoppedError
 from canal_server.mirror.follow.key_values import (
     KeyValues,
@@ -341,12 +342,7 @@ class Rereading:
                 return broken
             delay_s = self._backoff.delay_s(time.monotonic())
             self._due = time.monotonic() + delay_s
-            log.warning(
-                "rows that foreign keys changed cannot be read again: %s; tried again "
-                "in %.0f s",
-                error,
-                delay_s,
-            )
+            mirror_stream_messages.MIRROR_ROWS_NOT_READ_AGAIN.log(log, error, delay_s)
         return broken
 
     def _corrected(self, name: TableName, end: RangePosition) -> bool:

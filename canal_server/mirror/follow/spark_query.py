@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError
+from canal_server.messages import mirror_stream_messages
 from canal_server.mirror.follow.stream_start import (
     DataLossError,
     begin_again,
@@ -129,7 +130,7 @@ class Query:
                 self._check_spark()
                 self._due = now + self._backoff.delay_s(now)
                 text = _reason(error)
-                log.warning("the stream cannot begin: %s", text)
+                mirror_stream_messages.MIRROR_STREAM_NOT_STARTED.log(log, text)
                 self._on_failure(text)
 
     def stop(self) -> None:
@@ -157,7 +158,7 @@ class Query:
             self._backoff.reset()  # it was well in between
         delay_s = self._backoff.delay_s(now)
         self._due = now + delay_s
-        log.warning("the stream failed: %s; begun again in %.0f s", text, delay_s)
+        mirror_stream_messages.MIRROR_STREAM_FAILED.log(log, text, delay_s)
         self._on_failure(text)
 
     def _check_spark(self) -> None:
@@ -175,7 +176,7 @@ class Query:
             raise DataLossError(gap)
         self._has_left = self._has_to_go_back = True
         self._left_at = self._stream.feed  # another one as soon as a batch is taken
-        log.warning("%s: clearing %s", gap, self._checkpoint)
+        mirror_stream_messages.MIRROR_CHECKPOINT_CLEARED.log(log, gap, self._checkpoint)
         self._clear()
 
     def _clear(self) -> None:

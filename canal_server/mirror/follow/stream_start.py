@@ -25,6 +25,7 @@ from canal_server.client.range_client import (
     UNKNOWN_SUBSCRIPTION,
 )
 from canal_server.errors import CanalError, ClientError, SourceError
+from canal_server.messages import mirror_stream_messages
 from canal_server.mirror.session.spark_session import in_settings, stream_options
 from canal_server.mirror.state.feed import Feed, has_all, read_feed
 from canal_server.mysql.control_connection import ControlConnection
@@ -139,18 +140,11 @@ class _Beginning:
             )
         cursor = self._cursor()
         if cursor is None:
-            log.warning(
-                "subscription %s is not there any more, as it was removed or the data "
-                "of canal-server was; it is made again",
-                self._name,
-            )
+            mirror_stream_messages.MIRROR_SUBSCRIPTION_MISSING.log(log, self._name)
             self._make_again(feed)
         elif cursor.epoch == feed.place.epoch and _is_behind(cursor, feed.place):
-            log.warning(
-                "subscription %s stands at %s, and the lake is at %s: it is made again",
-                self._name,
-                cursor,
-                feed.place,
+            mirror_stream_messages.MIRROR_SUBSCRIPTION_BEHIND.log(
+                log, self._name, cursor, feed.place
             )
             self._check_same(feed)
             self._channel.call(lambda c: c.unsubscribe(self._destination, self._name))

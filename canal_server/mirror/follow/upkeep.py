@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import LakeError
+from canal_server.messages import mirror_table_messages
 from canal_server.mirror.follow.table_faults import fault_of
 from canal_server.mirror.state.lake_tables import open_table
 
@@ -65,12 +66,14 @@ class Upkeep:
         try:
             duty.do(duty.name)
         except LakeError as error:
-            log.warning("%s: upkeep failed: %s", duty.name, error)
+            mirror_table_messages.MIRROR_UPKEEP_FAILED.log(log, duty.name, error)
         except BaseException as error:
             fault = fault_of(error)
             if fault is None:
                 raise
-            log.exception("%s: upkeep failed: %s", duty.name, fault)
+            mirror_table_messages.MIRROR_UPKEEP_CRASHED.log(
+                log, duty.name, fault, exc_info=True
+            )
 
     def _duties(self, now: float) -> Iterator[_Duty]:
         lake = self._settings.lake

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import LakeError
+from canal_server.messages import mirror_run_messages
 from canal_server.mirror.session.idle import Idle
 from canal_server.mirror.state.run_history import (
     Batch,
@@ -129,7 +130,7 @@ class Report:
                 self._history.flush()
                 write_status(self._folder, status)
             except LakeError as error:
-                log.warning("the status cannot be stored: %s", error)
+                mirror_run_messages.MIRROR_STATUS_NOT_STORED.log(log, error)
 
     def end(self, why: str) -> None:
         """Store why the mirror ends, unless it never told anything."""
@@ -138,7 +139,7 @@ class Report:
             if status is not None:
                 write_status(self._folder, replace(status, message=why))
         except LakeError as error:
-            log.warning("the status cannot be stored: %s", error)
+            mirror_run_messages.MIRROR_STATUS_NOT_STORED.log(log, error)
 
 
 def _now_ms() -> int:

@@ -20,6 +20,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConnectionLost, SourceError, SourceRefused
+from canal_server.messages import mirror_run_messages
 from canal_server.model.positions import binlog_file_number
 from canal_server.mysql.binlogs import executed_gtids, server_time_s
 from canal_server.mysql.control_connection import ControlConnection
@@ -264,11 +265,8 @@ def warn_of_unseen_xa(access: Access, stop: Stop) -> None:
         try:
             with ControlConnection(access, stop) as control:
                 if prepared_xa(control) is None:
-                    log.warning(
-                        "server %s: %s, then run `canal-server mirror copy` for tables "
-                        "that XA transactions change",
-                        access.address,
-                        _unseen_xa(access),
+                    mirror_run_messages.MIRROR_PREPARED_XA_UNSEEN.log(
+                        log, access.address, _unseen_xa(access)
                     )
         except SourceError as error:
             log.debug("asking for XA transactions: %s", error)

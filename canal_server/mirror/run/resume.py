@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
+from canal_server.messages import mirror_run_messages, mirror_table_messages
 from canal_server.mirror.follow.follower import TableStoppedError
 from canal_server.mirror.follow.foreign_keys import hidden_keys
 from canal_server.mirror.follow.stream_start import identity_of
@@ -78,7 +79,7 @@ def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
     stopped: dict[TableName, str] = {}
     for problem in found.found:
         if problem.table is None:
-            log.warning("%s", problem.text)
+            mirror_run_messages.MIRROR_RULE_UNUSED.log(log, problem.text)
         else:
             told = stopped.get(problem.table)
             stopped[problem.table] = f"{told}; {problem.text}" if told else problem.text
@@ -119,13 +120,8 @@ def _hidden(
         channel.close()
     user = settings.source.access.credentials.user
     for name in hidden:
-        log.warning(
-            "%s: account %s does not see it any more, so it cannot be copied: let an "
-            "administrator run: GRANT SELECT ON %s TO %s",
-            name,
-            user,
-            ".".join(map(quoted, name)),
-            account_text(user),
+        mirror_table_messages.MIRROR_TABLE_GRANT_MISSING.log(
+            log, name, user, ".".join(map(quoted, name)), account_text(user)
         )
     return hidden
 
@@ -182,7 +178,9 @@ class Resume:
 
     def _taken_up(self, state: TableState, problem: str) -> TableState:
         if state.phase is Phase.STOPPED:
-            log.warning("%s: stopped: %s", state.source, state.message)
+            mirror_table_messages.MIRROR_TABLE_STOPPED_BEFORE.log(
+                log, state.source, state.message
+            )
             return state
         if problem:
             return self._stopped(state, problem)
@@ -218,7 +216,7 @@ class Resume:
         return state
 
     def _stopped(self, state: TableState, why: str) -> TableState:
-        log.error("%s: stopped: %s", state.source, why)
+        mirror_table_messages.MIRROR_TABLE_STOPPED.log(log, state.source, why)
         return self._store.write(state.moved(Phase.STOPPED, why))
 
     def _not_wanted(self, state: TableState) -> TableState:
@@ -229,5 +227,5 @@ class Resume:
             if self._settings.rule_of(state.source)
             else "the settings do not want it any more"
         )
-        log.warning("%s: %s; what is in the lake stays", state.source, why)
+        mirror_table_messages.MIRROR_TABLE_UNWANTED.log(log, state.source, why)
         return self._store.write(state.moved(Phase.DROPPED, why))

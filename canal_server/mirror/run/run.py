@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
+from canal_server.messages import mirror_run_messages, mirror_table_messages
 from canal_server.mirror.follow.dropped_tables import DroppedTables
 from canal_server.mirror.follow.follower import (
     CopyNeededError,
@@ -210,7 +211,7 @@ class Mirror:
             except LakeError as error:
                 # What could not be noted there is found again.
                 pause_s = backoff.delay_s(time.monotonic())
-                log.warning("%s; tried again in %.0f s", error, pause_s)
+                mirror_run_messages.MIRROR_LAKE_FAILED.log(log, error, pause_s)
             self._report.turn(executors.problem(), self._keys.warnings)
             self._show()
 
@@ -323,12 +324,12 @@ class Mirror:
         delay_s = backoff.delay_s(now)
         self._later[name] = now + delay_s, backoff
         told = in_settings(str(error))
-        log.warning("%s: %s; tried again in %.0f s", name, told, delay_s)
+        mirror_table_messages.MIRROR_TABLE_RETRIED.log(log, name, told, delay_s)
         state = self._states[name] = replace(self._states[name], message=told)
         try:
             self._store.write(state)
         except LakeError as failure:  # perhaps what is told of; it only tells
-            log.warning("%s", failure)
+            mirror_run_messages.MIRROR_STATE_NOT_STORED.log(log, failure)
 
     # --------------------------------------------------------------------------------
     # From the stream; called in Spark's thread, while a batch is taken
@@ -365,8 +366,12 @@ class Mirror:
             self._states[name] = self._store.write(state.moved(phase, told))
             # Once it is noted: else the same comes again, as often as that fails.
             fault = why.__cause__ if isinstance(why, TableFaultError) else None
-            level = logging.ERROR if phase is Phase.STOPPED else logging.WARNING
-            log.log(level, "%s: %s: %s", name, phase.value, told, exc_info=fault)
+            if phase is Phase.STOPPED:
+                mirror_table_messages.MIRROR_TABLE_STOPPED.log(
+                    log, name, told, exc_info=fault
+                )
+            else:
+                mirror_table_messages.MIRROR_TABLE_DROPPED.log(log, name, told)
 
     def _newest(self, name: TableName) -> TableState | None:
         """Return the state of a table that follows, which may have joined just now.
@@ -381,7 +386,9 @@ class Mirror:
     def _again(self, state: TableState, why: str) -> None:
         """Have a table copied again, after a pause if that is so all the time."""
         state = pauses.copied_again(state, why, self._clock())
-        log.warning("%s: %s; it is copied again", state.source, state.message)
+        mirror_table_messages.MIRROR_TABLE_COPIED_AGAIN.log(
+            log, state.source, state.message
+        )
         self._states[state.source] = self._store.write(state)
 
     def _batch_taken(self, report: BatchReport) -> None:
@@ -476,7 +483,7 @@ def _ended(what: str, stop: Callable[[], object]) -> None:
     try:
         stop()
     except Exception as error:  # noqa: BLE001  # of many kinds, when its JVM is gone
-        log.warning("%s did not end as it should: %s", what, reason(error))
+        mirror_run_messages.MIRROR_STAGE_STOP_FAILED.log(log, what, reason(error))
 
 
 def _copy_all(error: DataLossError) -> ConfigError:

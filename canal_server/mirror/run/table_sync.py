@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from canal_server.errors import ConfigError, DecodeError, LakeError, SourceError
+from canal_server.messages import mirror_table_messages
 from canal_server.mirror.copy.copy_changes import NEAR_ROWS, CatchUp
 from canal_server.mirror.copy.copying import Copied, CopyJob
 from canal_server.mirror.follow.follower import (
@@ -116,18 +117,20 @@ class TableWork:
                 self._bring_in(state)
             except CopyNeededError as error:
                 why = str(error)
-                log.warning("%s: %s; it is copied again", state.source, why)
+                mirror_table_messages.MIRROR_TABLE_COPIED_AGAIN.log(
+                    log, state.source, why
+                )
                 state = self._store.read(state.source) or state
                 state = self._store.write(state.moved(Phase.WAITING, why))
                 continue
             except TableDroppedError as error:
+                mirror_table_messages.MIRROR_TABLE_DROPPED.log(log, state.source, error)
                 self._note(state, Phase.DROPPED, str(error))
             except (TableStoppedError, OtherCopyError) as error:
-                self._note(state, Phase.STOPPED, str(error))
+                self._stopped(state, str(error))
             return
-        self._note(
+        self._stopped(
             state,
-            Phase.STOPPED,
             f"it was copied {COPIES_MAX} times and changed in the meantime each time; "
             f"run `canal-server mirror copy` when its DDL is done (last: {why})",
         )
@@ -187,7 +190,7 @@ class TableWork:
         try:
             folder.below("copies").below(state.copy_id).remove()
         except LakeError as error:
-            log.warning("%s: what is left of its copy stays: %s", state.source, error)
+            mirror_table_messages.MIRROR_TABLE_LEFTOVER.log(log, state.source, error)
 
     def _run(self, state: TableState, table: MirrorTable) -> Copied | None:
         """Return what a copy has made; None when it was stopped."""
@@ -457,9 +460,11 @@ class TableWork:
         finally:
             channel.close()
 
+    def _stopped(self, state: TableState, why: str) -> None:
+        mirror_table_messages.MIRROR_TABLE_STOPPED.log(log, state.source, why)
+        self._note(state, Phase.STOPPED, why)
+
     def _note(self, state: TableState, phase: Phase, message: str) -> None:
-        level = logging.ERROR if phase is Phase.STOPPED else logging.WARNING
-        log.log(level, "%s: %s: %s", state.source, phase.value, message)
         state = self._store.read(state.source) or state
         self._store.write(state.moved(phase, message))
 

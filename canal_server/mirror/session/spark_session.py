@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError, ConfigError
+from canal_server.messages import mirror_run_messages
 from canal_server.mirror.session.idle import INTERVAL, INTERVAL_MS
 from canal_server.mirror.session.spark_log import quieten
 from canal_server.spark.options.source_options import quoted, read_options
@@ -122,7 +123,7 @@ def end_session(session: Any) -> None:
     try:
         process.wait(END_S)
     except subprocess.TimeoutExpired:
-        log.warning("Spark's JVM, process %d, does not end: it is left", process.pid)
+        mirror_run_messages.MIRROR_SPARK_LEFT.log(log, process.pid)
 
 
 def _no_master(wanted: dict[str, str]) -> CanalError:
@@ -192,11 +193,8 @@ def _for_submitted(wanted: dict[str, str]) -> dict[str, str]:
     given = SparkConf()
     for name in sorted(wanted.keys() & set(OF_THE_JVM)):
         if given.get(name) != wanted[name]:
-            log.warning(
-                "%s of the settings comes too late, as Spark's JVM runs already: give "
-                "it to spark-submit, by --conf or %s",
-                name,
-                OF_THE_JVM[name],
+            mirror_run_messages.MIRROR_SPARK_SETTING_LATE.log(
+                log, name, OF_THE_JVM[name]
             )
     missing = {n: v for n, v in DEFAULTS.items() if not given.contains(n)}
     return missing | wanted

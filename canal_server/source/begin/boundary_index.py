@@ -1,10 +1,11 @@
-"""The sparse index of transaction boundaries: one mark per megabyte of binlog, about.
+"""The sparse index of transaction boundaries: about one mark per megabyte of binlog.
 
-It makes the search for a place cheap, and nothing depends on it: what it lacks is read
-from the source. So an error of its file never reaches a caller; a damaged file is begun
-anew. Leaves out who writes it (`index_writer`) and who asks it (`search`)::
+It makes the search for a position cheap, and nothing depends on it: what it lacks is
+read from the source. So an error of its file never reaches a caller, and a damaged file
+is replaced by a new one. Leaves out who writes it (`index_writer`) and who queries it
+(`search`)::
 
-    file ◄─ mark       a file is known by its server, its name and when it was begun
+    file ◄─ mark       a file is identified by server, name and creation time
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.doors.sqlite import WAL_SUFFIXES, Database, FileForm
 from canal_server.errors import BoundaryIndexError
+from canal_server.messages import source_messages
 from canal_server.tablemeta.storage.storage_text import sum_of
 
 if TYPE_CHECKING:
@@ -29,10 +31,10 @@ _log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "boundaries.sqlite"
 FIRST_EVENT: Final = 4
-SOURCES_KEPT: Final = 4  # servers whose files are remembered, those used last
+SOURCES_KEPT: Final = 4  # servers whose files are kept, the most recently used
 
 _FIRST_VERSION: Final = (
-    # used: grows with each begin of a session, so that the last one is known.
+    # used: grows with each start of a session, to identify the last one.
     """CREATE TABLE file (
         id INTEGER PRIMARY KEY,
         source TEXT NOT NULL,
@@ -60,7 +62,7 @@ FORM: Final = FileForm(
     what="index of transaction boundaries",
     application_id=0x43414E42,  # "CANB"
     steps=(_FIRST_VERSION,),
-    without="places are looked for by reading the binlog",
+    without="positions are found by reading the binlog",
     error=BoundaryIndexError,
 )
 
@@ -70,7 +72,7 @@ _MARK: Final = (
 
 
 class FileKey(NamedTuple):
-    """One binlog file of one server; another one of this name began at another time."""
+    """One binlog file of one server; another file of its name began later."""
 
     source: str  # the server's uuid, MariaDB's id
     name: str
@@ -79,28 +81,29 @@ class FileKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A boundary of transactions, `stop`, and what lies between `start` and it.
+    """A transaction boundary, `stop`, and what lies between `start` and it.
 
-    `start` is the mark before, the file's first event, or where reading began: between
-    two transactions. `event` is where the last one in front of `stop` begins.
+    `start` is the previous mark, the file's first event, or the start of reading:
+    always between two transactions. `event` is where the last event before `stop`
+    begins.
     """
 
     start: int
     event: int
     stop: int
     time_s: int  # of that event
-    youngest_s: int  # of all events from `start` on
+    youngest_s: int  # of all events since `start`
     transactions: int
-    rows: int | None  # those that were wanted; None: nobody counted
-    gtids: str = ""  # the set executed at `stop`; empty where it is not known
+    rows: int | None  # of tables that pass the filter; None: not counted
+    gtids: str = ""  # the set executed at `stop`; empty when unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What lies between two places of a file, as far as it is known.
+    """What lies between two offsets of a file, as far as it is known.
 
-    `missing` are stretches, start and stop, of which nothing is known. Those at the
-    ends begin or end inside of what one mark covers, so they are short.
+    `missing` are the unknown ranges, as start and stop. The ranges at the ends start or
+    stop within what one mark covers, so they are short.
     """
 
     transactions: int
@@ -109,17 +112,17 @@ class Counted:
 
 
 class BoundaryIndex:
-    """One destination's index; thread-safe. Without a usable file it knows nothing."""
+    """One destination's index; thread-safe. Without a usable file it is empty."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._database = Database(path, FORM, read_only=read_only)
         self._read_only = read_only
         self._is_open = False
-        # Held for each call: commands and clients ask while the pump writes.
+        # Held during each call: commands and clients query while the pump writes.
         self._lock = threading.Lock()
 
     def open(self) -> None:
-        """Open the file, a new one where it is damaged; nothing is raised."""
+        """Open the file, or create a new one if it is damaged; never raises."""
         with self._lock:
             if self._is_open:
                 return
@@ -131,7 +134,7 @@ class BoundaryIndex:
                 self._is_open = True
 
     def close(self) -> None:
-        """Let go of the file; idempotent."""
+        """Close the file; idempotent."""
         with self._lock:
             self._is_open = False
             self._database.close()
@@ -139,7 +142,7 @@ class BoundaryIndex:
     # --- writing ----------------------------------------------------------------------
 
     def add(self, key: FileKey, marks: Iterable[Mark]) -> None:
-        """Keep marks of a file; what was known of another file of its name goes."""
+        """Store marks of a file; data of another file of the same name is deleted."""
         with self._guarded(), self._database.transaction():
             number = self._number_of(key) or self._new_file(key)
             self._database.execute_many(
@@ -149,7 +152,7 @@ class BoundaryIndex:
             )
 
     def use(self, key: FileKey) -> None:
-        """Note that a session reads this file: its server is the last one then."""
+        """Record that a session reads this file: its server is then the last one."""
         with self._guarded(), self._database.transaction():
             number = self._number_of(key) or self._new_file(key)
             self._database.execute(
@@ -158,12 +161,12 @@ class BoundaryIndex:
             )
 
     def forget(self, key: FileKey) -> None:
-        """Take back what is known of a file."""
+        """Delete everything about a file."""
         with self._guarded(), self._database.transaction():
             self._delete("source = ? AND name = ?", (key.source, key.name))
 
     def expire(self, source: str, names: Collection[str]) -> None:
-        """Forget the files that a server no longer has, and servers of long ago."""
+        """Delete files that a server no longer has, and servers not used recently."""
         with self._guarded(), self._database.transaction():
             rows = self._database.query(
                 "SELECT id, name FROM file WHERE source = ?", (source,)
@@ -177,10 +180,10 @@ class BoundaryIndex:
                 (SOURCES_KEPT,),
             )
 
-    # --- asking -----------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------
 
     def sources(self) -> list[str]:
-        """Return what tells the servers that were read, the last one last."""
+        """Return the ids of the servers that were read, the last one last."""
         rows: list[Row] = []
         with self._guarded():
             rows = self._database.query(
@@ -189,7 +192,7 @@ class BoundaryIndex:
         return [str(source) for (source,) in rows]
 
     def key_of(self, source: str, name: str) -> FileKey | None:
-        """Return the file of this name as it is known, None when it is not."""
+        """Return the key of the file with this name, None when it is unknown."""
         rows: list[Row] = []
         with self._guarded():
             rows = self._database.query(
@@ -200,7 +203,7 @@ class BoundaryIndex:
     def marks(
         self, key: FileKey, first: int = 0, stop: int | None = None
     ) -> list[Mark]:
-        """Return marks that end behind `first` and begin before `stop`, in order."""
+        """Return marks that end after `first` and begin before `stop`, in order."""
         found: list[Mark] = []
         with self._guarded():
             number = self._number_of(key)
@@ -229,9 +232,9 @@ class BoundaryIndex:
         return found[0] if found else None
 
     def at_time(self, key: FileKey, timestamp_ms: int) -> Mark | None:
-        """Return the last mark with nothing but older events in front of it.
+        """Return the last mark before which all events are older.
 
-        That is known up to the first hole only. None when there is no such mark.
+        That is known only up to the first gap. None when there is no such mark.
         """
         found: Mark | None = None
         for mark in self.marks(key):
@@ -242,14 +245,14 @@ class BoundaryIndex:
         return found
 
     def count_between(self, key: FileKey, start: int, stop: int) -> Counted:
-        """Return how much lies from one offset of a file to another."""
+        """Return how much lies between two offsets of a file."""
         transactions, rows = 0, 0
         is_counted = True
         missing = []
         reached = start
         for mark in self.marks(key, start, stop):
             if mark.start < reached or mark.stop > stop:
-                continue  # a part of it
+                continue  # only partly inside
             if mark.start > reached:
                 missing.append((reached, mark.start))
             transactions += mark.transactions
@@ -265,32 +268,32 @@ class BoundaryIndex:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Keep errors of the file away from callers; what failed did not happen."""
+        """Hide errors of the file from callers; a failed call has no effect."""
         with self._lock:
             try:
-                # Where it is not open the body's first call says so.
+                # When the file is not open, the first call in the body raises.
                 yield
             except BoundaryIndexError as error:
                 if self._is_open:
                     self._open_anew(error)
 
     def _open_anew(self, error: BoundaryIndexError) -> None:
-        """Go on with an empty file where it was damaged, else without any."""
+        """Continue with an empty file if it was damaged, else without one."""
         assert self._lock.locked()
         self._is_open = False
         was_damaged = self._database.is_damaged
         self._database.close()
         if self._read_only or not was_damaged:
-            _log.warning("goes on without an index of boundaries: %s", error)
+            source_messages.BOUNDARY_INDEX_UNUSABLE.log(_log, error)
             return
-        _log.info("begins the index of boundaries anew: %s", error)
+        _log.info("recreating the index of boundaries: %s", error)
         path = self._database.path
         try:
             for suffix in ("", *WAL_SUFFIXES):
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
             self._database.open()
         except (OSError, BoundaryIndexError) as again:
-            _log.warning("goes on without an index of boundaries: %s", again)
+            source_messages.BOUNDARY_INDEX_UNUSABLE.log(_log, again)
             self._database.close()
         else:
             self._is_open = True

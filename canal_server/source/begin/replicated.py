@@ -1,9 +1,9 @@
-"""What a start by GTID meets on a MariaDB that replicates, or did.
+"""A start by GTID on a MariaDB that is a replica, or was one.
 
-A MariaDB refuses a dump that begins behind a transaction which it does not have. A
-replica that lags will have it: it is waited for. One that took over will never: what
-was lost with the other server is left out. A MySQL sends what a set lacks, whatever
-else is in it, and needs neither.
+A MariaDB refuses a dump that starts after a transaction which it does not have. A
+lagging replica will receive it: wait for it. A promoted replica never will: what was
+lost with the other server is removed from the set. A MySQL sends what a set lacks,
+whatever else the set contains, and needs neither.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.errors import ConnectionLost
+from canal_server.messages import source_messages
 from canal_server.mysql.standby import missing_gtids, replica_channels, without_lost
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-LOOK_S = 0.5  # between two looks at a replica that is waited for
+LOOK_S = 0.5  # interval of checks while waiting for a replica
 
 
 def reachable(
@@ -37,8 +38,9 @@ def reachable(
 ) -> LogPosition:
     """Return a stored position whose GTIDs the server has; waits for a replica's.
 
-    `tell` is told what is waited for. Without a limit: it is for who runs the replica
-    to say whether it goes on. Raises SourceError, ConnectionLost when stopped.
+    `tell` receives the reason for waiting. There is no limit: the operator of the
+    replica decides whether it continues. Raises SourceError, ConnectionLost when
+    stopped.
     """
     gtids = stored.position.gtid
     if not info.is_mariadb or not gtids:
@@ -47,22 +49,17 @@ def reachable(
         if not replica_channels(control, info):
             break
         tell(
-            f"{control.access.address}: waits until this replica has {missing[:200]},"
+            f"{control.access.address}: waiting until this replica has {missing[:200]},"
             " which was delivered; if it is the source now, run RESET REPLICA ALL"
         )
         if stop.wait(LOOK_S):
-            raise ConnectionLost("the wait for a replica was ended")
+            raise ConnectionLost("stopped while waiting for a replica")
     if replica_channels(control, info):
         return stored
     left = without_lost(control, gtids)
     if left == gtids:
         return stored
-    _log.warning(
-        "%s lacks transactions that were delivered, and replicates nothing: goes on"
-        " behind GTID %s instead of %s; those between died with the other server, or"
-        " come again",
-        control.access.address,
-        left[:200],
-        gtids[:200],
+    source_messages.SOURCE_DIVERGED.log(
+        _log, control.access.address, left[:200], gtids[:200]
     )
     return replace(stored, position=replace(stored.position, gtid=left))

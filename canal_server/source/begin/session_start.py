@@ -1,8 +1,8 @@
-"""Where the sessions of one destination begin, and what came of those before.
+"""Where the sessions of one destination start, and the outcome of earlier sessions.
 
-A session begins at a place that `start` decides on. It may turn out that the source
-no longer has it, or that it lies inside of a transaction; what then becomes of the next
-session is decided here. Leaves out reading itself (`pump`).
+A session starts at a position chosen by `start_finder`. The source may no longer have
+it, or it may lie inside a transaction; the start of the next session is then decided
+here. Leaves out reading itself (`pump`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from canal_server.errors import (
     PositionError,
     SourceRefused,
 )
+from canal_server.messages import source_messages
 from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.server_errors import is_refusal
 from canal_server.source.begin.gtid_tracking import tracked
@@ -45,16 +46,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Times in a row that the source may say it lacks the place before the end is taken
-# instead, if the operator wants that: a proxy may have asked a server that lags.
+# Times in a row that the source may report a missing position before the end is used
+# instead, if the operator chose that: a proxy may have asked a server that lags.
 REFUSALS_BORNE: Final = 2
-# Cursors that are looked at before a session by GTID; clients with others get some
+# Cursors that are checked before a session by GTID; clients with others receive some
 # transactions again.
 CURSORS_MAX: Final = 32
 
 
 class SessionStart:
-    """Finds where each session begins; for the pump's thread, but for `skips`."""
+    """Finds where each session starts; for the pump's thread, except `skips`."""
 
     def __init__(
         self,
@@ -68,67 +69,62 @@ class SessionStart:
         self.files = SourceFiles(())  # of this session's source
         self.unlisted = ""  # why the source does not list them
         self._config = config
-        self._place: Place | None = None  # of the session that runs
-        self._moved: Place | None = None  # one that lies inside of a transaction
-        self._refusals = 0  # that said the place is gone, in a row
-        self._to_end = False  # the next session begins at the end
-        self.is_at_end = False  # this session began there, its place was gone
-        self._set_refused = False  # the source does not go on behind a set
-        self._voids_stored = False  # stored files and offsets are not of this binlog
-        self._sources: set[str] = set()  # that were read in this process
-        # By GTID: whether all up to a cursor's place is in its set.
+        self._place: Place | None = None  # of the current session
+        self._moved: Place | None = None  # one that lies inside a transaction
+        self._refusals = 0  # consecutive reports of a missing position
+        self._to_end = False  # the next session starts at the end
+        self.is_at_end = False  # this session started there: its position was lost
+        self._set_refused = False  # the source does not resume after a set
+        self._voids_stored = False  # stored files and offsets belong to another binlog
+        self._sources: set[str] = set()  # read by this process
+        # By GTID: whether the set of a cursor has everything up to its position.
         self._covered: dict[EntryPosition, bool] = {}
 
     def turn_to(self, access: Access, stop: Stop) -> None:
-        """Look at another server from now on; what the last one said is forgotten."""
+        """Use another server from now on; the last one's outcomes are dropped."""
         self.scanner = Scanner(self._config, access, stop)
         self._refusals = 0
         self._to_end = False
         self._set_refused = False
         self._moved = None
 
-    # --- what came of a session -------------------------------------------------------
+    # --- the outcome of a session -----------------------------------------------------
 
     def reads(self) -> None:
-        """Note that the source serves the place; cheap."""
+        """Record that the source serves the position; cheap."""
         self._refusals = 0
 
     def failed(self, error: CanalError, *, passed: bool) -> bool:
-        """Note how a session ended; returns whether the next one may begin elsewhere.
+        """Record how a session ended; return whether the next may start elsewhere.
 
-        `passed`: transactions were read to their end in it.
+        `passed`: the session read transactions to their end.
         """
         if isinstance(error, InsideTransaction):
             place = self._place
             if passed or place is None or place.by_gtid or self._moved is not None:
-                return False  # not the place is to blame
+                return False  # the position is not the cause
             self._moved = place
             return True
         if self._by_set and not passed and is_refusal(error):
             self._set_refused = True
-            _log.warning(
-                "destination %s: goes on by time, as the source refuses the GTID set"
-                " beside the position: %s",
-                self._config.destination,
-                error,
-            )
+            source_messages.GTID_SET_REFUSED.log(_log, self._config.destination, error)
             return True
         if not isinstance(error, BinlogPurged) or self.is_at_end:
             return False
         self._refusals += 1
         self._to_end = self.place_is_gone and self._config.source.auto_reset_latest
-        # Just now it is gone for certain: clients elsewhere can be served at once.
+        # The position is certainly lost now: clients elsewhere can be served at once.
         return self._to_end or self._refusals == REFUSALS_BORNE + 1
 
     @property
     def _by_set(self) -> bool:
-        """Whether this session begins by a set outside of GTID mode."""
+        """Whether this session starts by a set outside of GTID mode."""
         place = self._place
         return place is not None and place.by_gtid and not self._config.source.gtid_on
 
     @property
     def is_counting(self) -> bool:
-        """Whether the next refusals decide if it begins elsewhere."""
+        """Whether the next refusals decide if it starts elsewhere."""
         return 0 < self._refusals <= REFUSALS_BORNE
 
     @property
@@ -138,18 +134,18 @@ class SessionStart:
 
     @property
     def goes_to_end(self) -> bool:
-        """Whether the next session begins at the end, whatever is stored."""
+        """Whether the next session starts at the end, whatever is stored."""
         return self._to_end
 
     # --- the next session -------------------------------------------------------------
 
     def list_files(self, control: ControlConnection) -> SourceFiles:
-        """Ask for the binlog files that the source has."""
+        """List the binlog files that the source has."""
         self.unlisted = ""
         try:
             self.files = SourceFiles(tuple(binary_logs(control)))
         except SourceRefused as error:
-            # Told when the session goes on; else its error says the same.
+            # Reported when the session continues; otherwise its error says the same.
             self.unlisted = str(error)
             self.files = SourceFiles(())
         return self.files
@@ -162,9 +158,10 @@ class SessionStart:
         positions: LogPositionManager,
         gone: Callable[[LostPosition], bool],
     ) -> LogPosition | None:
-        """Return the stored place, None without any. Raises SourceError, PositionError.
+        """Return the stored position, None without one.
 
-        When the source does not have it, `gone` may have another one stored.
+        When the source does not have it, `gone` may store another one. Raises
+        SourceError, PositionError.
         """
         stored = positions.latest(self._config.destination)
         if stored is None or not self.place_is_gone:
@@ -186,10 +183,10 @@ class SessionStart:
         read_before: Sequence[str],
         cursors: Iterable[EntryPosition] = (),
     ) -> Place:
-        """Return where to begin. Raises PositionError, SourceError.
+        """Return where to start. Raises PositionError, SourceError.
 
-        `read_before` tells the servers that were, the last one last; `cursors` are the
-        places of the clients.
+        `read_before` are the ids of the servers read so far, the last one last;
+        `cursors` are the positions of the clients.
         """
         source = self._config.source
         names = (source_of(info), str(info.server_id))
@@ -219,7 +216,7 @@ class SessionStart:
         if stored is None:
             start = replace(start, place=self._with_time(start.place, finder))
         elif start.place.by_gtid:
-            # Of a set, only who stored it knows the time.
+            # The time of a set is known only to whoever stored it.
             time_ms = stored.position.timestamp or 0
             start = replace(start, place=replace(start.place, time_ms=time_ms))
         self._sources.add(names[0])
@@ -227,21 +224,25 @@ class SessionStart:
         self.is_at_end, self._to_end = self._to_end, False
         self._voids_stored = start.voids_stored
         self._place = start.place
-        _log.log(
-            logging.WARNING if self.is_at_end else logging.INFO,  # some is lost
-            "destination %s begins at %s: %s",
-            self._config.destination,
-            start.place,
-            start.why,
-        )
+        if self.is_at_end:
+            source_messages.SOURCE_STARTS_AFTER_LOSS.log(
+                _log, self._config.destination, start.place, start.why
+            )
+        else:
+            _log.info(
+                "destination %s starts at %s: %s",
+                self._config.destination,
+                start.place,
+                start.why,
+            )
         return start.place
 
     def _start(self, finder: StartFinder, stored: LogPosition | None) -> Start:
         if self._to_end:
             why = (
-                f"the source said {self._refusals} times that it lacks the place"
+                f"the source reported {self._refusals} times that it lacks the position"
                 f" {stored or 'configured'}, and canal.auto.reset.latest.pos.mode is"
-                " true: the current end; what lies between is lost"
+                " true: starting at the current end; what lies between is lost"
             )
             self._refusals = 0
             return Start(finder.end(), why, voids_stored=True)
@@ -255,19 +256,19 @@ class SessionStart:
             return start
         found = finder.search.transaction_start(place.file, place.position)
         if found.offset >= place.position:
-            return start  # it is between two: the error will say what is wrong
+            return start  # it is a boundary: the error will say what is wrong
         back, _ = finder.at(place.file, found.offset)
         return replace(
             start,
             place=replace(back, time_ms=place.time_ms),
-            why=f"{start.why}; {place} is inside of a transaction, back to its"
-            f" beginning by {found.means}",
+            why=f"{start.why}; {place} is inside a transaction, moved back to its"
+            f" start by {found.means}",
         )
 
     def _with_time(self, place: Place, finder: StartFinder) -> Place:
-        """Return a place with a time, by which another server may be searched.
+        """Return a position with a time, by which another server may be searched.
 
-        The original begins at none that lacks it, whether by GTID or not.
+        The Java server accepts no cursor without a time, by GTID or not.
         """
         if place.time_ms:
             return place
@@ -278,13 +279,13 @@ class SessionStart:
         return replace(place, time_ms=time_ms)
 
     def _time_behind_set(self, place: Place, finder: StartFinder) -> int:
-        """Return when was written what the source sends behind a set, 0: not known."""
+        """Return the time of what the source sends after a set, 0 when unknown."""
         if finder.configured.timestamp_ms:
             return finder.configured.timestamp_ms
         try:
             sent_ms = self.scanner.first_sent_ms(place.dump_start())
         except BinlogPurged:
-            return 0  # the session will meet it, too
+            return 0  # the session will hit the same error
         return finder.now_ms() if sent_ms is None else sent_ms
 
     # --- cursors ----------------------------------------------------------------------
@@ -292,21 +293,20 @@ class SessionStart:
     def skips(
         self, position: EntryPosition, last_file: str, last: tuple[int, int] | None
     ) -> bool:
-        """Tell whether a client that stands at a place wants nothing before it.
+        """Return whether a client at a position needs nothing before it.
 
-        Not so when the place is none of this source, nor when the session begins
-        there by GTID: all that then comes is behind it, whatever its offset. By GTID
-        sets tell: with what the cursor's set lacks in front of its place, something
-        would be lost. `last`
-        is what was delivered last, with its file's name. From any thread; true as
-        long as no session has begun.
+        Not so when the position belongs to another source, nor when the session starts
+        there by GTID: everything sent then comes after it, whatever its offset. By
+        GTID, the sets decide: where the cursor's set lacks something before its
+        position, skipping would lose data. `last` is the last delivered offset, with
+        its file's name. From any thread; true as long as no session has started.
         """
         place, moved = self._place, self._moved
         if place is None:
             return True
         if place.by_gtid and position in self._covered:
             return self._covered[position]
-        # One that came since is of this server, unless others were read as well.
+        # A cursor added since belongs to this server, unless others were read too.
         if (
             self._voids_stored
             or (place.by_gtid and len(self._sources) > 1)
@@ -315,10 +315,10 @@ class SessionStart:
             return False
         where = (position.journal_name, position.position)
         if moved is not None and where == (moved.file, moved.position):
-            return False  # the whole transaction comes
+            return False  # the whole transaction is sent
         if self.files.had(*where):
             return True
-        # Acked since the session began, in a file that has grown or is new.
+        # Acked since the session started, in a file that has grown or is new.
         return (
             last is not None
             and base_name(position.journal_name or "") == base_name(last_file)
@@ -329,7 +329,7 @@ class SessionStart:
 def _covered(
     finder: StartFinder, place: Place, cursors: Iterable[EntryPosition]
 ) -> dict[EntryPosition, bool]:
-    """Tell of cursors whether their sets have all that lies in front of them."""
+    """Return for each cursor whether its set has everything before it."""
     found: dict[EntryPosition, bool] = {}
     if not place.by_gtid:
         return found
@@ -342,7 +342,7 @@ def _covered(
         if finder.files.had(cursor.journal_name, cursor.position):
             with contextlib.suppress(PositionError):
                 gtids = finder.by_gtid(cursor.gtid).gtids
-                assert gtids is not None, "a place by GTID has a set"
+                assert gtids is not None, "a position by GTID has a set"
                 found[cursor] = finder.search.covers(
                     gtids, cursor.journal_name, cursor.position or 0
                 )

@@ -1,8 +1,8 @@
 """Dump and decode as one engine: bytes of a source in, spans of finished records out.
 
-A `Reader` has no state outside itself, so that several work side by side: the pump of
-an instance, `canal-server decode`, readers of a range. It leaves out where to begin,
-connecting again, and what becomes of the records.
+A `Reader` has no state outside itself, so that several run at once: the pump of an
+instance, `canal-server decode`, readers of a range. It leaves out where to start,
+reconnecting, and what happens to the records.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from canal_server.errors import (
     DecodeError,
     InsideTransaction,
 )
+from canal_server.messages import source_messages
 from canal_server.model.entry import DDL_TYPES, EventType
 from canal_server.model.positions import EntryPosition, binlog_file_number
 from canal_server.protocol.entry_messages import Header, RowChange, encode
@@ -68,12 +69,12 @@ _FILE_NAME_BYTES_MAX: Final = 512  # FN_REFLEN of MySQL
 _DML: Final = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 
 
-class StreamEnd(ConnectionLost):  # the server's own word
-    """The server ended the stream: it has no more, or it shuts down."""
+class StreamEnd(ConnectionLost):  # reported by the server
+    """The server ended the stream: it has no more events, or it is shutting down."""
 
 
 class Reader:
-    """Decodes one source. For one thread, but for `change_table_filter`."""
+    """Decodes one source. For one thread, except `change_table_filter`."""
 
     def __init__(
         self,
@@ -94,13 +95,13 @@ class Reader:
         counts: bool = False,
         unreadable: Unreadable | None = None,
     ) -> None:
-        """Take what to read with; `until`: an offset of the first file to end at.
+        """Store how to read; `until`: an offset of the first file to end at.
 
-        `source` is the server that the records' positions will name. `relay_from`:
-        rows are not rendered, unless columns of them are left out; whoever is given
-        the records is given those behind this file's number and offset. `counts`:
-        rows are only counted, and their entries have no content. `unreadable`: events
-        that may be passed over; without it none may, and errors advise nothing.
+        `source` is the server that the records' positions name. `relay_from`: rows are
+        not rendered, unless some of their columns are filtered out; the consumer
+        receives the records after this file number and offset. `counts`: rows are only
+        counted, and their entries have no content. `unreadable`: events that may be
+        skipped; without it every unreadable event is an error without advice.
         """
         self.decoder = engine.Decoder(
             pool,
@@ -119,7 +120,7 @@ class Reader:
         if until is not None:
             self.decoder.set_limit(until)
         self._unreadable = unreadable or Unreadable()
-        # Whether a value can be read shows only where it is rendered.
+        # Whether a value can be read shows only when it is rendered.
         plain = not columns and not events.unreadable
         self._relays = relay_from is not None and plain
         if relay_from is not None and self._relays:
@@ -127,16 +128,17 @@ class Reader:
         self._shapes = Shapes()
         self.gtids = gtids  # the executed set as of the last event, in GTID mode
         self._tracks = False
-        self._tracked: GtidSet | MariaGtidSet | None = None  # as of the file's begin
-        # Number of the file from which on `gtids` is exactly what was executed there.
+        # The executed set at the start of the file.
+        self._tracked: GtidSet | MariaGtidSet | None = None
+        # Number of the first file at whose start `gtids` is exactly the executed set.
         self.exact_from: int | None = None
-        # The same, of a file that is read from its beginning. MariaDB begins a dump by
-        # GTID amid a file, with a list that it makes up for there.
+        # The same for a file that is read from its beginning. MariaDB starts a dump by
+        # GTID in the middle of a file, with a GTID list built for that position.
         self.whole_from: int | None = None
         self.ddl_count = 0
-        self._server_starts = 0  # that statements were told of
+        self._server_starts = 0  # reported to statements so far
         self._table_ids = table_ids
-        self._epoch = table_ids.epoch  # of the numbers in the tables' images
+        self._epoch = table_ids.epoch  # of the table ids in the table schemas
         self._images = images
         self._table_filter = table_filter
         self._wants_changed = False
@@ -157,14 +159,14 @@ class Reader:
         }
 
     def start(self, file: str, position: int) -> None:
-        """Say where the source's bytes begin."""
+        """Set the position of the source's first byte."""
         self.decoder.start(file, position)
         self._unreadable.begin(file, position)
 
     def track(self, known: GtidSet | MariaGtidSet | None) -> None:
         """Follow the executed set outside of GTID mode; call before reading.
 
-        From a known one on, else from where the source tells it.
+        Starts from `known`, else from the first set that the source sends.
         """
         self._tracks, self._tracked = True, known
         self.decoder.followed.follow(known)
@@ -181,12 +183,12 @@ class Reader:
         idle: Callable[[], None],
         stop: Stop,
     ) -> bool:
-        """Read until the source ends, the stop, or `deliver` returns false.
+        """Read until the source ends, a stop is requested, or `deliver` returns false.
 
-        `deliver` gets the spans of each chunk; `idle` is called whenever the source
-        has nothing more at hand. Returns whether the source came to its end. Raises
-        what the source raises, DecodeError and TableMetaError; all that was decoded
-        before has been delivered then.
+        `deliver` gets the spans of each chunk; `idle` is called whenever the source has
+        nothing to read. Returns whether the source ended. Raises what the source
+        raises, DecodeError and TableMetaError; everything decoded before the error has
+        been delivered by then.
         """
         feed = self.decoder.feed
         self._deliver = deliver
@@ -213,11 +215,11 @@ class Reader:
         return False
 
     def _decode(self) -> bool:
-        """Decode all that waits and deliver it; false when delivery was refused."""
+        """Decode and deliver everything buffered; false when delivery was refused."""
         decoder = self.decoder
         while True:
             if self._epoch != self._table_ids.epoch:
-                # Another pump's reader was given the first new number.
+                # Another pump's reader received the first id of the new epoch.
                 self._epoch = self._table_ids.epoch
                 decoder.forget_tables()
             accepted = True
@@ -225,7 +227,7 @@ class Reader:
                 try:
                     halt = decoder.decode()
                 finally:
-                    # What came before a broken event is good.
+                    # What precedes a broken event is good.
                     spans = decoder.take()
                     accepted = not spans or self._deliver(spans)
                 if not accepted or halt == engine.HALT_LIMIT:
@@ -251,7 +253,7 @@ class Reader:
             raise self._broken(str(error)) from error
 
     def _pass_over(self, error: DecodeError) -> bool:
-        """Leave out the current event, which cannot be read; false if it may not be."""
+        """Skip the current event, which cannot be read; false when it must not be."""
         found = self._unreadable.pass_over(self.decoder, error)
         if found is None:
             return False
@@ -272,7 +274,7 @@ class Reader:
         self._emit(change, EventType.QUERY, *names, table_ordinal)
 
     def _on_lost_rows(self) -> None:
-        """Leave out rows whose table map could not be read."""
+        """Skip rows whose table map could not be read."""
         found = self._unreadable.depends()
         if found is not None:
             self._emit_raw(found, "its table map cannot be read")
@@ -282,12 +284,12 @@ class Reader:
 
     def _on_rotate(self) -> None:
         body = self.decoder.body
-        if len(body) <= 8:  # noqa: PLR2004  # the position alone
-            raise self._broken("a ROTATE event without a file name")
+        if len(body) <= 8:  # noqa: PLR2004  # only the position
+            raise self._broken("ROTATE event without a file name")
         if len(body) > 8 + _FILE_NAME_BYTES_MAX:
             raise self._broken(
-                f"a ROTATE event with a file name of {len(body) - 8} bytes, above the "
-                f"limit of {_FILE_NAME_BYTES_MAX}"
+                f"ROTATE event with a file name of {len(body) - 8} bytes, limit "
+                f"{_FILE_NAME_BYTES_MAX}"
             )
         file = body[8:].decode("utf-8", "replace")
         if file != self.decoder.file:
@@ -304,33 +306,33 @@ class Reader:
         self.decoder.install_table(self._image(table_map, names))
 
     def _image(self, table_map: TableMap, names: Names) -> TableImage | None:
-        """Return the image of a wanted table, None when its rows are left out."""
+        """Return the schema of a table to deliver, None when its rows are left out."""
         schema, table = table_map.schema, table_map.table
         position = self._position()
         meta = self._images.find(schema, table, position)
         difference = None if meta is None else mismatch(table_map, meta)
         if meta is None or difference:
-            # What is known may be older than the event: ask the server again.
+            # The cached columns may be older than the event: ask the server again.
             known = difference
             meta = self._images.refresh(schema, table, position)
             if meta is not None:
                 difference = mismatch(table_map, meta)
             elif known:
-                difference = f"{known}; the server has no such table now"
+                difference = f"{known}; the table does not exist on the server now"
         if meta is not None and not difference:
             return self._compiled(table_map, meta, names)
         reason = difference or f"the server has no table {table_map}"
         if tells_names(table_map):
-            # Full metadata: all that rows need but for members of ENUM and widths.
+            # FULL metadata: all that rows need except ENUM labels and display widths.
             _log.info(
-                "columns of %s at %s are those that the binlog tells itself: %s",
+                "using the columns of the binlog's own metadata for %s at %s: %s",
                 table_map,
                 self._at(),
                 reason,
             )
             return self._compiled(table_map, meta_of(table_map), names)
         if self._filters.table_error:
-            _log.warning("rows of %s left out at %s: %s", table_map, self._at(), reason)
+            source_messages.ROWS_LEFT_OUT.log(_log, table_map, self._at(), reason)
             return None
         raise unknown_columns(reason, self._at(), has_columns=meta is not None)
 
@@ -339,8 +341,8 @@ class Reader:
     ) -> TableImage:
         emitted = None
         if self._columns:
-            # By the names under which they are delivered: those of then, when the
-            # binlog tells them.
+            # Filters use the delivered names: the names at the time of the event where
+            # the binlog has them.
             pairs = zip(table_map.columns, meta.columns, strict=True)
             emitted = self._columns.emitted(
                 table_map.schema,
@@ -360,7 +362,7 @@ class Reader:
         )
 
     def _number_of(self, names: Names) -> int:
-        """Return the subject's number; once they begin anew, all tables ask again."""
+        """Return the table id; after the ids restart, every table asks again."""
         number = self._table_ids.ordinal_of(names)
         if self._epoch != self._table_ids.epoch:
             self._epoch = self._table_ids.epoch
@@ -369,7 +371,7 @@ class Reader:
 
     def _on_query(self, *, load: bool = False) -> None:
         if self.decoder.is_unfinished_alter:
-            # Rows that follow still have the old columns.
+            # The rows that follow still have the old columns.
             self.decoder.skip()
             return
         statement = python_events.parse_query(self.decoder.body, load=load)
@@ -385,7 +387,7 @@ class Reader:
         self._emit_statement(statement, results, is_dml=is_dml)
 
     def _dialect(self, statement: python_events.Query) -> Dialect:
-        """Return how the server read a statement's text."""
+        """Return how the server parsed a statement's text."""
         return Dialect(
             statement.ansi_quotes,
             statement.no_backslash_escapes,
@@ -410,7 +412,7 @@ class Reader:
     def _note_ddl(
         self, statement: python_events.Query, results: list[Statement]
     ) -> None:
-        """Let the table images follow a statement that may change tables."""
+        """Apply a statement that may change tables to the table schemas."""
         starts = self.decoder.server_starts
         context = python_events.context_of(
             statement,
@@ -482,7 +484,7 @@ class Reader:
         if kind in python_events.LOGGED:
             self._emit_query_log(python_events.LOGGED[kind](decoder.body))
         elif kind == _ROWS_QUERY:
-            # Its first byte is a length that no longer fits.
+            # Its first byte is a length field that has overflowed.
             sql = python_events.decode_sql(decoder.body[1:], None)
             self._emit_query_log(sql, table_of_statement(sql) or "")
         elif kind == _EXECUTE_LOAD_QUERY:
@@ -493,11 +495,8 @@ class Reader:
             if kind in _SETS_OF_GTIDS:
                 self._enter_gtids(kind)
             elif kind == _INCIDENT:
-                _log.error(
-                    "the source says at %s that events may be missing from its binlog "
-                    "(incident %s): compare the tables with their copies",
-                    self._at(),
-                    decoder.body[:2].hex(),
+                source_messages.BINLOG_EVENTS_MISSING.log(
+                    _log, self._at(), decoder.body[:2].hex()
                 )
             decoder.skip()
 
@@ -521,8 +520,8 @@ class Reader:
         self.decoder.set_gtids(self.gtids)
 
     def _track(self, body: bytes, kind: int) -> None:
-        """Follow the set from the one that a file begins with."""
-        self.decoder.followed.executed(whole=True)  # of the file before
+        """Follow the set from the one at the start of a file."""
+        self.decoder.followed.executed(whole=True)  # of the previous file
         known: GtidSet | MariaGtidSet
         if kind == _PREVIOUS_GTIDS:
             known = GtidSet.decode_previous_gtids(body)
@@ -530,9 +529,9 @@ class Reader:
             known = MariaGtidSet.decode_gtid_list(body)
         before, self._tracked = self._tracked, known
         if before is not None:
-            # By GTID the file may be one that was executed in part.
+            # A dump by GTID may start with a file that was executed in part.
             self._note_exact(known == before)
-            self._tracked = before.union(known)  # type: ignore[arg-type]  # of one kind
+            self._tracked = before.union(known)  # type: ignore[arg-type]  # one kind
         self.decoder.followed.follow(self._tracked)
 
     def _note_exact(self, is_exact: bool) -> None:
@@ -545,7 +544,7 @@ class Reader:
             self.whole_from = number
 
     def _feed_plain(self, kind: int) -> None:
-        """Decode a plain event in the place of the one that MariaDB compressed."""
+        """Decode the plain event instead of the one that MariaDB compressed."""
         decoder = self.decoder
         event = compressed_event(kind, memoryview(decoder.body), self._event_bytes_max)
         header = event.header(decoder.event_time, decoder.event_server_id)
@@ -557,7 +556,7 @@ class Reader:
         self._feed_payload(payload_of(memoryview(decoder.body)).pieces())
 
     def _feed_payload(self, pieces: Iterable[memoryview | bytes]) -> None:
-        """Decode events in the place of the current one."""
+        """Decode events instead of the current one."""
         decoder = self.decoder
         decoder.begin_payload()
         try:
@@ -565,7 +564,7 @@ class Reader:
                 self._feed_inner(piece)
             decoder.finish_payload()
         except DecodeError:
-            # Where an inner event ends is not known, or it may not be left out.
+            # The end of an inner event is unknown, or the event must not be skipped.
             decoder.abandon_payload()
             raise
 
@@ -575,24 +574,25 @@ class Reader:
             space[: len(piece)] = piece
         inner.filled(len(piece))
         if not self._decode():
-            raise ConnectionLost("stopped inside of a compressed transaction")
+            raise ConnectionLost("stopped inside a compressed transaction")
 
     def _on_source_error(self) -> None:
         body = self.decoder.body
         if self._error_of_packet is None:
-            raise self._broken(f"an error packet: {body[:200]!r}")
-        raise self._error_of_packet(b"\xff" + body)  # the mark is part of the packet
+            raise self._broken(f"error packet from the server: {body[:200]!r}")
+        # The marker byte is part of the packet.
+        raise self._error_of_packet(b"\xff" + body)
 
     def _on_source_end(self) -> None:
         raise StreamEnd(
-            f"the server ended the stream behind {self.decoder.file}:"
+            f"the server ended the stream after {self.decoder.file}:"
             f"{self.decoder.position}"
         )
 
     def _on_no_table_map(self) -> None:
         raise InsideTransaction(
-            "rows of a transaction that began before the place to start from, inside "
-            "of a statement or between two of one transaction",
+            "rows of a transaction that began before the start position, which lies "
+            "inside a statement or between two statements of one transaction",
             file=self.decoder.file,
             position=self.decoder.event_offset,
         )

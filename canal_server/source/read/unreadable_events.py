@@ -1,7 +1,7 @@
-"""Events that may be left out where they cannot be read, and what became of them.
+"""Events that may be skipped where they cannot be read, and their outcome.
 
-An operator names them by file and position. Nothing is asked of events that can be
-read; leaves out what is delivered in the place of one (`dump.reader`).
+An operator names them by file and position. Readable events are not affected. Leaves
+out what is delivered instead of such an event (`source.read.binlog_reader`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.config.schema import Action, NamedEvent
 from canal_server.errors import InsideTransaction
+from canal_server.messages import source_messages
 from canal_server.model.entry import EventType
 from canal_server.model.positions import binlog_file_number
 from canal_server.protocol.entry_messages import Pair, RowChange
@@ -35,7 +36,7 @@ READ: Final = "read"
 
 @dataclass(slots=True)
 class Found:
-    """What became of an event that is named; `events` with those that depend on it."""
+    """The outcome of a named event; `events` counts it and those that depend on it."""
 
     event: NamedEvent
     state: str = WAITING
@@ -46,7 +47,7 @@ class Found:
 
 
 class Unreadable:
-    """The events that a source's settings name; for one thread, but for `status`."""
+    """The events named in a source's settings; for one thread, except `status`."""
 
     def __init__(
         self,
@@ -58,9 +59,9 @@ class Unreadable:
         advice: Callable[[Decoder], str] | None = None,
         is_quiet: bool = False,
     ) -> None:
-        """Remember them, and what advises on an error; `everything`: of all events.
+        """Store the events and the advice for errors; `everything`: for all events.
 
-        One that `is_quiet` logs nothing: who delivers the events does.
+        With `is_quiet` it logs nothing: the code that delivers the events does.
         """
         self._level = logging.DEBUG if is_quiet else logging.WARNING
         self._found = {(each.file, each.position): Found(each) for each in events}
@@ -70,16 +71,16 @@ class Unreadable:
         self._advice = advice
         self._last: Found | None = None
         self._begin: tuple[int, int] | None = None
-        self.waits = bool(events)  # for one that was neither passed over nor read
+        self.waits = bool(events)  # an event is neither skipped nor read yet
 
     def turn_to(self, access: Access) -> None:
-        """Name another server from now on, the one that is read."""
+        """Set the server that is read from now on."""
         self._source = str(access.address)
         if isinstance(self._advice, Advice):
             self._advice = replace(self._advice, access=access)
 
     def begin(self, file: str, position: int) -> None:
-        """Take note of where reading begins; an empty file: by a set of GTIDs."""
+        """Record where reading starts; an empty file: by a GTID set."""
         self._begin = (binlog_file_number(file), position) if file else None
 
     def _named(self, file: str, position: int) -> Found | None:
@@ -88,9 +89,9 @@ class Unreadable:
         return self._found.get((file, position))
 
     def pass_over(self, decoder: Decoder, problem: DecodeError) -> Found | None:
-        """Return what names the current event, None: it may not be left out.
+        """Return the outcome of the current event, None when it must not be skipped.
 
-        Counts it, and logs the first of each name.
+        Counts it, and logs the first event of each name.
         """
         if isinstance(problem, InsideTransaction) or not decoder.is_framed:
             return None
@@ -108,9 +109,8 @@ class Unreadable:
         found.table = str(table) if table is not None else ""
         found.error = error
         self._look()
-        _log.log(
-            self._level,
-            "%s: event %s:%d (type %d%s) cannot be read and is %s: %s",
+        source_messages.UNREADABLE_EVENT_PASSED.log(
+            _log,
             self._source or "binlog",
             found.event.file,
             found.event.position,
@@ -118,17 +118,18 @@ class Unreadable:
             f", table {found.table}" if found.table else "",
             "delivered as raw bytes" if _is_raw(found) else "left out",
             error,
+            level=self._level,
         )
         return found
 
     def depends(self) -> Found | None:
-        """Return the event passed over last, for one that cannot be read without it."""
+        """Return the event skipped last, for one that cannot be read without it."""
         if self._last is not None:
             self._last.events += 1
         return self._last
 
     def reached(self, file: str, position: int) -> None:
-        """Take note of how far was read: events before that were read well."""
+        """Record how far was read: the events before were readable."""
         here = (binlog_file_number(file), position)
         if self._begin is None:
             self._begin = here
@@ -138,21 +139,20 @@ class Unreadable:
             if found.state == WAITING and self._begin <= place < here:
                 found.state = READ
                 self._look()
-                _log.log(
-                    self._level,
-                    "%s: %s names %s:%d, where no event begins that cannot be read:"
-                    " take it out",
+                source_messages.UNREADABLE_EVENT_NOT_MET.log(
+                    _log,
                     self._source,
                     self._key,
                     event.file,
                     event.position,
+                    level=self._level,
                 )
 
     def _look(self) -> None:
         self.waits = any(each.state == WAITING for each in self._found.values())
 
     def status(self) -> list[dict[str, object]]:
-        """Return what became of the events, for `status`; from any thread."""
+        """Return the outcome of the events, for `status`; from any thread."""
         return [
             {
                 "event": f"{found.event.file}:{found.event.position}",
@@ -167,43 +167,43 @@ class Unreadable:
         ]
 
     def advise(self, error: DecodeError, decoder: Decoder) -> None:
-        """Add to an error how to look at the current event and how to resume."""
+        """Add to an error how to inspect the current event and how to resume."""
         if self._advice is not None and not isinstance(error, InsideTransaction):
             error.args = (f"{error}; {self._advice(decoder)}",)
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Tells how to look at an event of a destination's source, and how to resume."""
+    """Explains how to inspect an event of a destination's source, and how to resume."""
 
     config: InstanceConfig
     access: Access
     key: str
 
     def __call__(self, decoder: Decoder) -> str:
-        """Tell it of the event that a decoder stands at."""
+        """Return the advice for the decoder's current event."""
         file, offset = decoder.file, decoder.event_offset
         begin = min(decoder.gtid_offset or offset, offset)
         look = (
-            f"to see it: canal-server decode {self._source()} --from {file}:{begin} "
+            f"to inspect: canal-server decode {self._source()} --from {file}:{begin} "
             f"--until {file}:{offset + 1} --unreadable raw --entries"
         )
         if not decoder.is_framed:
-            return f"{look}; it has no end that is known: begin after it"
+            return f"{look}; its end is unknown: start after it"
         name = f"{file}:{offset}=skip"
         where = self.config.file or "instance.properties"
         write = f"write {self.key} = {name} in {where}"
         if self.config.source.events.unreadable:
-            write = f"add {name}, after a comma, to {self.key} in {where}"
+            write = f"append ,{name} to {self.key} in {where}"
         return (
             f"{look}; to resume without it (=raw delivers its bytes): {write}, and "
             "restart the server (with canal.auto.scan = true it reads the file itself)"
         )
 
     def _source(self) -> str:
-        """Return the options of `decode` that name the server that is read."""
+        """Return the `decode` options that name the server that is read."""
         config, address = self.config, str(self.access.address)
-        if config.file is None:  # settings that were read from nowhere
+        if config.file is None:  # settings without a file
             return f"--source mysql://{self.access.credentials.user}@{address}"
         conf = shlex.quote(str(config.file.parent.parent))
         options = f"--conf {conf} --destination {config.destination}"
@@ -214,7 +214,7 @@ class Advice:
 def unreadable_of(
     config: InstanceConfig, access: Access, *, is_quiet: bool = False
 ) -> Unreadable:
-    """Return the events that the settings of a source name."""
+    """Return the events named in the settings of a source."""
     source = config.source
     key = f"canal.instance.master{source.member or ''}.unreadable.events"
     return Unreadable(
@@ -227,9 +227,9 @@ def unreadable_of(
 
 
 def raw_change(found: Found, decoder: Decoder, error: str) -> RowChange | None:
-    """Return what is delivered in the place of the current event, None: nothing.
+    """Return what is delivered instead of the current event, None for nothing.
 
-    For clients it is a statement that does nothing: of type QUERY, its text a comment.
+    Clients receive a statement without effect: type QUERY, a comment as its text.
     """
     if not _is_raw(found):
         return None

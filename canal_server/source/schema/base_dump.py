@@ -1,7 +1,7 @@
-"""The tables of a server as of one place in its binlog, read without locks.
+"""The tables of a server as of one position in its binlog, read without locks.
 
-Each table is read between two looks at where the binlog ends; those that a statement
-in between names are read again, until none is left.
+Each table is read between two queries of the binlog's end; tables that a statement in
+between names are read again, until none is left.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import TableMetaError
+from canal_server.messages import history_messages
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.binlogs import current_end, server_time_s
 from canal_server.mysql.schema_dump import SchemaReader
@@ -30,14 +31,14 @@ _log = logging.getLogger(__name__)
 
 _TELL_EVERY_S: Final = 5.0
 _PROBLEMS_TOLD_MAX: Final = 20
-_ROUNDS_MAX: Final = 50  # a server that alters its tables all the time
+_ROUNDS_MAX: Final = 50  # for a server that alters its tables continuously
 
 
 @dataclass(frozen=True, slots=True)
 class BaseDump:
-    """All tables as they are at a place.
+    """All tables as they are at a position.
 
-    `unread` are those that the server did not tell, `problems` a sentence for each.
+    `unread` are those that the server did not return, `problems` a sentence for each.
     """
 
     position: EntryPosition
@@ -48,7 +49,7 @@ class BaseDump:
 
 
 class BaseDumper:
-    """Takes base dumps of one server; for one thread."""
+    """Reads base dumps of one server; for one thread."""
 
     def __init__(
         self, connection: ControlConnection, info: ServerInfo, scanner: DdlScanner
@@ -59,7 +60,10 @@ class BaseDumper:
         self._told_at_s = 0.0
 
     def take(self) -> BaseDump:
-        """Read all tables. Raises SourceError, TableMetaError when they never rest."""
+        """Read all tables.
+
+        Raises SourceError, TableMetaError when the tables keep changing.
+        """
         begun_s = self._told_at_s = time.monotonic()
         reader = SchemaReader(self._connection)
         start = self._end()
@@ -73,7 +77,7 @@ class BaseDumper:
         else:
             raise TableMetaError(
                 f"{self._connection.access.address}: tables are altered faster than"
-                " they can be read; the next attempt may find a moment of rest"
+                " they can be read; the next attempt may succeed"
             )
         _log.info(
             "read the definitions of %d tables in %.1f s, as of %s",
@@ -86,9 +90,11 @@ class BaseDumper:
             for (schema, table), problem in found.problems.items()
         )
         for problem in problems[:_PROBLEMS_TOLD_MAX]:
-            _log.warning("left out of the table history: %s", problem)
+            history_messages.TABLE_LEFT_OUT_OF_HISTORY.log(_log, problem)
         if len(problems) > _PROBLEMS_TOLD_MAX:
-            _log.warning("and %d more tables", len(problems) - _PROBLEMS_TOLD_MAX)
+            history_messages.TABLES_LEFT_OUT_OF_HISTORY.log(
+                _log, len(problems) - _PROBLEMS_TOLD_MAX
+            )
         return BaseDump(*stop, _stored(found), problems, frozenset(found.problems))
 
     def _end(self) -> tuple[EntryPosition, str]:
@@ -133,7 +139,7 @@ class BaseDumper:
 def _as_known(
     found: DumpedTables, schemas: set[str], tables: set[tuple[str, str]]
 ) -> tuple[set[str], set[tuple[str, str]]]:
-    """Write names as the server keeps them, where it compares them without case."""
+    """Write names as the server stores them, where it ignores their case."""
     owners = {each.lower(): each for each in found.schemas}
     known = {
         (owner.lower(), table.lower()): (owner, table)

@@ -1,6 +1,6 @@
-"""Table images from the table history: the columns of tables as of where a pump reads.
+"""Table schemas from the table history: the columns of tables where a pump reads.
 
-Leaves out how the history meets the place where a session begins (`dump.segments`).
+Leaves out how the history is extended to a session's start (`history_segments`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConnectionLost, SourceError, SourceRefused
+from canal_server.messages import history_messages
 from canal_server.model.positions import EntryPosition, binlog_file_number
 from canal_server.mysql.binlogs import binary_logs, current_end
 from canal_server.mysql.collations import collation_names
@@ -34,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 TableName = tuple[str, str]
 
-# Of binlog, between a place and the end: some ten seconds of reading.
+# Of binlog between a position and the end: about ten seconds of reading.
 LOOK_BYTES_MAX: Final = 2 << 30
 
 
@@ -59,7 +60,7 @@ class HistorySchemas:
         self._collations: dict[int, str] = {}
         self._behind = _LaterStatements(control, info, scanner)
         self._asked: set[TableName] = set()  # since the last statement
-        self._doubts: set[TableName] = set()  # tables told about
+        self._doubts: set[TableName] = set()  # tables already logged
 
     def begin(
         self,
@@ -68,7 +69,7 @@ class HistorySchemas:
         files: SourceFiles,
         looks: Scanner,
     ) -> Place:
-        """Put the images to the place; returns what to read, which may be more.
+        """Set the schemas to the position; returns what to read, which may be more.
 
         Raises SourceError, TableMetaError.
         """
@@ -94,7 +95,7 @@ class HistorySchemas:
     ) -> TableMeta | None:
         """Return the columns as of where the pump reads.
 
-        Of a table that a statement left uncertain the server is asked, once.
+        The server is asked once for a table that a statement made uncertain.
         """
         if self._tsdb.is_uncertain(schema, table):
             settled = self._settled(schema, table, position)
@@ -107,10 +108,10 @@ class HistorySchemas:
     def refresh(
         self, schema: str, table: str, position: EntryPosition
     ) -> TableMeta | None:
-        """Ask the server what a table is now, since the history cannot be right.
+        """Ask the server for the current table, since the history must be wrong.
 
-        Its answer is taken for good only when no statement between the place and now
-        names the table; else only as long as it fits.
+        Its answer is stored only when no statement between the position and now names
+        the table; otherwise it is used as long as it fits.
         """
         is_known = self._tsdb.find(schema, table) is not None
         answer, is_certain = self._asking(schema, table, position)
@@ -122,18 +123,18 @@ class HistorySchemas:
         return answer
 
     def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
-        """Follow a statement; durable when this returns."""
+        """Apply a statement; durable when this returns."""
         self._tsdb.apply(position, schema, ddl, with_names(extra, self._collations))
         self._asked.clear()
 
     def passed(self, position: EntryPosition) -> None:
-        """Note that all before a place was read."""
+        """Record that everything before a position was read."""
         self._tsdb.passed(position)
 
     def _settled(
         self, schema: str, table: str, position: EntryPosition
     ) -> TableMeta | None:
-        """Take the server's answer if no statement lies between, once; else None."""
+        """Use the server's answer if no statement lies between, once; else None."""
         name = (schema, table)
         if name in self._asked or self._tsdb.is_ahead(schema, table):
             return None
@@ -142,7 +143,7 @@ class HistorySchemas:
         if answer is None or not is_certain:
             return None
         _log.info(
-            "destination %s: table %s.%s had at %s the columns that it has now",
+            "destination %s: table %s.%s had its current columns at %s",
             self._destination,
             schema,
             table,
@@ -153,7 +154,7 @@ class HistorySchemas:
     def _asking(
         self, schema: str, table: str, position: EntryPosition
     ) -> tuple[TableMeta | None, bool]:
-        """Ask, once more over a new connection when the first is lost.
+        """Ask; retry once over a new connection when the first is lost.
 
         Most likely it was idle for longer than the server allows.
         """
@@ -168,15 +169,15 @@ class HistorySchemas:
     def _answer(
         self, schema: str, table: str, position: EntryPosition
     ) -> tuple[TableMeta | None, bool]:
-        """Return what a table is now, and whether it was so at a place.
+        """Return the current table, and whether it was the same at a position.
 
-        If it was, the history keeps it.
+        If it was, the history stores it.
         """
         text = self._show_create(schema, table)
         found = None if text is None else self._tsdb.parsed(schema, table, text)
         if text is None or found is None:
             return None, False
-        # Behind the answer: a statement that came before or after it is seen.
+        # After the answer: a statement before or after it is seen.
         if self._behind.names(schema, table, position):
             return found.meta, False
         self._tsdb.load(position, schema, text)
@@ -188,54 +189,33 @@ class HistorySchemas:
         except ConnectionLost:
             raise
         except SourceError as error:
-            _log.warning("table %s.%s cannot be asked for: %s", schema, table, error)
+            history_messages.TABLE_UNREADABLE.log(_log, schema, table, error)
             return None
 
     def _tell_correction(
         self, schema: str, table: str, position: EntryPosition
     ) -> None:
-        _log.warning(
-            "destination %s: the binlog at %s contradicts the history of table %s.%s:"
-            " it was altered or made without a statement in the binlog (sql_log_bin ="
-            " 0, a physical copy), or one was not understood, which is worth a report;"
-            " it is read as the server has it now, and rows before may have been read"
-            " with other columns",
-            self._destination,
-            position,
-            schema,
-            table,
+        history_messages.HISTORY_CONTRADICTED.log(
+            _log, self._destination, position, schema, table
         )
 
     def _tell_unseen(self, schema: str, table: str, position: EntryPosition) -> None:
-        _log.warning(
-            "destination %s: table %s.%s, which the binlog at %s changes, was not in"
-            " the history: the account had no SELECT on it when the history began, or"
-            " it was made without a statement in the binlog (sql_log_bin = 0, a"
-            " physical copy); it is in the history from here on, as the server has it"
-            " now",
-            self._destination,
-            schema,
-            table,
-            position,
+        history_messages.TABLE_NOT_IN_HISTORY.log(
+            _log, self._destination, schema, table, position
         )
 
     def _tell_doubt(self, schema: str, table: str) -> None:
         if (schema, table) not in self._doubts:
             self._doubts.add((schema, table))
-            _log.warning(
-                "destination %s: what columns table %s.%s had at this place is not"
-                " certain; rows are read with those that are known as long as the"
-                " binlog does not contradict them",
-                self._destination,
-                schema,
-                table,
+            history_messages.TABLE_SCHEMA_UNCERTAIN.log(
+                _log, self._destination, schema, table
             )
 
 
 class _LaterStatements:
-    """What statements lie between a place and the end of the binlog.
+    """The statements between a position and the end of the binlog.
 
-    Remembers what it has read: each look reads only what is new.
+    Remembers what it has read: each check reads only what is new.
     """
 
     def __init__(
@@ -249,10 +229,10 @@ class _LaterStatements:
         self._to = EntryPosition()
 
     def names(self, schema: str, table: str, start: EntryPosition) -> bool:
-        """Tell whether a statement from a place to the end may name a table.
+        """Return whether a statement from a position to the end may name a table.
 
-        An event begins at the place; further looks are from there or behind. Where it
-        is far to the end, one may: reading all that would hold up the session.
+        An event begins at the position; later checks are from there or after. When the
+        end is far, the answer is yes: reading all of that would hold up the session.
         """
         if self._is_far(start):
             return True
@@ -266,7 +246,7 @@ class _LaterStatements:
         try:
             logs = binary_logs(self._control)
         except SourceRefused:
-            return False  # the account may not ask
+            return False  # the account lacks the privilege
         number = binlog_file_number(start.journal_name or "")
         ahead = sum(log.size for log in logs if binlog_file_number(log.name) >= number)
         return ahead - (start.position or 0) > LOOK_BYTES_MAX
@@ -285,7 +265,7 @@ class _LaterStatements:
 
 
 def _names(event: DdlEvent, schema: str, table: str, folded: bool) -> bool:
-    """Tell whether a statement may change a table's columns."""
+    """Return whether a statement may change a table's columns."""
     stale = examine(
         event.ddl, event.schema, Context.from_json(event.extra).dialect
     ).stale

@@ -1,9 +1,8 @@
-"""How the table history meets the place where a session begins.
+"""Connects the table history with the position at which a session starts.
 
-The history knows stretches of binlog. A session begins at a place: in a stretch,
-behind one, before one, or on another server. Here the gap between the two is closed
-by reading the statements that lie in it, and where that cannot be, a base dump begins
-a new stretch.
+The history covers segments of binlog. A session starts at a position: in a segment,
+after one, before one, or on another server. The gap is closed here by reading the
+statements in it; where that is impossible, a base dump starts a new segment.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.errors import BinlogPurged
+from canal_server.messages import history_messages
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.binlogs import current_end
 from canal_server.source.schema.base_dump import BaseDumper
@@ -40,10 +40,10 @@ _log = logging.getLogger(__name__)
 
 
 class SegmentFinder:
-    """Finds or makes the stretch in which a session begins; for one session.
+    """Finds or creates the segment in which a session starts; for one session.
 
-    `looks` tells when a binlog file of the source was begun: by it a binlog that was
-    begun anew, with files of the same names, is told from the old one.
+    `looks` reads when a binlog file of the source was created: this distinguishes a
+    reset binlog, with files of the same names, from the old one.
     """
 
     def __init__(
@@ -68,18 +68,18 @@ class SegmentFinder:
         self._skips = SkipFinder(control, info, scanner, looks)
         self._take_over = SchemaTransfer(tsdb, info, scanner, collations)
         self._collations = collations
-        # The Java server knows servers by their number only.
+        # The Java server identifies servers by their number only.
         self._names = (source_of(info), str(info.server_id))
-        # Where an event begins at the place, which may itself lie behind that.
+        # Where an event begins at the position, which may itself lie after that.
         self._event = EntryPosition()
 
     def find(
         self, place: Place, stored: LogPosition | None
     ) -> tuple[EntryPosition, BinlogSegment, Place]:
-        """Return the place as file and offset, a stretch that covers it, what to read.
+        """Return the position as file and offset, its segment, and what to read.
 
-        That is the place, or by GTID one that has no statements left out. Raises
-        SourceError, BinlogPurged when what follows the place is gone.
+        What to read is the position, or by GTID one that omits no statements. Raises
+        SourceError, BinlogPurged when what follows the position is purged.
         """
         own = self._own_segment()
         at, place = self._place_in_binlog(place, stored, own)
@@ -87,17 +87,17 @@ class SegmentFinder:
         if segment is None:
             segment = self._followed(place, at) or self._based(place, at)
         elif segment.last.order() < at.order():
-            at = segment.last  # no statement lies between the two
+            at = segment.last  # no statement lies in between
         return at, self._known_by(segment, at), place
 
-    # --- the place ------------------------------------------------------------------
+    # --- the position ---------------------------------------------------------------
 
     def _place_in_binlog(
         self, place: Place, stored: LogPosition | None, own: BinlogSegment | None
     ) -> tuple[EntryPosition, Place]:
         """Return file and offset before which all statements have been executed.
 
-        With it the place, by which all that lie behind are sent.
+        Also returns a start position from which all later statements are sent.
         """
         if place.file and not place.by_gtid:
             gtids = place.tracked if place.gtids is None else place.gtids
@@ -108,10 +108,10 @@ class SegmentFinder:
             return self._event, place
         position = None if stored is None else stored.position
         if position is not None and self._is_place_of(position, place, own):
-            # What it ends with was executed, and does not come again.
+            # Its last transaction was executed and is not sent again.
             self._event = position
             return position_after(position), place
-        # Before the look: what is written meanwhile lies behind it.
+        # Before the query: what is written meanwhile lies after it.
         end = self._end_of_binlog()
         found = self._scanner.first_position(place.dump_start()) or end
         if place.gtids is not None:
@@ -133,9 +133,9 @@ class SegmentFinder:
     def _is_place_of(
         self, position: EntryPosition, place: Place, own: BinlogSegment | None
     ) -> bool:
-        """Tell whether a stored file and offset are this server's, and mean the set.
+        """Return whether a stored file and offset are this server's, and match the set.
 
-        They are when nothing was read of another server since.
+        They do when no other server was read since.
         """
         return (
             own is not None
@@ -146,10 +146,10 @@ class SegmentFinder:
             and self._files.had(position.journal_name, position.position)
         )
 
-    # --- a stretch of this server ---------------------------------------------------
+    # --- a segment of this server -----------------------------------------------------
 
     def _own_segment(self) -> BinlogSegment | None:
-        """Return the newest stretch of the binlog that the source has now."""
+        """Return the newest segment of the source's current binlog."""
         source = source_of(self._info)
         for segment in reversed(self._tsdb.segments()):
             if segment.source not in self._names:
@@ -169,25 +169,20 @@ class SegmentFinder:
             return False
         listed = {each.name for each in self._files.files}
         if not traits.file or (listed and traits.file not in listed):
-            return True  # it was purged, or never noted: nothing speaks against it
+            return True  # it was purged or never recorded: nothing contradicts it
         try:
             began_ms = self._first_event_ms(traits.file)
         except BinlogPurged:
             return True
         if began_ms == traits.file_began_ms:
             return True
-        _log.warning(
-            "destination %s: %s is another file than the one the table history knows:"
-            " the binlog was begun anew",
-            self._destination,
-            traits.file,
-        )
+        history_messages.BINLOG_RESET.log(_log, self._destination, traits.file)
         return False
 
     def _known_by(self, segment: BinlogSegment, at: EntryPosition) -> BinlogSegment:
-        """Note the file in which reading begins, so that it is known again.
+        """Record the file in which reading starts, so that it is recognized later.
 
-        And what the server is now: it may have been upgraded.
+        Also record the server's current traits: it may have been upgraded.
         """
         file, known = at.journal_name or "", segment.traits
         traits = replace(
@@ -202,7 +197,7 @@ class SegmentFinder:
     def _reaching(
         self, segment: BinlogSegment, at: EntryPosition
     ) -> BinlogSegment | None:
-        """Return the stretch made long enough for a place, None if it cannot be."""
+        """Return the segment extended to a position, None if that is impossible."""
         try:
             if at.order() < segment.first.order():
                 events = self._between(at, segment.first)
@@ -215,29 +210,24 @@ class SegmentFinder:
                 last = _with_time(self._end(at, events), events[-1:], segment.last)
                 return self._tsdb.extend(segment, self._records(events), last=last)
         except BinlogPurged as error:
-            _log.warning(
-                "destination %s: the table history reaches from %s to %s, and what"
-                " lies between it and %s is purged: a new one begins",
-                self._destination,
-                segment.first,
-                segment.last,
-                at,
+            history_messages.HISTORY_PURGED.log(
+                _log, self._destination, segment.first, segment.last, at
             )
             _log.debug("%s", error)
             return None
         return segment
 
     def _end(self, at: EntryPosition, events: list[DdlEvent]) -> EntryPosition:
-        """Return a place as the end of what is known, from which reading can go on.
+        """Return the end of what is known as a position to continue reading from.
 
-        Behind an event that is no statement nothing says where the next one begins.
+        After an event that is not a statement, the start of the next event is unknown.
         """
         if any(each.position.order() == self._event.order() for each in events):
             return at
         return self._event
 
     def _between(self, at: EntryPosition, stop: EntryPosition) -> list[DdlEvent]:
-        """Return the statements from the session's place to another one."""
+        """Return the statements between the session's position and another one."""
         return _from(self._scanner.between(self._event, stop), at)
 
     def _records(
@@ -245,35 +235,30 @@ class SegmentFinder:
     ) -> list[DdlRecord]:
         return records_of(events, self._collations, contained=contained)
 
-    # --- from what is known of another server ---------------------------------------
+    # --- from the history of another server -------------------------------------------
 
     def _followed(self, place: Place, at: EntryPosition) -> BinlogSegment | None:
-        """Begin a stretch with what was known of another server, None if unknown.
+        """Start a segment from the history of another server, None if unknown.
 
         By GTID, which means the same on every server, or by time.
         """
         for segment in self._tsdb.segments()[-1:]:
-            # Of this server what it has now is not known: its binlog was begun anew,
-            # and GTIDs of before may mean something else; or a part is purged.
+            # The history of this server does not cover its current binlog: the binlog
+            # was reset, and its earlier GTIDs may mean something else; or a part is
+            # purged.
             if segment.source in self._names:
                 continue
             image = self._take_over.image(
                 segment, place, lambda: self._between(at, self._end_of_binlog())
             )
             if isinstance(image, NotCarried):
-                _log.warning(
-                    "destination %s: the table history of server %s cannot be carried"
-                    " over to %s of server %s: %s; all tables are read anew",
-                    self._destination,
-                    segment.source,
-                    at,
-                    self._names[0],
-                    image,
+                history_messages.HISTORY_NOT_TRANSFERRED.log(
+                    _log, self._destination, segment.source, at, self._names[0], image
                 )
                 continue
             _log.info(
-                "destination %s: the table history goes on at %s from what was"
-                " known of server %s",
+                "destination %s: continuing the table history at %s from the history"
+                " of server %s",
                 self._destination,
                 at,
                 segment.source,
@@ -286,12 +271,12 @@ class SegmentFinder:
             )
         return None
 
-    # --- from the beginning ---------------------------------------------------------
+    # --- from a base dump -----------------------------------------------------------
 
     def _based(self, place: Place, at: EntryPosition) -> BinlogSegment:
-        """Begin a stretch with a base dump of now, which may lie behind the place."""
+        """Start a segment with a base dump of now, which may lie after the position."""
         now = self._end_of_binlog()
-        # Before the dump, which takes its time: what is purged is told at once.
+        # Before the dump, which takes time: report purged statements at once.
         events = self._between(at, now)
         dump = BaseDumper(self._control, self._info, self._scanner).take()
         # Without text: nothing was executed yet, or the server has no GTIDs.
@@ -309,15 +294,8 @@ class SegmentFinder:
             last = _with_time(at, [], base)
             return self._tsdb.extend(segment, (), last=last)
         if events:
-            _log.warning(
-                "destination %s: the table history begins at %s; statements on tables"
-                " between %s, where reading begins, and there: %d. Until they have"
-                " passed, the tables they name may have had other columns, and are"
-                " checked against the binlog",
-                self._destination,
-                base,
-                place,
-                len(events),
+            history_messages.HISTORY_STARTS_LATE.log(
+                _log, self._destination, base, place, len(events)
             )
         first = _with_time(at, events[:1], base)
         return self._tsdb.extend(
@@ -332,9 +310,9 @@ def _from(events: list[DdlEvent], start: EntryPosition) -> list[DdlEvent]:
 def _with_time(
     place: EntryPosition, events: list[DdlEvent], end: EntryPosition
 ) -> EntryPosition:
-    """Return a place with a time: its own, else of a statement, else of an end.
+    """Return a position with a time: its own, else a statement's, else the end's.
 
-    These lie inside of what is known, so that no more is promised than there is.
+    These times lie inside what is known, so the segment claims no more than it has.
     """
     times = (each.timestamp for each in (place, *(e.position for e in events), end))
     return replace(place, timestamp=next(filter(None, times), None))

@@ -21,6 +21,7 @@ from canal_server.client.range_client import (
 )
 from canal_server.core.crc32 import checksum
 from canal_server.errors import ClientError, PositionError, ProtocolError
+from canal_server.messages import spark_messages
 from canal_server.spark.options.source_options import DESTINATION, KEYHASH
 from canal_server.spark.reading.raw_rows import rendered
 
@@ -124,11 +125,7 @@ def begin_at_earliest(
         raise PositionError(
             f"{told}: {why}. Or set failOnDataLoss = false to begin at `earliest`"
         ) from why
-    log.warning(
-        "%s: %s; beginning at `earliest` without them, as failOnDataLoss is false",
-        told,
-        why,
-    )
+    spark_messages.SPARK_START_PURGED.log(log, told, why)
     return "earliest"
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.errors import TableMetaError, TableMetaStoreError
+from canal_server.messages import history_messages
 from canal_server.model.positions import EntryPosition
 from canal_server.tablemeta.history.replay import Replay, stored_schemas
 from canal_server.tablemeta.model.session_context import Context
@@ -118,7 +119,7 @@ class TableMetaTsdb:
                 self.reached(self._passed_unwritten)
         except TableMetaStoreError as error:
             # Nothing is lost: it is read again.
-            _log.warning("%s: its end was not written down: %s", self._name, error)
+            history_messages.HISTORY_END_NOT_WRITTEN.log(_log, self._name, error)
         self._passed_unwritten = None
         self._segment = self._live = self.steady = None
         self._storage.close()
@@ -346,11 +347,8 @@ class TableMetaTsdb:
                     live.apply(answer)
         self._snapshot_if_due()
         if applied.problem:
-            _log.warning(
-                "%s: the statement at %s was not understood: %s",
-                self._name,
-                position,
-                applied.problem,
+            history_messages.DDL_NOT_UNDERSTOOD.log(
+                _log, self._name, position, applied.problem
             )
         return applied
 

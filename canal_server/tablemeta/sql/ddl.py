@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from canal_server.doors.sqltext import Dialect, SqlTextError, tokens
+from canal_server.messages import history_messages
 from canal_server.model.entry import EventType
 from canal_server.tablemeta.model.examined_statement import Examined, Stale, Statement
 from canal_server.tablemeta.sql.alter import alter_items
@@ -58,13 +59,7 @@ def examine(sql: str, schema: str, dialect: Dialect) -> Examined:
     except (SqlTextError, NoNameError) as error:
         # No more of it, as it may hold a password.
         beginning = " ".join(sql[:200].split()[:2])
-        logger.warning(
-            "a statement %.60r in schema %r was not understood (%s), clients see it"
-            " as QUERY without a table",
-            beginning,
-            schema,
-            error,
-        )
+        history_messages.DDL_NOT_PARSED.log(logger, beginning, schema, error)
         return Examined([_QUERY], Stale(everything=True), str(error))
     return Examined(statements, stale)
 

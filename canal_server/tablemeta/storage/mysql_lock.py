@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConnectionLost, SourceError
+from canal_server.messages import history_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,12 +74,8 @@ class HistoryLock:
         except ConnectionLost:
             raise
         except SourceError as error:
-            _log.warning(
-                "destination %s: nothing keeps a second server from writing the same"
-                " table history on %s, which has no locks by name: %s",
-                self._destination,
-                connection.access.address,
-                error,
+            history_messages.HISTORY_NOT_LOCKED.log(
+                _log, self._destination, connection.access.address, error
             )
             return None
         if rows[0][0] != 1:

@@ -21,6 +21,7 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.messages import history_messages
 from canal_server.model.positions import (
     EntryPosition,
     entry_position_from_json,
@@ -382,9 +383,8 @@ class MysqlHistoryStorage:
             ]
             if any(each.order() == segment.first.order() for each in places):
                 continue
-            _log.warning(
-                "destination %s: the snapshot with which the table history from %s to"
-                " %s begins was deleted from meta_snapshot in %s: %s",
+            history_messages.HISTORY_SNAPSHOT_DELETED.log(
+                _log,
                 self._destination,
                 segment.first,
                 segment.last,
@@ -416,13 +416,8 @@ class MysqlHistoryStorage:
             try:
                 java.schemas_of_java(self._rows.data(found.base.id))
             except ValueError as error:
-                _log.warning(
-                    "destination %s: a snapshot of the Java server at %s in %s cannot"
-                    " be read (%s)",
-                    self._destination,
-                    found.base.position,
-                    self._server,
-                    error,
+                history_messages.JAVA_SNAPSHOT_UNREADABLE.log(
+                    _log, self._destination, found.base.position, self._server, error
                 )
             else:
                 self._take_over(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from canal_server.messages import history_messages
 from canal_server.mysql.source_settings import (
     Access,
     Address,
@@ -65,11 +66,5 @@ def warn_of_java_history(config: InstanceConfig) -> bool:
     found = config.table_meta.dir / JAVA_FILE_NAME
     if config.table_meta.database is not None or not found.exists():
         return False
-    _log.warning(
-        "destination %s: %s is the table history of a Java server, which cannot be"
-        " read: the history begins now, and events of before are read with the"
-        " columns of today, checked against the binlog where it tells them",
-        config.destination,
-        found,
-    )
+    history_messages.JAVA_HISTORY_IGNORED.log(_log, config.destination, found)
     return True

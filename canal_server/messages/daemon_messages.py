@@ -1,0 +1,102 @@
+"""Messages of the process: settings, the conf folder, operators' commands, the end."""
+
+from __future__ import annotations
+
+from logging import ERROR, WARNING
+
+from canal_server.messages.message import Message
+
+COMMAND_FAILED = Message(
+    name="command-failed",
+    level=ERROR,
+    text="cannot run the command %.100s because of an internal error",
+    meaning="A command of an operator (`status`, `position seek`, …) met an error that"
+    " the server does not expect. The server goes on as before.",
+    remedy="Report the traceback that follows the line.",
+)
+
+CONF_FOLDER_CHECK_FAILED = Message(
+    name="conf-folder-check-failed",
+    level=ERROR,
+    text="cannot check the conf folder for changes because of an internal error,"
+    " trying again",
+    meaning="All destinations continue as they are.",
+    remedy="Report the traceback that follows the line.",
+)
+
+CONF_FOLDER_UNREADABLE = Message(
+    name="conf-folder-unreadable",
+    level=ERROR,
+    text="cannot check the conf folder for changes: %s",
+    meaning="The conf folder or a file in it is missing or cannot be read."
+    " Destinations continue as they are.",
+    remedy="Put it back, or correct its permissions.",
+)
+
+CONFIGURATION_WARNING = Message(
+    name="configuration-warning",
+    level=WARNING,
+    text="configuration: %s",
+    meaning="A setting has no effect, or has a risk, and the text says why: `set but"
+    " not served yet, without effect` names settings of the Java server that do"
+    " nothing here; `canal.zkServers shares … with other servers, but"
+    " canal.instance.tsdb.url names no MySQL` says that each server of the"
+    " [cluster](../howto/cluster.md) keeps a table history of its own.",
+    remedy="Correct or remove the setting. For several servers, give [the"
+    " history](../explanation/table-history.md#where-it-lies) a MySQL that all of"
+    " them use.",
+)
+
+CONTROL_SOCKET_FAILED = Message(
+    name="control-socket-failed",
+    level=ERROR,
+    text="cannot accept commands on the control socket for now, trying again: %s",
+    meaning="The process or the machine has no file descriptors or memory left."
+    " Commands such as `status` and `stop` do not work until it has; `kill` does.",
+    remedy="Raise the limit of open files, or disconnect clients.",
+)
+
+DESCRIPTOR_LIMIT_KEPT = Message(
+    name="descriptor-limit-kept",
+    level=WARNING,
+    text="cannot raise the limit of open files above %d: %s",
+    meaning="The process keeps the soft limit that it was started with. Each connected"
+    " client needs one descriptor, and each destination about 17.",
+    remedy="Raise the soft limit before the start (`LimitNOFILE` of systemd, `ulimit"
+    " -n`) if that is not enough.",
+)
+
+DESTINATION_SETTINGS_REFUSED = Message(
+    name="destination-settings-refused",
+    level=ERROR,
+    text="destination %s: cannot use its changed settings: %s; %s",
+    meaning="Its `instance.properties` was changed and has a mistake. A destination"
+    " that runs continues with the settings that it has.",
+    remedy="Correct what the text names. The file is read again by itself.",
+)
+
+STAGE_STOP_FAILED = Message(
+    name="stage-stop-failed",
+    level=ERROR,
+    text="the %s failed during shutdown: %s",
+    meaning="A part of the server ended with an error. The other parts were stopped"
+    " all the same.",
+    remedy="What the reason asks for.",
+)
+
+STAGE_STOP_TIMED_OUT = Message(
+    name="stage-stop-timed-out",
+    level=ERROR,
+    text="the %s did not stop in time",
+    meaning="A part of the server was still busy when the time for the shutdown was"
+    " over.",
+    remedy="Nothing is lost: clients receive again what they acked last. If it happens"
+    " with each stop, look in the log for what it waits for.",
+)
+
+SUBSCRIPTION_REMOVED = Message(
+    name="subscription-removed",
+    level=WARNING,
+    text="destination %s: an operator removed subscription %s",
+    meaning="`canal-server subscriptions remove` was run.",
+)

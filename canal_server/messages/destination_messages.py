@@ -1,0 +1,113 @@
+"""Messages of a destination's life: start, lease, stop, and a full ring."""
+
+from __future__ import annotations
+
+from logging import ERROR, WARNING
+
+from canal_server.messages.message import Message
+
+CURSORS_NOT_WRITTEN_AT_STOP = Message(
+    name="cursors-not-written-at-stop",
+    level=ERROR,
+    text="destination %s cannot write its cursors during shutdown: %s",
+    meaning="The last acks of clients are not stored.",
+    remedy="What the reason asks for. Clients receive again what they acked last.",
+)
+
+DESTINATION_CRASHED = Message(
+    name="destination-crashed",
+    level=ERROR,
+    text="destination %s ended because of an internal error",
+    meaning="The thread that runs the destination ended; it is not started again. The"
+    " other destinations continue.",
+    remedy="Restart canal-server, and report the traceback that follows the line.",
+)
+
+DESTINATION_FAILED = Message(
+    name="destination-failed",
+    level=ERROR,
+    text="destination %s failed because of an internal error and is retried later",
+    meaning="The server met an error that it does not expect. It released the lease,"
+    " so that another server can run the destination, and tries again after 10 s,"
+    " then less often, every 300 s at last.",
+    remedy="Report the traceback with the lines above it.",
+)
+
+DESTINATION_RESTARTING = Message(
+    name="destination-restarting",
+    level=ERROR,
+    text="destination %s cannot continue after a failed move of cursors and restarts",
+    meaning="A move of cursors (`position seek`) failed midway. Clients reconnect.",
+    remedy="See with `canal-server position show` where the clients are.",
+)
+
+DESTINATION_START_FAILED = Message(
+    name="destination-start-failed",
+    level=ERROR,
+    text="destination %s cannot start: %s",
+    meaning="Something that the destination needs is missing or damaged, and the text"
+    " says what. It is tried again.",
+    remedy="What the reason asks for, see the [errors](#errors) by the text.",
+)
+
+DESTINATION_STEPPED_DOWN = Message(
+    name="destination-stepped-down",
+    level=WARNING,
+    text="destination %s loses its lease, stepping down: %s",
+    meaning="This server may no longer run the destination. `no contact with ZooKeeper"
+    " for … s` and `the session with ZooKeeper has ended`: another server may have"
+    " the lease soon, or has it. `… was deleted`, `was changed to request it`: a"
+    " person changed the node `running`. `… runs it`: another server wrote the"
+    " node.",
+    remedy="Restore ZooKeeper or the network to it; the destination continues by"
+    " itself, here or on another server. If `… runs it` names this server's own"
+    " address, give each server its own (`canal.register.ip`).",
+)
+
+DESTINATION_STOP_DELAYED = Message(
+    name="destination-stop-delayed",
+    level=ERROR,
+    text="destination %s has not stopped yet, still waiting",
+    meaning="A part of the destination is busy; the server waits as long as that"
+    " takes, as two instances must never run at a time.",
+    remedy="Look in the log for what it waits for. If it never ends, restart"
+    " canal-server and report it.",
+)
+
+DESTINATION_STOP_FAILED = Message(
+    name="destination-stop-failed",
+    level=ERROR,
+    text="destination %s failed during shutdown: %s",
+    meaning="The destination has stopped, and something could not be stored.",
+    remedy="What the reason asks for. Clients receive again what they acked last.",
+)
+
+DESTINATION_STOP_TIMED_OUT = Message(
+    name="destination-stop-timed-out",
+    level=ERROR,
+    text="destination %s did not stop in time",
+    meaning="The destination was still busy when the time for the shutdown was over.",
+    remedy="Nothing is lost: clients receive again what they acked last.",
+)
+
+RING_IS_FULL = Message(
+    name="ring-is-full",
+    level=WARNING,
+    text="destination %s: nothing has been read for %.0f s because the ring is full,"
+    " and %s must ack first; if client %d is gone for good, run `canal-server"
+    " unsubscribe --destination %s --client-id %d`",
+    meaning="A client is slow or disconnected, and the ring keeps what it has not"
+    " acked.",
+    remedy="Nothing if the client comes back; else [unsubscribe"
+    " it](../howto/unsubscribe-a-client.md).",
+)
+
+STORED_FILTER_REFUSED = Message(
+    name="stored-filter-refused",
+    level=ERROR,
+    text="destination %s: client %s is refused because its stored filter cannot be"
+    " used, until it subscribes with another one: %s",
+    meaning="The filter that the client had subscribed with is no longer accepted, for"
+    " instance because a limit was lowered. The other clients are served.",
+    remedy="Subscribe with another filter, or raise the limit that the text names.",
+)

@@ -1,0 +1,87 @@
+"""Messages of a mirror's process: Spark, the lake, the database, the end."""
+
+from __future__ import annotations
+
+from logging import ERROR, WARNING
+
+from canal_server.messages.message import Message
+
+MIRROR_LAKE_FAILED = Message(
+    name="mirror-lake-failed",
+    level=WARNING,
+    text="%s; trying again in %.0f s",
+    meaning="The lake could not be read or written. The text says what failed.",
+    remedy="Nothing if the lake comes back; else see to its disk or object store.",
+)
+
+MIRROR_PREPARED_XA_UNSEEN = Message(
+    name="mirror-prepared-xa-unseen",
+    level=WARNING,
+    text="server %s: %s, then run `canal-server mirror copy` for tables that XA"
+    " transactions change",
+    meaning="The account may not see prepared XA transactions, so a copy may lack"
+    " their rows. Copies are not started, and the stream continues. See [what is"
+    " guaranteed](../explanation/mirror.md#what-is-guaranteed).",
+    remedy="`GRANT XA_RECOVER_ADMIN ON *.*` to the account of `source`; then `mirror"
+    " copy` for the tables that XA transactions change.",
+)
+
+MIRROR_RULE_UNUSED = Message(
+    name="mirror-rule-unused",
+    level=WARNING,
+    text="%s",
+    meaning="A rule of the settings has no effect, and the text says which one and"
+    " why: `no table matches, or the account may not see it`.",
+    remedy="Correct `match`, or GRANT SELECT.",
+)
+
+MIRROR_SPARK_LEFT = Message(
+    name="mirror-spark-left",
+    level=WARNING,
+    text="Spark's JVM, process %d, does not end and is left",
+    meaning="The JVM did not end in time after the mirror had stopped it.",
+    remedy="End the process if it is still there.",
+)
+
+MIRROR_SPARK_SETTING_LATE = Message(
+    name="mirror-spark-setting-late",
+    level=WARNING,
+    text="%s of the settings has no effect, as Spark's JVM runs already: give it to"
+    " spark-submit, by --conf or %s",
+    meaning="`spark-submit` has started the driver's JVM before the mirror reads its"
+    " settings.",
+    remedy="Give it to `spark-submit`, and remove it from the settings.",
+)
+
+MIRROR_STAGE_STOP_FAILED = Message(
+    name="mirror-stage-stop-failed",
+    level=WARNING,
+    text="%s failed during shutdown: %s",
+    meaning="Spark had ended before, as it does after a signal to all processes."
+    " Nothing is lost.",
+    remedy="Nothing. `KillMode=mixed` in a unit of systemd prevents it.",
+)
+
+MIRROR_STATE_NOT_STORED = Message(
+    name="mirror-state-not-stored",
+    level=WARNING,
+    text="cannot store why a table is retried: %s",
+    meaning="The lake cannot be written to. `mirror status` shows an older reason.",
+    remedy="As for [mirror-lake-failed](#mirror-lake-failed).",
+)
+
+MIRROR_STATUS_NOT_STORED = Message(
+    name="mirror-status-not-stored",
+    level=WARNING,
+    text="cannot store the status: %s",
+    meaning="The lake cannot be written to. `mirror status` shows an older status.",
+    remedy="As for [mirror-lake-failed](#mirror-lake-failed).",
+)
+
+MIRROR_STOP_TIMED_OUT = Message(
+    name="mirror-stop-timed-out",
+    level=ERROR,
+    text="the mirror did not stop in %.0f s, ending the process",
+    meaning="A batch or Spark hangs.",
+    remedy="Nothing: after the next start the mirror resumes.",
+)

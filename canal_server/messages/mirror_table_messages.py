@@ -1,0 +1,99 @@
+"""Messages of one mirrored table: copy, stop, drop, upkeep."""
+
+from __future__ import annotations
+
+from logging import ERROR, WARNING
+
+from canal_server.messages.message import Message
+
+MIRROR_TABLE_COPIED_AGAIN = Message(
+    name="mirror-table-copied-again",
+    level=WARNING,
+    text="%s is copied again: %s",
+    meaning="The table changed in a way that the stream cannot follow, or its copy is"
+    " not what the mirror wrote, and `drift` is `copy`. The text says why; see"
+    " [reasons](#a-table-is-copied-again).",
+    remedy="Nothing. A table that has to be copied again several times in a row waits"
+    " for longer each time; after the cause is removed, `mirror copy` ends the"
+    " wait.",
+)
+
+MIRROR_TABLE_DROPPED = Message(
+    name="mirror-table-dropped",
+    level=WARNING,
+    text="%s: dropped: %s",
+    meaning="The source no longer has the table. Its copy stays in the lake.",
+    remedy="Delete the copy if nobody needs it.",
+)
+
+MIRROR_TABLE_GRANT_MISSING = Message(
+    name="mirror-table-grant-missing",
+    level=WARNING,
+    text="%s: account %s no longer sees it, so it cannot be copied: let an"
+    " administrator run: GRANT SELECT ON %s TO %s",
+    meaning="Rights were revoked. The stream still follows the table.",
+    remedy="The GRANT of the message: without it the table cannot be copied again.",
+)
+
+MIRROR_TABLE_LEFTOVER = Message(
+    name="mirror-table-leftover",
+    level=WARNING,
+    text="%s: cannot delete the working files of its copy: %s",
+    meaning="Files of a copy that is finished or abandoned stay in the folder of the"
+    " mirror. Nothing reads them.",
+    remedy="Delete them if they need too much space.",
+)
+
+MIRROR_TABLE_RETRIED = Message(
+    name="mirror-table-retried",
+    level=WARNING,
+    text="%s: %s; trying again in %.0f s",
+    meaning="The copy of the table failed, as the database, canal-server or the lake"
+    " did not answer or are not ready. The text says which; see"
+    " [reasons](#a-copy-waits).",
+    remedy="Nothing if they come back; else what the text asks for.",
+)
+
+MIRROR_TABLE_STOPPED = Message(
+    name="mirror-table-stopped",
+    level=ERROR,
+    text="%s: stopped: %s",
+    meaning="The mirror no longer follows the table until a person decides. The other"
+    " tables continue. The text says why; see [reasons](#a-table-is-stopped).",
+    remedy="What the text asks for, mostly `canal-server mirror copy`.",
+)
+
+MIRROR_TABLE_STOPPED_BEFORE = Message(
+    name="mirror-table-stopped-before",
+    level=WARNING,
+    text="%s is still stopped: %s",
+    meaning="The table was stopped before the mirror was started, for the reason in"
+    " the text.",
+    remedy="As for [mirror-table-stopped](#mirror-table-stopped).",
+)
+
+MIRROR_TABLE_UNWANTED = Message(
+    name="mirror-table-unwanted",
+    level=WARNING,
+    text="%s: %s; its copy stays in the lake",
+    meaning="The settings or the source no longer have the table.",
+    remedy="Delete the copy if nobody needs it.",
+)
+
+MIRROR_UPKEEP_CRASHED = Message(
+    name="mirror-upkeep-crashed",
+    level=ERROR,
+    text="%s: the upkeep of its copy failed because of an internal error: %s",
+    meaning="Compaction or vacuum met an error that the mirror does not expect. It is"
+    " tried again after its period.",
+    remedy="Report the traceback that follows the line.",
+)
+
+MIRROR_UPKEEP_FAILED = Message(
+    name="mirror-upkeep-failed",
+    level=WARNING,
+    text="%s: the upkeep of its copy failed: %s",
+    meaning="Compaction or vacuum of the table failed. It is tried again after its"
+    " period.",
+    remedy="Nothing, unless it stays.",
+)

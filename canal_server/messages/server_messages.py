@@ -1,0 +1,98 @@
+"""Messages of the server for clients: connections, requests, refusals."""
+
+from __future__ import annotations
+
+from logging import ERROR, WARNING
+
+from canal_server.messages.message import Message
+
+ACCEPT_FAILED = Message(
+    name="accept-failed",
+    level=ERROR,
+    text="cannot accept client connections for now, trying again: %s",
+    meaning="The process or the machine has no file descriptors, memory or threads"
+    " left. Clients that are connected are served.",
+    remedy="Raise the limit of open files (`LimitNOFILE` of systemd, `ulimit -n`), or"
+    " disconnect clients.",
+)
+
+ACCEPT_LOOP_FAILED = Message(
+    name="accept-loop-failed",
+    level=ERROR,
+    text="no more clients are accepted because of an internal error; restart"
+    " canal-server",
+    meaning="The thread that accepts clients ended with the error that follows the"
+    " line.",
+    remedy="Restart canal-server, and report the traceback.",
+)
+
+CLIENT_CONNECTION_FAILED = Message(
+    name="client-connection-failed",
+    level=ERROR,
+    text="closed the connection of %s because of an internal error",
+    meaning="The server met an error that it does not expect while it served this"
+    " client. Other clients are not affected.",
+    remedy="Report the traceback that follows the line. The client can connect again.",
+)
+
+CLIENT_MISSED_ENTRIES = Message(
+    name="client-missed-entries",
+    level=WARNING,
+    text="client %d of %s has acked up to %s, but the oldest entries in the ring begin"
+    " after %s: the client misses the entries in between that match its filter",
+    meaning="The client had unsubscribed, and the ring moved on when the other clients"
+    " acked.",
+    remedy="Disconnect without unsubscribing, see [how a subscription"
+    " ends](../howto/unsubscribe-a-client.md).",
+)
+
+CLIENT_NOT_SERVED = Message(
+    name="client-not-served",
+    level=WARNING,
+    text="cannot serve the client at %s: %s",
+    meaning="The client disconnected before it was served, or no thread could be"
+    " started for it.",
+    remedy="Nothing for a client that disconnected; else raise the limit of threads.",
+)
+
+CLIENT_REFUSALS_REPEATED = Message(
+    name="client-refusals-repeated",
+    level=WARNING,
+    text="%d more refusals for %s within %.0f s; the last one: %s",
+    meaning="The server refused more from the same address. Only the first refusal of"
+    " a minute is logged by itself, and this line sums up the others.",
+    remedy="As for the first one, see [client-refused](#client-refused).",
+)
+
+CLIENT_REFUSED = Message(
+    name="client-refused",
+    level=WARNING,
+    text="%s",
+    meaning="The server refused a connection or a request of a client, and the text"
+    " names the client and the reason: `auth failed for user …`, `refused …: …"
+    " clients are connected, the limit`, or one of the [answers to"
+    " clients](#answers-to-clients).",
+    remedy="What the reason asks for. `refused …: … the limit`: raise"
+    " `canal.server.connections.max` or"
+    " `canal.server.connections.per.address.max`, or disconnect clients. `… has"
+    " not logged in`: find out who opens connections without a login.",
+)
+
+REQUEST_FAILED = Message(
+    name="request-failed",
+    level=WARNING,
+    text="cannot answer %s: %s",
+    meaning="The server could not do what a client asked for, for instance because the"
+    " cursors cannot be stored now. The client received the reason as well.",
+    remedy="What the reason asks for. The client can try again.",
+)
+
+SERVER_IS_OPEN = Message(
+    name="server-is-open",
+    level=WARNING,
+    text="canal.ip, canal.user and canal.passwd are empty: everybody who reaches port"
+    " %d of this host may read all tables; set a password, or set canal.ip to an"
+    " address that only clients reach",
+    meaning="The port serves everybody who reaches it.",
+    remedy="[Set a password](../howto/security.md), or `canal.ip`.",
+)

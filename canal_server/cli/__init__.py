@@ -1,11 +1,11 @@
-"""The command `canal-server`: one module per subcommand, loaded when it is asked for.
+"""The command `canal-server`: one module per subcommand, loaded on demand.
 
-A module has `add_parser(subparsers)`, which adds its options, and `run(args)`, which
-does the work and returns the exit status. Leaves out everything else: the work is
-done by the packages below.
+Each module has `add_parser(subparsers)`, which adds its options, and `run(args)`, which
+runs the command and returns the exit status. The work itself is done by the packages
+below. Nothing imports this package.
 
-Exit status: 0 done, 1 failed, 2 settings or options that cannot be used, 130 ended by
-Ctrl-C. What a command has beside these is in its help.
+Exit status: 0 success, 1 failure, 2 invalid settings or options, 130 interrupted by
+Ctrl-C. The help of a command lists any others that it has.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "start": "run the server in the foreground",
-    "stop": "end a running server",
-    "status": "show what a server does, and who runs what in its cluster",
-    "position": "show where clients stand, and move them",
-    "subscriptions": "show and end subscriptions of readers of ranges",
-    "tail": "print changes as they come, as a client of a server",
-    "unsubscribe": "end the subscription of a client that is gone for good",
-    "decode": "print what binlog files or a server's binlog hold",
-    "mirror": "keep copies of tables in a lake, by Spark",
-    "schema": "show, check and carry the history of table definitions",
+    "stop": "stop a running server",
+    "status": "show the state of a server and of its cluster",
+    "position": "show and move the positions of clients",
+    "subscriptions": "show and remove subscriptions of ranged readers",
+    "tail": "print changes as they arrive",
+    "unsubscribe": "remove the subscription of a client",
+    "decode": "print changes from binlog files or a server's binlog",
+    "mirror": "replicate tables into a data lake with Spark",
+    "schema": "show, verify, export and import the table history",
     "version": "print the version",
 }
 
 PROGRAM = "canal-server"
-_NUMBERED = re.compile(r"-[0-9]")  # no option begins so
+_NUMBERED = re.compile(r"-[0-9]")  # no option starts like this
 FAILED = 1
 UNUSABLE = 2
 INTERRUPTED = 130
 EXIT_STATUS = (
-    "Exit status: 0 done, 1 failed, 2 settings or options that cannot be used, 130"
-    " ended by Ctrl-C."
+    "Exit status: 0 success, 1 failure, 2 invalid settings or options, 130"
+    " interrupted by Ctrl-C."
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments, by default the process's own."""
+    """Run the command with these arguments, by default those of the process."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     has_command = bool(arguments) and arguments[0] in COMMANDS
     with checked_output():
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             try:
                 module, args = _parsed(arguments)
-                name = args.parser.prog  # the command with its action
+                name = args.parser.prog  # includes the action
                 return _status_of(module, args, name)
             except KeyboardInterrupt:
                 return INTERRUPTED
@@ -86,26 +86,28 @@ def _status_of(module: Any, args: argparse.Namespace, name: str) -> int:
 
 
 def _parsed(arguments: list[str]) -> tuple[Any, argparse.Namespace]:
-    """Return the module of the command, and what its options say."""
+    """Return the module of the command, and its parsed options."""
     parser, module = parser_for(arguments[0] if arguments else "")
     args, unknown = parser.parse_known_args(_with_relative_times(arguments))
     if unknown:
         args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if module is None:
-        parser.error("the command comes first, its options after it")
+        parser.error("expected a command before the options")
     return module, args
 
 
 def parser_for(command: str) -> tuple[argparse.ArgumentParser, Any]:
     """Return a parser that knows this command, and the command's module.
 
-    Of a command that there is not it knows all names, and there is no module. In what
-    it parses, `parser` is the one of the command or of its action.
+    For an unknown command the parser knows only the names of all commands, and the
+    module is None. In the parsed arguments, `parser` is the parser of the command or of
+    its action.
     """
     parser = Parser(
         prog=PROGRAM,
         description="Change data capture for MySQL and MariaDB.",
-        epilog=f"{EXIT_STATUS} Commands that have others show them in their --help.",
+        epilog=f"{EXIT_STATUS} Commands with other exit statuses list them in their "
+        "help.",
     )
     parser.add_argument(
         "-V", "--version", action="version", version=f"{PROGRAM} {__version__}"
@@ -116,7 +118,7 @@ def parser_for(command: str) -> tuple[argparse.ArgumentParser, Any]:
         module = load(command)
         module.add_parser(subparsers)
     else:
-        # Only names and what they are for; no module is loaded.
+        # Only the names and their help; no module is loaded.
         for name, text in COMMANDS.items():
             subparsers.add_parser(name, help=text)
     complete_help(parser, EXIT_STATUS)
@@ -124,7 +126,7 @@ def parser_for(command: str) -> tuple[argparse.ArgumentParser, Any]:
 
 
 def load(command: str) -> Any:
-    """Return the module of a command; one of several modules is a package."""
+    """Return the module of a command; a command with several modules is a package."""
     package = f"canal_server.cli.{command}"
     module = importlib.import_module(package)
     if hasattr(module, "__path__"):
@@ -133,9 +135,10 @@ def load(command: str) -> Any:
 
 
 def _with_relative_times(arguments: list[str]) -> list[str]:
-    """Join an option and a time like `-1h`, which argparse takes for an option.
+    """Join an option and a relative time like `-1h`, which argparse reads as an option.
 
-    So is one that is not a time, as `-10min`: who reads the value says what it may be.
+    Other values that start with a digit, such as `-10min`, are joined as well: the
+    parser of the value then reports what it accepts.
     """
     joined: list[str] = []
     for each in arguments:

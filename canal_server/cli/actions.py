@@ -1,6 +1,6 @@
-"""Commands with actions, each of which is a module made like those of the commands.
+"""Commands that have actions; each action is a module with the interface of a command.
 
-What the actions have in common: the way to them, and the options that say of what.
+Holds the dispatch to actions and the options that several of them share.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _EPILOG = (
-    "Exit status: 0 done, 1 failed{failed}, 2 settings or options that cannot be used,"
-    " 130 ended by Ctrl-C."
+    "Exit status: 0 success, 1 failure{failed}, 2 invalid settings or options,"
+    " 130 interrupted by Ctrl-C."
 )
 
 
 class Action(Protocol):
-    """A module of an action."""
+    """The interface of the module of an action."""
 
     def add_parser(self, subparsers: argparse._SubParsersAction[Any], /) -> None:
-        """Add its name and its options."""
+        """Add the name and the options of the action."""
 
     def run(self, args: argparse.Namespace, /) -> int:
-        """Do it; returns the exit status."""
+        """Run the action and return the exit status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command that does nothing itself. `failed` is what else its status 1 means."""
+    """A command that consists of actions; `failed` extends the meaning of status 1."""
 
     name: str
     description: str
@@ -55,40 +55,43 @@ class Command:
             action.add_parser(actions)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do what the action says, or tell which there are; returns the exit status."""
+        """Run the chosen action, or list the actions; returns the exit status."""
         if args.action is None:
             args.parser.print_help(sys.stderr)
             *others, last = self.actions
             names = f"{', '.join(others)} or {last}"
-            print(f"\n{args.parser.prog}: name an action: {names}", file=sys.stderr)
+            print(
+                f"\n{args.parser.prog}: missing action: expected {names}",
+                file=sys.stderr,
+            )
             return UNUSABLE
         return self.actions[args.action].run(args)
 
 
 def add_listing_options(parser: argparse.ArgumentParser) -> None:
-    """Add `--conf`, `--destination` of one of all, and `--json`."""
+    """Add `--conf`, an optional `--destination`, and `--json`."""
     add_conf_option(parser)
     parser.add_argument(
-        "--destination", metavar="NAME", help="this one only (default: all)"
+        "--destination", metavar="NAME", help="only this destination (default: all)"
     )
     add_json_option(parser)
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add `--json`, as `args.json`."""
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def print_json(found: object) -> None:
-    """Print values as JSON, for programs."""
+    """Print a value as JSON."""
     print(json.dumps(found, indent=2, ensure_ascii=False))
 
 
 def add_destination_options(parser: argparse.ArgumentParser, whose: str) -> None:
-    """Add `--conf`, and `--destination` of the one that is meant."""
+    """Add `--conf`, and `--destination` with `whose` as the start of its help."""
     add_conf_option(parser)
     parser.add_argument(
         "--destination",
         metavar="NAME",
-        help=f"{whose}; needed when several destinations are configured",
+        help=f"{whose}; required if several destinations are configured",
     )

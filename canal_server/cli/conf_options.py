@@ -1,4 +1,4 @@
-"""The options that name a conf folder and a destination in it."""
+"""The options that select a conf folder and a destination in it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig
 
-VARIABLE = "CANAL_CONF"  # of the environment: the conf folder of all commands
+VARIABLE = "CANAL_CONF"  # environment variable: the conf folder of all commands
 DEFAULT = Path("conf")
 
 
 def default_conf() -> Path:
-    """Return the conf folder that is meant when none is named."""
+    """Return the conf folder that is used without `--conf`."""
     return Path(os.environ.get(VARIABLE) or DEFAULT)
 
 
@@ -31,7 +31,7 @@ def add_conf_option(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         type=Path,
         default=default_conf(),
-        help=f"folder with canal.properties (default: {VARIABLE} of the environment,"
+        help=f"folder with canal.properties (default: ${VARIABLE} if set,"
         f" else {DEFAULT})",
     )
 
@@ -39,10 +39,10 @@ def add_conf_option(parser: argparse.ArgumentParser) -> None:
 def load_for(
     conf: Path, name: str | None, environ: Mapping[str, str]
 ) -> tuple[Path, tuple[InstanceConfig, ...]]:
-    """Return the data folder and the destinations, or just the one that is named.
+    """Return the data folder and the destinations, or only the destination `name`.
 
-    Settings of others that cannot be used are no hindrance to one that is named: a
-    server that follows its conf folder leaves them out as well. Raises ConfigError.
+    Invalid settings of other destinations do not matter if one is named: a server that
+    watches its conf folder skips them as well. Raises ConfigError.
     """
     try:
         config = load(conf, environ)
@@ -60,7 +60,7 @@ def load_for(
 
 
 def destination_of(config: DaemonConfig, name: str | None) -> InstanceConfig:
-    """Return the destination that is named; the only one needs no name.
+    """Return the destination with this name; None selects the only one.
 
     Raises ConfigError.
     """
@@ -68,18 +68,23 @@ def destination_of(config: DaemonConfig, name: str | None) -> InstanceConfig:
 
 
 def source_of_destination(config: DaemonConfig, name: str | None) -> InstanceConfig:
-    """Return the same for one source, which in a group is `destination/masterN`."""
+    """Return the settings of one source, called `destination/masterN` in a group."""
     return named([each for one in config.instances for each in one.by_source], name)
 
 
 def named(instances: Sequence[InstanceConfig], name: str | None) -> InstanceConfig:
-    """Return the one with that name, or the only one. Raises ConfigError."""
+    """Return the instance with that name; None selects the only one.
+
+    Raises ConfigError.
+    """
     names = ", ".join(each.destination for each in instances) or "none"
     if name is None:
         if len(instances) == 1:
             return instances[0]
-        raise ConfigError([f"name one destination with --destination: {names}"])
+        raise ConfigError([f"select a destination with --destination: {names}"])
     for instance in instances:
         if instance.destination == name:
             return instance
-    raise ConfigError([f"--destination {name}: not configured; known are: {names}"])
+    raise ConfigError(
+        [f"--destination {name}: not configured; configured are: {names}"]
+    )

@@ -1,4 +1,4 @@
-"""`canal-server decode`: what binlog files, or a server's binlog, hold."""
+"""`canal-server decode`: print changes from binlog files or from a server's binlog."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from canal_server.ports import TableSchemas
     from canal_server.protocol.entry_messages import Entry
 
-DIFFERENT = 3  # exit status of a comparison that found something
+DIFFERENT = 3  # exit status if --compare found differences
 _DIFFERENCES_SHOWN = 100
 _CONTENTS = {
     EntryType.TRANSACTIONBEGIN: ("transactionBegin", "transaction_begin"),
@@ -51,64 +51,82 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this command."""
     parser = subparsers.add_parser(
         "decode",
-        help="print what binlog files or a server's binlog hold",
-        description="Print the changes in binlog files, or in a part of a server's "
-        "binlog, one JSON object a line.",
-        epilog="Exit status: 0 done, 1 failed, 2 wrong options, 3 --compare found "
-        "differences, 130 ended by Ctrl-C.",
+        help="print changes from binlog files or a server's binlog",
+        description="Print the changes in binlog files or in part of a server's "
+        "binlog, one JSON object per line.",
+        epilog="Exit status: 0 success, 1 failure, 2 invalid options, 3 --compare "
+        "found differences, 130 interrupted by Ctrl-C.",
     )
     add = parser.add_argument
     add("files", metavar="FILE", nargs="*", type=Path, help="binlog files, in order")
-    add("--source", metavar="URL", type=source, help="mysql://user@host:port of the "
-        "server that has the tables, and the binlog of --from")  # fmt: skip
-    add("--password-env", metavar="NAME", help="variable of the environment that holds "
-        "the password for --source")  # fmt: skip
+    add("--source", metavar="URL", type=source, help="server to read table definitions "
+        "from, and the binlog with --from: mysql://user@host:port")  # fmt: skip
+    add("--password-env", metavar="NAME", help="environment variable with the password "
+        "for --source")  # fmt: skip
     add("--tls", metavar="MODE", type=tls, default=TlsMode.PREFERRED,
-        help="TLS to --source: DISABLED, PREFERRED (default), REQUIRED")  # fmt: skip
-    add("--server-public-key", metavar="FILE.pem", default="", help="key with which "
-        "the password is encrypted where there is no TLS")  # fmt: skip
-    add("--allow-public-key-retrieval", action="store_true", help="ask the server for "
-        "that key, whoever answers; it is always asked on this machine")  # fmt: skip
-    add("--columns", metavar="FILE.json", type=Path, help="columns of the tables; "
-        "without it and --source they are what the table maps tell")  # fmt: skip
-    add("--conf", metavar="DIR", type=Path, help="without --source: folder with "
-        f"canal.properties, whose source is read by --from (default: {VARIABLE} of the "
-        f"environment, else {DEFAULT})")  # fmt: skip
-    add("--destination", metavar="NAME", help="whose source; needed when several are "
-        "configured")  # fmt: skip
-    add("--standby", action="store_true", help="read its standby, not its master")
+        help="TLS mode for --source: DISABLED, PREFERRED (default), "
+            "REQUIRED")  # fmt: skip
+    add("--server-public-key", metavar="FILE.pem", default="", help="public key to "
+        "encrypt the password with on connections without TLS")  # fmt: skip
+    add("--allow-public-key-retrieval", action="store_true", help="request the public "
+        "key from the server; always allowed for a local server")  # fmt: skip
+    add("--columns", metavar="FILE.json", type=Path, help="table definitions; without "
+        "this and --source, they come from the table map events")  # fmt: skip
+    add("--conf", metavar="DIR", type=Path, help="without --source: folder with the "
+        "canal.properties that configures the source to read with --from (default: "
+        f"${VARIABLE} if set, else {DEFAULT})")  # fmt: skip
+    add("--destination", metavar="NAME", help="destination whose source to read; "
+        "required if several are configured")  # fmt: skip
+    add(
+        "--standby",
+        action="store_true",
+        help="read the standby of the destination instead of its master",
+    )
     add("--from", metavar="START", type=position, dest="start", help="read the binlog "
-        "of the source from here, to its end by default: FILE:POS, a time "
+        "of the source from this position, by default up to its end: FILE:POS, a time "
         "(2026-11-21T10:00:00, -1h, milliseconds since 1970), a GTID set, "
         "oldest")  # fmt: skip
-    add("--until", metavar="STOP", type=position, help="end before the first event "
-        "that begins there or later; as --from, of files FILE:POS only")  # fmt: skip
-    add("--count", metavar="N", type=count, help="end after N changes")
-    add("--follow", action="store_true", help="wait for more at the binlog's end")
+    add("--until", metavar="STOP", type=position, help="stop before the first event at "
+        "or after this position; same formats as --from, only FILE:POS for "
+        "files")  # fmt: skip
+    add("--count", metavar="N", type=count, help="stop after N changes")
+    add(
+        "--follow",
+        action="store_true",
+        help="wait for new events at the end of the binlog",
+    )
     add_filter_option(parser)
-    add("--transactions", action="store_true", help="print begin and end as well")
-    add("--entries", action="store_true", help="print whole entries, all their fields")
-    add("--json", action="store_true", help="JSON lines, as always")
+    add(
+        "--transactions",
+        action="store_true",
+        help="also print the begin and end of transactions",
+    )
+    add("--entries", action="store_true", help="print complete entries with all fields")
+    add(
+        "--json",
+        action="store_true",
+        help="accepted for consistency; the output is always JSON lines",
+    )
     add("--unreadable", metavar="HOW", choices=[each.value for each in Action],
-        help="pass over events that cannot be read: skip leaves them out, raw prints "
-        "their bytes; each is logged")  # fmt: skip
-    add("--compare", action="store_true", help="read with mysql-replication, too, and "
-        "print the differences instead")  # fmt: skip
+        help="how to handle events that cannot be decoded: skip omits them, raw prints "
+        "their bytes; each one is logged")  # fmt: skip
+    add("--compare", action="store_true", help="also read with mysql-replication, and "
+        "print only the differences")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or compare; returns the exit status."""
+    """Print the changes or the differences; returns the exit status."""
     _check(args)
     filter_of(args)
     if args.compare:
-        import canal_server.source.read.binlog_compare  # noqa: F401, PLC0415  # an extra, if it is there
+        import canal_server.source.read.binlog_compare  # noqa: F401, PLC0415  # an optional extra
     reached: Access | None = None
     if args.start or args.source:
         reached = access(args)
     if args.start:
-        assert reached is not None, "it is read from there"
+        assert reached is not None, "--from has a source"
         args.start = resolved(reached, args.start, "--from")
-        # Of the end nothing but the offset matters, and it may be written yet.
+        # Only the offset of the end matters, and it may not be written yet.
         if args.until and not isinstance(args.until, Place):
             args.until = resolved(reached, args.until, "--until")
     if args.compare:
@@ -134,10 +152,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _advice(decoder: Decoder) -> str:
-    """Return what helps where an event cannot be read and nothing passed over it."""
+    """Return the hint for an event that cannot be decoded without `--unreadable`."""
     if not decoder.is_framed:
-        return "it has no end that is known, so that nothing after it can be read"
-    return "--unreadable skip leaves such events out, =raw prints their bytes"
+        return "its end is unknown, so nothing after it can be read"
+    return "use --unreadable skip to omit such events, or raw to print their bytes"
 
 
 def _read_files(part: Part, files: list[Path]) -> None:
@@ -146,7 +164,7 @@ def _read_files(part: Part, files: list[Path]) -> None:
             if not part.read_file(path):
                 return
         except BrokenPipeError:
-            raise  # of what we print to
+            raise  # raised by standard output
         except OSError as error:
             raise CanalError(f"{path}: {error.strerror}") from error
 
@@ -156,7 +174,7 @@ def _compare(args: argparse.Namespace, access: Access) -> int:
 
     until = args.until
     if until is None:
-        # Both have to end at the same place, and the binlog may grow between them.
+        # Both readers must stop at the same position, but the binlog may grow.
         with ControlConnection(access) as connection:
             end = current_end(connection, read_server_info(connection))
         until = Place(end.file, end.position)
@@ -170,7 +188,7 @@ def _compare(args: argparse.Namespace, access: Access) -> int:
 
 
 class _Printer:
-    """Prints entries as they come; `take` is false when there were enough."""
+    """Prints entries as they arrive; `take` returns false when it has enough."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._left: int | None = args.count
@@ -191,9 +209,10 @@ class _Printer:
 
 
 def entry_object(entry: Entry) -> dict[str, Any]:
-    """Return an entry with all its fields, as JSON can hold it.
+    """Return an entry with all its fields as a JSON value.
 
-    Names are those of the protocol's JSON form; what has its default is left out.
+    Names are those of the JSON form of the protocol; fields with their default value
+    are omitted.
     """
     found = {
         "header": _message_object(entry.header),
@@ -225,24 +244,24 @@ def _json_value(value: Any) -> Any:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigError for options that do not go together."""
+    """Raise ConfigError for options that exclude each other."""
     problems = []
     if args.standby and (args.source or not args.start):
-        problems.append("--standby is of a --destination, and needs --from")
+        problems.append("--standby requires --from and excludes --source")
     if args.files and args.start:
-        problems.append("give files, or --from, not both")
+        problems.append("files and --from exclude each other")
     if not args.files and not args.start:
-        problems.append("give binlog files, or --from, as --from -1h")
+        problems.append("expected binlog files, or --from such as --from -1h")
     if args.files and args.until and not isinstance(args.until, Place):
-        problems.append("--until of files is FILE:POS, as binlog.000001:4")
+        problems.append("--until must be FILE:POS for files, such as binlog.000001:4")
     if args.columns and args.source and args.files:
-        problems.append("--columns and --source both name the columns")
+        problems.append("--columns and --source exclude each other for files")
     if args.follow and not args.start:
-        problems.append("--follow needs --from")
+        problems.append("--follow requires --from")
     if args.compare and not args.start:
-        problems.append("--compare needs --from")
+        problems.append("--compare requires --from")
     if args.compare and (args.follow or args.count or args.columns):
-        problems.append("--compare goes with --until only")
+        problems.append("--compare excludes --follow, --count and --columns")
     if problems:
         raise ConfigError(problems)
 

@@ -1,6 +1,6 @@
-"""The server whose binlog `decode` reads, and where in it: options become places.
+"""The server whose binlog `decode` reads, and the positions its options select.
 
-Leaves out reading it (`decode`).
+The reading itself is in `decode`.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from canal_server.source.read.binlog_part import Place
 
 _PORT: Final = 3306
 _PLACE: Final = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
-_DESTINATION: Final = "decode"  # a name for what has none
+_DESTINATION: Final = "decode"  # a name is required, but never shown
 
 
 def position(text: str) -> Place | Wanted:
-    """Read an argument that is a position, or that one has to be found for."""
+    """Parse an argument that is a position, or a target to search a position for."""
     try:
         ms = moment_ms(text)
     except ValueError:
-        pass  # no time
+        pass  # not a time
     else:
         return Wanted(Kind.TIME, text, ms)
     try:
         wanted = parse_target(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None  # says no more
+        raise argparse.ArgumentTypeError(str(error)) from None  # the cause adds nothing
     if wanted.kind is not Kind.PLACE:
         return wanted
     found = _PLACE.fullmatch(wanted.text)
@@ -62,7 +62,7 @@ def position(text: str) -> Place | Wanted:
 
 
 def source(text: str) -> tuple[Address, str, str]:
-    """Read an argument that is a URL; returns address, user and password."""
+    """Parse a URL argument; returns address, user and password."""
     try:
         parts = urllib.parse.urlsplit(text)
         port = parts.port or _PORT
@@ -76,7 +76,7 @@ def source(text: str) -> tuple[Address, str, str]:
 
 
 def tls(text: str) -> TlsMode:
-    """Read an argument that says whether TLS is used."""
+    """Parse an argument that is a TLS mode."""
     modes = (TlsMode.DISABLED, TlsMode.PREFERRED, TlsMode.REQUIRED)
     for mode in modes:
         if text.upper() == mode.name:
@@ -86,7 +86,7 @@ def tls(text: str) -> TlsMode:
 
 
 def access(args: argparse.Namespace) -> Access:
-    """Return how to reach the source: that of --source, or of a configured destination.
+    """Return the access to the source of --source or of a configured destination.
 
     Raises ConfigError.
     """
@@ -104,7 +104,9 @@ def access(args: argparse.Namespace) -> Access:
     name = args.password_env
     if name is not None:
         if name not in os.environ:
-            raise ConfigError([f"--password-env {name}: there is no variable"])
+            raise ConfigError(
+                [f"--password-env {name}: environment variable is not set"]
+            )
         password = os.environ[name]
     return Access(
         address=address,
@@ -121,7 +123,7 @@ def access(args: argparse.Namespace) -> Access:
 
 
 def resolved(source: Access, wanted: Place | Wanted, option: str) -> Place:
-    """Return the position of a binlog that an option means, between two transactions.
+    """Return the binlog position that an option selects, between two transactions.
 
     Raises SourceError, PositionError.
     """

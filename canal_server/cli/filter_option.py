@@ -1,6 +1,7 @@
 """The option `--filter` of commands that print changes.
 
-Stricter than the protocol: what a client may send, a person may have mistyped.
+It is stricter than the protocol: an expression that matches no table is probably a
+typo.
 """
 
 from __future__ import annotations
@@ -21,22 +22,26 @@ if TYPE_CHECKING:
     import argparse
 
 _REMEDY: Final = (
-    r"a filter is regular expressions for schema.table with commas between them, as"
-    r" '.*\..*' for all tables, 'shop\..*' for those of a schema, 'shop\.orders'"
+    r"a filter is a comma-separated list of regular expressions for schema.table, such"
+    r" as '.*\..*' for all tables, 'shop\..*' for all tables of a schema,"
+    r" 'shop\.orders'"
 )
 
 
 def add_filter_option(parser: argparse.ArgumentParser, default: str = "") -> None:
-    """Add the option; `default` says what counts without it."""
-    parser.add_argument("--filter", default="", metavar="LIST", help="tables, as "
-        "regular expressions for schema.table with commas between them: .*\\..* is all "
-        "tables, shop\\..*,crm\\.person those of a schema and one more; statements "
-        "that name no table, as CREATE DATABASE, pass every filter"
+    """Add the option; `default` is the default that its help shows."""
+    parser.add_argument("--filter", default="", metavar="LIST", help="tables to print: "
+        "comma-separated regular expressions for schema.table, such as .*\\..* for all "
+        "tables, or shop\\..*,crm\\.person; statements without a table, such as CREATE "
+        "DATABASE, match every filter"
         f"{default and f'; default: {default}'}")  # fmt: skip
 
 
 def filter_of(args: argparse.Namespace) -> TableFilter:
-    """Return the filter of a command. Raises ConfigError, also when it is in vain."""
+    """Return the filter of a command.
+
+    Raises ConfigError if it is invalid or cannot match any table.
+    """
     text = args.filter
     where = f"--filter {quoted(text)}"
     try:

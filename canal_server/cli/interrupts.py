@@ -1,6 +1,6 @@
-"""Ctrl-C and signals like it, which end a command only where it says so.
+"""Ctrl-C and similar signals, which interrupt a command only where it allows that.
 
-What a command has to undo at a server is undone first. Leaves out what that is.
+A command can thus first undo what it did on a server.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-# Within so many seconds a second one is the same: `timeout`, for instance, sends its
-# signal to the process, and then to the group.
+# A second signal within this time counts as the same one: `timeout`, for instance,
+# sends its signal to the process and then to the process group.
 SAME_S: Final = 1.0
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """SIGINT, SIGTERM, and SIGHUP of a terminal that closes, as KeyboardInterrupt.
+    """Raises KeyboardInterrupt for SIGINT, SIGTERM and SIGHUP.
 
-    Within `caught` it is raised inside of `allowed` alone: a signal outside of it waits
-    for the next `allowed`. A second signal is raised wherever it comes.
+    Within `caught`, a first signal raises only inside `allowed`: outside, it stays
+    pending until the next `allowed`. A second signal raises anywhere.
     """
 
     def __init__(self) -> None:
         self._is_allowed = False
         self._waits = False
-        self._first_s: float | None = None  # when the first signal came
+        self._first_s: float | None = None  # when the first signal arrived
 
     @contextlib.contextmanager
     def caught(self) -> Iterator[None]:
-        """Catch the signals, of the main thread; others are not interrupted at all."""
+        """Catch the signals; does nothing outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # only the main thread can set it
+            yield  # only the main thread can set handlers
             return
         before = {
             number: signal.signal(number, self._on_signal)
@@ -52,7 +52,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def allowed(self) -> Iterator[None]:
-        """Let a signal end what is done in here, also one that came before."""
+        """Let a signal interrupt this block, including a pending one."""
         self._is_allowed = True
         try:
             if self._waits:

@@ -1,7 +1,7 @@
-"""Standard output and standard error of the command, when they cannot be written.
+"""Standard output and standard error of the command, and failures to write to them.
 
-A reader that went away (`| head`) and a full disk (`> /dev/full`) are noticed by
-whichever command writes, or when the last of its output is flushed.
+A closed pipe (`| head`) or a full disk (`> /dev/full`) is noticed by the command that
+writes, or when the rest of its output is flushed.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-class OutputLost(Exception):  # noqa: N818  # neither an error of ours nor an OSError
-    """Standard output cannot be written; passes by those who catch other errors."""
+class OutputLost(Exception):  # noqa: N818  # neither a CanalError nor an OSError
+    """Standard output cannot be written; not caught by handlers of other errors."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(f"cannot write to standard output: {error.strerror or error}")
-        # Whoever read it has seen enough.
+        # A reader that closed the pipe has seen enough.
         self.is_closed = isinstance(error, BrokenPipeError)
 
 
 class _Output:
-    """Standard output, or standard error, which is not worth failing for."""
+    """Standard output, or standard error, whose failures are ignored."""
 
     def __init__(self, stream: IO[str], *, must_write: bool) -> None:
         self._stream = stream
@@ -36,18 +36,18 @@ class _Output:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write a text. Raises OutputLost."""
+        """Write text. Raises OutputLost."""
         with self._checked():
             self._stream.write(text)
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write some texts. Raises OutputLost, and whatever the texts raise."""
+        """Write texts. Raises OutputLost, and whatever `lines` raises."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Write what is held back. Raises OutputLost."""
+        """Write buffered text. Raises OutputLost."""
         with self._checked():
             self._stream.flush()
 
@@ -61,17 +61,19 @@ class _Output:
                 raise OutputLost(error) from error
 
     def let_go(self) -> None:
-        """Keep the interpreter from complaining when it flushes at its end."""
+        """Prevent an error message from the flush at the exit of the interpreter."""
         if self.is_lost:
-            with contextlib.suppress(OSError, ValueError):  # without a descriptor
+            with contextlib.suppress(
+                OSError, ValueError
+            ):  # the stream has no descriptor
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
 @contextlib.contextmanager
 def checked_output() -> Iterator[None]:
-    """Within it, standard output raises OutputLost, standard error nothing.
+    """Make standard output raise OutputLost, and standard error ignore failures.
 
-    One that was closed before the command began (`>&-`) counts as not wanted.
+    A stream that was closed before the command started (`>&-`) is discarded.
     """
     before = sys.stdout, sys.stderr
     out, err = (
@@ -82,7 +84,7 @@ def checked_output() -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OutputLost):  # known by now
+        with contextlib.suppress(OutputLost):  # already reported
             err.flush()
         out.let_go()
         err.let_go()

@@ -1,6 +1,6 @@
-"""The options with which a command reaches a server as a client, and what goes wrong.
+"""The options to connect to a server as a client, and the texts of failures.
 
-Leaves out what a command does there.
+What a command does on the server is in its own module.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ PASSWORD_VARIABLE = "CANAL_PASSWORD"  # noqa: S105  # its name, not its value
 HOST: Final = "127.0.0.1"
 PORT: Final = 11111
 DESTINATION: Final = "example"
-_ANY: Final = ("", "0.0.0.0", "::")  # noqa: S104  # what a server listens on
+_ANY: Final = ("", "0.0.0.0", "::")  # noqa: S104  # wildcard listen addresses
 
 
 def add_link_options(parser: argparse.ArgumentParser) -> None:
-    """Add where the server is, which destination, and who logs in."""
+    """Add the options for the server, the destination and the login."""
     add = parser.add_argument
     add("--conf", metavar="DIR", type=Path, help="folder with the canal.properties of "
-        "the server: what it has counts where the options below are not given "
-        f"(default: {VARIABLE} of the environment, else {DEFAULT} if that has one; "
-        "none with --host or --port)")  # fmt: skip
-    add("--host", help=f"the server (default: {HOST})")
-    add("--port", type=int, help=f"its port (default: {PORT})")
-    add("--destination", help="name (default: the only one that is configured, else "
+        "the server, for the values of omitted options (default: "
+        f"${VARIABLE} if set, else {DEFAULT} if it has that file; unused with --host "
+        "or --port)")  # fmt: skip
+    add("--host", help=f"host of the server (default: {HOST})")
+    add("--port", type=int, help=f"port of the server (default: {PORT})")
+    add("--destination", help="name (default: the only configured destination, else "
         f"{DESTINATION})")  # fmt: skip
-    add("--user", default="", help="name to log in with")
-    add("--password-file", type=Path, metavar="FILE", help="file that holds the "
-        f"password; without it {PASSWORD_VARIABLE} of the environment")  # fmt: skip
+    add("--user", default="", help="user name for the login")
+    add("--password-file", type=Path, metavar="FILE", help="file with the password for "
+        f"the login (default: the password in ${PASSWORD_VARIABLE})")  # fmt: skip
 
 
 def complete_link(args: argparse.Namespace) -> None:
-    """Put what the conf folder says, and defaults, where no option was given.
+    """Fill in omitted options from the conf folder, or with defaults.
 
     Raises ConfigError.
     """
@@ -68,7 +68,7 @@ def complete_link(args: argparse.Namespace) -> None:
 def client_of(
     args: argparse.Namespace, client_id: int, timeout_s: float = 30.0
 ) -> CanalClient:
-    """Return a client for the server of the options. Raises ConfigError."""
+    """Return a client for the server. Raises ConfigError."""
     return CanalClient(
         args.host,
         args.port,
@@ -83,7 +83,7 @@ def client_of(
 def ranged_client_of(
     args: argparse.Namespace, connect_timeout_s: float = 30.0, timeout_s: float = 300.0
 ) -> RangedClient:
-    """Return a reader of ranges for the server of the options. Raises ConfigError."""
+    """Return a client for ranged reads from the server. Raises ConfigError."""
     return RangedClient(
         args.host,
         args.port,
@@ -95,18 +95,18 @@ def ranged_client_of(
 
 
 def failure_of(args: argparse.Namespace, error: Exception) -> str:
-    """Return the message of an error: the server, and why."""
+    """Return the message for an error, with the server and the reason."""
     where = f"{args.destination} at {args.host}:{args.port}"
     why = _reason(error, f"{args.host}:{args.port}: ")
     return f"canal-server {args.command}: {where}: {why}"
 
 
-def _reason(error: Exception, said: str) -> str:
-    """Return why it failed, without the number of the system's error, and `said`."""
+def _reason(error: Exception, prefix: str) -> str:
+    """Return the reason of an error without its errno and without `prefix`."""
     if isinstance(error, ConnectionRefusedError):
-        return "connection refused; is the server running, is this its port?"
+        return "connection refused; check that the server is running on this port"
     if isinstance(error, ProtocolError):
-        return f"that is not canal's protocol: {str(error).removeprefix(said)}"
+        return f"not a canal server: {str(error).removeprefix(prefix)}"
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return str(error)

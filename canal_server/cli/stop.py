@@ -1,4 +1,4 @@
-"""`canal-server stop`: ends the server of a conf folder and waits for its end."""
+"""`canal-server stop`: stop the server of a conf folder and wait for its end."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this command."""
     parser = subparsers.add_parser(
         "stop",
-        help="end a running server",
-        description="End the server of a conf folder, and wait until it has ended.",
-        epilog="Exit status: 0 it has ended, 1 no server runs, or it still runs after "
-        "the time-out, 2 settings or options that cannot be used, 130 ended by Ctrl-C.",
+        help="stop a running server",
+        description="Stop the server of a conf folder, and wait until it has stopped.",
+        epilog="Exit status: 0 stopped, 1 no server runs, or it still runs after the "
+        "timeout, 2 invalid settings or options, 130 interrupted by Ctrl-C.",
     )
     add_conf_option(parser)
     add_json_option(parser)
@@ -34,18 +34,18 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         metavar="TIME",
         type=duration,
         default=TIMEOUT_S,
-        help="how long to wait for its end, as 30s or 2m (default: %(default)gs)",
+        help="how long to wait, such as 30s or 2m (default: %(default)gs)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask for the end and wait. Raises ControlError when there is no server."""
+    """Request the stop and wait. Raises ControlError if no server runs."""
     data_dir = load_data_dir(args.conf, os.environ)
     if not ask_to_stop(data_dir, Deadline(args.timeout)):
         paused = paused_text(data_dir)
         raise ControlError(
             f"the server of {data_dir} still runs after {args.timeout:g} seconds"
-            + (f": {paused}, then it ends" if paused else "; see its log")
+            + (f": {paused}, then it stops" if paused else "; see its log")
         )
     if args.json:
         print_json({"stopped": str(data_dir)})

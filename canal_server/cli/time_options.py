@@ -8,23 +8,23 @@ from canal_server.model.moments import duration_s
 
 
 def duration(text: str) -> float:
-    """Read an argument that is a duration, as seconds."""
+    """Parse an argument that is a duration, in seconds."""
     try:
         return duration_s(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None  # says no more
+        raise argparse.ArgumentTypeError(str(error)) from None  # the cause adds nothing
 
 
 def patience(text: str) -> float:
-    """Read an argument that is how long an answer may take, which is never nothing."""
+    """Parse an argument that is a timeout, which must not be zero."""
     seconds = duration(text)
     if seconds <= 0:
-        raise argparse.ArgumentTypeError(f"{text}: expected more than 0, as 5s")
+        raise argparse.ArgumentTypeError(f"{text}: expected more than 0, such as 5s")
     return seconds
 
 
 def count(text: str) -> int:
-    """Read an argument that is a number of changes."""
+    """Parse an argument that is a number of changes."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError("expected a number from 1 on")
+        raise argparse.ArgumentTypeError("expected a positive number")
     return int(text)

@@ -1,4 +1,4 @@
-"""`canal-server unsubscribe`: end the subscription of a client that is gone."""
+"""`canal-server unsubscribe`: remove the subscription of a client."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ if TYPE_CHECKING:
     from canal_server.client.canal import CanalClient
 
 _NO_BATCH: Final = -1  # an ack of it changes nothing
-_NOT_SUBSCRIBED: Final = "should subscribe first"  # the words of the protocol
+_NOT_SUBSCRIBED: Final = "should subscribe first"  # the text of the protocol
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this command."""
     parser = subparsers.add_parser(
         "unsubscribe",
-        help="end the subscription of a client that is gone for good",
-        description="End a client's subscription, so that the server holds no changes "
-        "for it any more. It misses those that the others ack before it subscribes "
+        help="remove the subscription of a client",
+        description="Remove the subscription of a client, so that the server no longer "
+        "retains changes for it. It misses those that the others ack before it "
+        "subscribes "
         "again.",
-        epilog="Exit status: 0 done, 1 failed, or the client is not subscribed, 2 "
-        "settings or options that cannot be used, 130 ended by Ctrl-C.",
+        epilog="Exit status: 0 success, 1 failure, or the client is not subscribed, 2 "
+        "invalid settings or options, 130 interrupted by Ctrl-C.",
     )
     add_link_options(parser)
     parser.add_argument(
@@ -40,13 +41,13 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         type=int,
         required=True,
         metavar="ID",
-        help="whose subscription; `canal-server status` lists them",
+        help="id of the client; `canal-server status` lists them",
     )
     add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """End it; status 1 when the server refuses, or has no such client."""
+    """Unsubscribe; status 1 if the server refuses, or has no such client."""
     complete_link(args)
     client = client_of(args, args.client_id)
     try:
@@ -58,17 +59,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"destination": args.destination, "unsubscribed": args.client_id})
     else:
-        print(
-            f"client {args.client_id} is not subscribed to {args.destination} any more"
-        )
+        print(f"client {args.client_id} is no longer subscribed to {args.destination}")
     return 0
 
 
 def _unsubscribe(client: CanalClient) -> None:
-    """End the subscription. Raises ClientError when there is none.
+    """Remove the subscription. Raises ClientError if there is none.
 
-    The protocol answers both alike. But an ack of no batch, which changes nothing, is
-    refused to a client that is not subscribed, and its refusal comes first.
+    The protocol answers both the same way. But an ack without a batch, which changes
+    nothing, is refused for a client that is not subscribed.
     """
     client.ack(_NO_BATCH)
     try:
@@ -77,8 +76,8 @@ def _unsubscribe(client: CanalClient) -> None:
         if _NOT_SUBSCRIBED in str(error):
             raise ClientError(
                 f"client {client.client_id} is not subscribed; `canal-server status`"
-                " lists those that are"
+                " lists the subscribed clients"
             ) from error
-        # A client that can be given nothing may not ack either, but may leave.
+        # A client that cannot receive changes may not ack either, but may unsubscribe.
         client.connect()
         client.unsubscribe()

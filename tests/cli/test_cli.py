@@ -53,8 +53,10 @@ def test_a_command_without_its_action(capsys, command):
     assert f"usage: canal-server {command} [-h] action ..." in told.err
     shown = re.findall(r"\n    (\w+) +\w", told.err)
     line = told.err.splitlines()[-1]
-    assert line.startswith(f"canal-server {command}: name an action: ")
-    assert re.findall(r"\w+", line.rpartition(":")[2].replace(" or ", " ")) == shown
+    assert line.startswith(f"canal-server {command}: missing action: expected ")
+    assert (
+        re.findall(r"\w+", line.rpartition("expected")[2].replace(" or ", " ")) == shown
+    )
 
 
 @pytest.mark.parametrize(

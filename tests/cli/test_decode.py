@@ -163,7 +163,7 @@ def test_a_file_that_ends_early(capsys, recorded) -> None:
     path.write_bytes(path.read_bytes()[:-7])
     assert cli.main(["decode", str(path)]) == 1
     shown = capsys.readouterr()
-    assert "ends inside of an event" in shown.err
+    assert "the file is truncated: " in shown.err
     assert path.name in shown.err
     lines = [json.loads(line) for line in shown.out.splitlines()]
     assert lines == whole[: len(lines)]
@@ -179,20 +179,23 @@ def test_damaged_and_missing_files(capsys, tmp_path, recorded) -> None:
     assert "checksum" in failure(capsys, 1, path)
     other = tmp_path / "notes.txt"
     other.write_text("nothing of the kind")
-    assert "is not a binlog file, whose" in failure(capsys, 1, other)
+    assert "is not a binlog file, which starts" in failure(capsys, 1, other)
     assert "No such file" in failure(capsys, 1, tmp_path / "none")
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "give binlog files"),
+        ([], "expected binlog files"),
         (["x", "--source", "mysql://u@h", "--from", "b.1:4"], "not both"),
         (["--from", "b.1:4", "--conf", "/nowhere"], "/nowhere/canal.properties"),
-        (["x", "--until", "-1h"], "--until of files is FILE:POS"),
+        (["x", "--until", "-1h"], "--until must be FILE:POS for files"),
         (["x", "--compare"], "--compare needs"),
-        (["x", "--follow"], "--follow needs"),
-        (["x", "--source", "mysql://u@h", "--columns", "c"], "both name"),
+        (["x", "--follow"], "--follow requires"),
+        (
+            ["x", "--source", "mysql://u@h", "--columns", "c"],
+            "exclude each other for files",
+        ),
         (["x", "--columns", "/nowhere/columns.json"], "No such file"),
         (["x", "--filter", "("], "--filter"),
         (["x", "--source", "mysql://u@h", "--password-env", "NO_SUCH"], "NO_SUCH"),

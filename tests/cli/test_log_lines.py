@@ -28,7 +28,7 @@ def test_a_client_cannot_fill_the_disk():
     found = lines_of(("client-127.0.0.1:1", 1, str(n)) for n in range(100_000))
     assert len(found) == 200
     assert found[198].endswith("] 198")
-    assert found[199].endswith("] 199 (more like it are left out for 60 s)")
+    assert found[199].endswith("] 199 (similar messages are suppressed for 60 s)")
 
 
 def test_others_are_logged():
@@ -53,5 +53,5 @@ def test_a_later_message_says_how_many_were_left_out():
 
     assert sum(bool(logged()) for _ in range(1_000)) == 200
     now_s = 60.0
-    assert logged() == "m (after 800 more like it that were left out)"
+    assert logged() == "m (800 similar messages suppressed)"
     assert logged() == "m"

@@ -55,7 +55,7 @@ def test_stop_of_a_server_that_is_frozen(make_conf, start_server, capsys):
         assert cli.main(["stop", "--conf", str(conf), "--timeout", "0.1"]) == 1
         assert capsys.readouterr().err.endswith(
             f"the server of {conf} still runs after 0.1 seconds: its process {pid} is"
-            f" paused (SIGSTOP); resume it with kill -CONT {pid}, then it ends\n"
+            f" paused (SIGSTOP); resume it with kill -CONT {pid}, then it stops\n"
         )
     finally:
         server.process.send_signal(signal.SIGCONT)

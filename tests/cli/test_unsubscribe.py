@@ -96,7 +96,9 @@ def test_no_server(capsys):
     """Where nobody listens, that is said in one line."""
     assert unsubscribe(1, "--client-id", "7") == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("connection refused; is the server running, is this its port?")
+    assert line.endswith(
+        "connection refused; check that the server is running on this port"
+    )
 
 
 def test_password_file_that_is_not_there(capsys, tmp_path):

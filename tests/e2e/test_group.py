@@ -153,9 +153,9 @@ def test_one_source_purged(make_group, mysql_server, own_server, database, capsy
     with group.pipeline.client() as client:
         line = group.pipeline.process.wait_for_log("ERROR .* BinlogPurged")
         assert "destination example/master2: BinlogPurged: " in line
-        assert f"missing: {missing}, the oldest left is {left};" in line
+        assert f"missing: {missing}, the oldest file is now {left};" in line
         assert f"`{seek} {way_out.replace(' --to', ' --client ID --to')}`" in line
-        assert "the other sources of example go on meanwhile" in line
+        assert "the other sources of example continue" in line
         group.receive_until(client, lambda: first.checker.done == 6)
 
         def told_by_status():
@@ -168,7 +168,7 @@ def test_one_source_purged(make_group, mysql_server, own_server, database, capsy
         eventually(told_by_status)
         assert main(["position", "show", *conf]) == 0
         shown = capsys.readouterr().out
-        assert f"{missing} purged: what was written" in shown
+        assert f"{missing} purged: changes" in shown
         assert "seek --destination example --source master2 --client 1001 --to" in shown
 
         assert main(["position", "seek", *conf, *way_out.split(), "--yes"]) == 0

@@ -239,7 +239,7 @@ def test_a_place_inside_of_a_transaction(on_mysql, capsys):
         file, _, offset = places.begins[1][0].partition(":")
         seek(pipeline, f"{file}:{int(offset) + 100}")
         assert (
-            "is no end of a transaction: the last one before it"
+            "is inside a transaction: using the end of the previous"
             in capsys.readouterr().out
         )
         checker.resume(2, 2)

@@ -123,8 +123,8 @@ def test_a_time_before_all(pipeline, tail, capsys):
     assert tail("--from", "2001-01-01T00:00:00Z", "--count", "1") == 0
     first = pipeline.source.execute("SHOW BINARY LOGS")[0][0]
     assert (
-        "2001-01-01T00:00:00+00:00 is before the first transaction of the source's"
-        f" binlog: beginning with its oldest file, {first}\n"
+        "2001-01-01T00:00:00+00:00 is before the first transaction in the binlog of"
+        f" the source: starting with its oldest file, {first}\n"
     ) in capsys.readouterr().err
     assert tail("--from", "oldest", "--count", "1") == 0
     assert "before the first" not in capsys.readouterr().err
@@ -193,7 +193,8 @@ def test_a_position_inside_of_a_transaction(pipeline, tail, capsys):
     file, offset = pipeline.source.binlog_position()
     insert(pipeline, 2, 3)
     told = (
-        f"{file}:{offset + 5} is no end of a transaction: beginning at {file}:{offset}"
+        f"{file}:{offset + 5} is inside a transaction: starting before it,"
+        f" at {file}:{offset}"
     )
     # A MariaDB's binlog has the texts of statements, too.
     inside = ("--from", f"{file}:{offset + 5}", "--count", "2")

@@ -1,6 +1,6 @@
-"""`canal-server mirror verify` and `plot`: how good the copies are, and how late.
+"""`canal-server mirror verify` and `plot`: correctness and delay of the copies.
 
-The work is done by the package `mirror`, which is loaded by name when it is asked for.
+The work is done by the package `mirror`, which is loaded by name on demand.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ def add_parsers(
     actions: argparse._SubParsersAction[Any],
     add_conf: Callable[[argparse.ArgumentParser], None],
 ) -> None:
-    """Add the options of these actions."""
+    """Add the parsers of these actions."""
     parser = actions.add_parser(
         "verify",
-        help="compare source and copies",
-        description="Compare counts and checksums of tables and their copies at one "
-        "place of the binlog, while both go on, and show the first rows that differ. "
-        "Exit status: 0 all are equal (a table that the source has dropped is no "
-        "difference), 1 one is not, or could not be compared.",
+        help="compare the copies with the source",
+        description="Compare row counts and checksums of tables and their copies at "
+        "one binlog position, while both continue to change, and show the first rows "
+        "that differ. Exit status: 0 all are equal (a table that was dropped at the "
+        "source is not a difference), 1 a table differs or could not be compared.",
     )
     add_conf(parser)
     add = parser.add_argument
     add("table", nargs="*", default=[], help="schema.table (default: all)")
-    add("--json", action="store_true", help="print JSON, for programs")
-    add("--rows", type=int, default=ROWS_SHOWN, metavar="N", help="show so many rows "
-        "of a table that differ (default: %(default)s)")  # fmt: skip
-    add("--wait", type=float, default=WAIT_S, metavar="SECONDS", help="wait so long "
-        "for a copy that lags; what changed behind it is left out then (default: "
+    add("--json", action="store_true", help="print JSON")
+    add("--rows", type=int, default=ROWS_SHOWN, metavar="N", help="number of differing "
+        "rows to show per table (default: %(default)s)")  # fmt: skip
+    add("--wait", type=float, default=WAIT_S, metavar="SECONDS", help="how long to "
+        "wait for a copy that lags; later changes are then ignored (default: "
         "%(default)g)")  # fmt: skip
     parser = actions.add_parser(
         "plot",
-        help="draw delay and throughput over time",
-        description="Tell delay and throughput over time, from the history that the "
+        help="plot delay and throughput over time",
+        description="Plot delay and throughput over time, from the history that the "
         "mirror keeps in the lake.",
     )
     add_conf(parser)
     add = parser.add_argument
-    add("--hours", type=float, default=0.0, help="of the last so many hours (default: "
-        "all that is kept)")  # fmt: skip
-    add("--output", metavar="FILE.svg", help="write a picture, too")
+    add("--hours", type=float, default=0.0, help="only the last N hours (default: "
+        "everything)")  # fmt: skip
+    add("--output", metavar="FILE.svg", help="also write the plot to this file")
 
 
 def verify(args: argparse.Namespace, settings: Any) -> int:
@@ -67,16 +67,16 @@ def verify(args: argparse.Namespace, settings: Any) -> int:
     report = importlib.import_module("canal_server.mirror.verify.verify_report")
     wishes = module.Wishes(rows_shown=args.rows, wait_s=args.wait)
 
-    def tell(text: str) -> None:
+    def report_progress(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    found = module.run(settings, names, wishes, tell)
+    found = module.run(settings, names, wishes, report_progress)
     if args.json:
         print(report.as_json(found))
     elif found:
         print(report.as_text(found))
     else:
-        print("the mirror has no table yet")
+        print("the mirror has no tables yet")
     return int(report.exit_status(found))
 
 
@@ -84,7 +84,7 @@ def _names(texts: Sequence[str]) -> list[Any]:
     model = importlib.import_module("canal_server.mirror.settings.table_values")
     parts = [text.partition(".") for text in texts]
     problems = [
-        f"table {text}: write schema.table"
+        f"table {text}: expected schema.table"
         for text, (schema, _, table) in zip(texts, parts, strict=True)
         if not schema or not table
     ]
@@ -94,7 +94,7 @@ def _names(texts: Sequence[str]) -> list[Any]:
 
 
 def plot(args: argparse.Namespace, settings: Any) -> int:
-    """Print a plot, and draw it where that is wanted. Raises CanalError."""
+    """Print a plot, and write it to a file on request. Raises CanalError."""
     module = importlib.import_module("canal_server.mirror.report.plot")
     found = module.plot(settings, args.hours)
     print(found.text())
@@ -102,8 +102,6 @@ def plot(args: argparse.Namespace, settings: Any) -> int:
         try:
             Path(args.output).write_text(found.picture())
         except OSError as error:
-            raise CanalError(
-                f"{args.output} cannot be written: {error.strerror}"
-            ) from None
-        print(f"{args.output} shows it")
+            raise CanalError(f"cannot write {args.output}: {error.strerror}") from None
+        print(f"wrote {args.output}")
     return 0

@@ -1,4 +1,4 @@
-"""`canal-server position …`: where clients stand, and moving them."""
+"""`canal-server position …`: show and move the positions of clients."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from canal_server.cli.position import position_seek, position_show
 
 _COMMAND = Command(
     name="position",
-    description="Show where the clients of a destination stand and how far they are "
-    "behind, and move them: while a server runs, and when none does.",
+    description="Show the positions and the lag of the clients of a destination, and "
+    "move them, whether a server runs or not.",
     actions={"show": position_show, "seek": position_seek},
 )
 

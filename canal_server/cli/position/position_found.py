@@ -1,4 +1,4 @@
-"""What the actions of `canal-server position` share: cursors found, places told."""
+"""What the actions of `canal-server position` share: finding cursors, formatting."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where the clients of a destination stand.
+    """The cursors of the clients of a destination, and who runs it.
 
-    `running`: the server of this conf folder runs it and said so. `server_runs`: that
-    server runs at all. `owner`: who says in ZooKeeper that it runs it. `error`: why
-    the server of this conf folder does not run or read it, and since when.
+    `running`: the server of this conf folder runs the destination. `server_runs`: that
+    server runs at all. `owner`: the server that runs it according to ZooKeeper.
+    `error`: why the server of this conf folder does not run or read it, and since when.
     """
 
     cursors: DestinationCursors
@@ -42,7 +42,7 @@ class Found:
 
 
 def find_cursors(config: InstanceConfig, data_dir: Path) -> Found:
-    """Ask the server, or look where cursors are stored.
+    """Ask the server, or read the stored cursors.
 
     Raises ControlError, MetaStoreError.
     """
@@ -61,7 +61,7 @@ def find_cursors(config: InstanceConfig, data_dir: Path) -> Found:
 
 
 def _failure(reply: dict[str, Any]) -> dict[str, Any]:
-    """Return the error that the server told; one of before this tells none."""
+    """Return the error that the server reported; older servers report none."""
     return {
         "error": reply.get("error") or "",
         "error_since_ms": reply.get("error_since_ms"),
@@ -69,11 +69,11 @@ def _failure(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def access_for(config: InstanceConfig, cursors: DestinationCursors) -> Access:
-    """Return how to reach the source that is read, which may be the standby."""
+    """Return the access to the source that is read, which may be the standby."""
     standby = standby_access_of(config.source)
-    told = (cursors.parsed, *(each.cursor for each in cursors.clients))
-    # After a switch, what is stored names the server before for a while.
-    last = cursors.reads or next((each.identity for each in told if each), None)
+    known = (cursors.parsed, *(each.cursor for each in cursors.clients))
+    # After a switch, stored positions name the previous server for a while.
+    last = cursors.reads or next((each.identity for each in known if each), None)
     if standby is not None and last is not None:
         address = standby.address
         if same_server(last, LogIdentity(address.host, address.port)):
@@ -81,14 +81,14 @@ def access_for(config: InstanceConfig, cursors: DestinationCursors) -> Access:
     return access_of(config.source, config.destination)
 
 
-def place_text(position: EntryPosition) -> str:
-    """Return a place and its time."""
+def position_text(position: EntryPosition) -> str:
+    """Return a position and its time."""
     when = time_text(position.timestamp)
     return f"{position} ({when})" if when else str(position)
 
 
 def size_text(size: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes in a unit that fits it."""
     if size < _KIB:
         return f"{size} bytes"
     value = float(size)
@@ -100,7 +100,7 @@ def size_text(size: int) -> str:
 
 
 def amount_text(transactions: int | None, size: int | None) -> str:
-    """Return how much binlog something is, as far as that is known."""
+    """Return an amount of binlog, as far as it is known."""
     parts = []
     if transactions is not None:
         parts.append(
@@ -111,44 +111,46 @@ def amount_text(transactions: int | None, size: int | None) -> str:
     return ", ".join(parts) or "an unknown amount"
 
 
-def purged_text(gone: Gone) -> str:
-    """Return what is missing of the binlog, and since when."""
-    files = gone.first if gone.files == 1 else f"{gone.first} to {gone.last}"
-    number = "" if gone.files == 1 else f" ({gone.files} files)"
-    since, until = time_text(gone.since_ms), time_text(gone.until_ms)
-    lost = "" if gone.transactions is None else f", {gone.transactions} transactions"
+def purged_text(purged: Gone) -> str:
+    """Return which binlog files are purged, from which time, and how much was lost."""
+    files = purged.first if purged.files == 1 else f"{purged.first} to {purged.last}"
+    number = "" if purged.files == 1 else f" ({purged.files} files)"
+    since, until = time_text(purged.since_ms), time_text(purged.until_ms)
+    lost = (
+        "" if purged.transactions is None else f", {purged.transactions} transactions"
+    )
     return (
-        f"{files}{number} purged: what was written"
+        f"{files}{number} purged: changes"
         f"{f' from {since}' if since else ''}{f' to {until}' if until else ''}"
-        f"{lost} is not in the binlog any more"
+        f"{lost} are no longer in the binlog"
     )
 
 
-def lag_as_json(behind: Lag) -> dict[str, Any]:
-    """Return how far a place is behind, and what of that is gone, as JSON has it."""
-    gone = behind.gone
+def lag_as_json(lag: Lag) -> dict[str, Any]:
+    """Return a lag, and which part of it is purged, in its JSON form."""
+    purged = lag.gone
     return {
         "behind": {
-            "bytes": behind.bytes,
-            "seconds": None if behind.seconds is None else round(behind.seconds, 3),
-            "transactions": behind.transactions,
+            "bytes": lag.bytes,
+            "seconds": None if lag.seconds is None else round(lag.seconds, 3),
+            "transactions": lag.transactions,
         },
         "gone": None
-        if gone is None
+        if purged is None
         else {
-            "first": gone.first,
-            "last": gone.last,
-            "files": gone.files,
-            "transactions": gone.transactions,
-            "text": purged_text(gone),
+            "first": purged.first,
+            "last": purged.last,
+            "files": purged.files,
+            "transactions": purged.transactions,
+            "text": purged_text(purged),
         },
-        "problem": behind.problem or None,
+        "problem": lag.problem or None,
     }
 
 
-def lag_text(place: dict[str, Any]) -> str:
-    """Return what `lag_as_json` tells, for a person."""
-    behind = place["behind"]
+def lag_text(position: dict[str, Any]) -> str:
+    """Return the result of `lag_as_json` as text."""
+    behind = position["behind"]
     if behind["transactions"] == 0:
         return ": up to date"
     if behind["bytes"] is None and behind["transactions"] is None:

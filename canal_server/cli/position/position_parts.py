@@ -1,7 +1,7 @@
-"""The sources of a destination, each with the places that clients have in it.
+"""The sources of a destination, each with the positions of clients in its binlog.
 
-A destination with one source is one part without a name; a group has one for each of
-its sources, called `masterN`.
+A destination with one source has one part without a name; a group has one part for each
+of its sources, called `masterN`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One source: the settings that it is read by, and places in its binlog alone."""
+    """One source: its settings, and the positions of clients in its binlog."""
 
     name: str
     config: InstanceConfig
@@ -32,7 +32,7 @@ class Part:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Return the servers that it may be read from."""
+        """Return the addresses of its master and standby."""
         source = self.config.source
         return tuple(
             str(each.address)
@@ -60,7 +60,7 @@ def parts_of(config: InstanceConfig, cursors: DestinationCursors) -> list[Part]:
 
 
 def view_of(part: Part) -> SourceView:
-    """Return what looks at the server of a source that is read."""
+    """Return a view of the server that a source is read from."""
     return SourceView(part.config, access_for(part.config, part.cursors))
 
 
@@ -69,21 +69,26 @@ def chosen_parts(
 ) -> list[Part]:
     """Return the sources in which clients are to be moved.
 
-    `named` is one's name or the address of one of its servers, None for all. Raises
-    ConfigError when there is none of that name, or a place of one source is for all.
+    `named` is the name or an address of a source, None for all. Raises ConfigError if
+    there is no such source, or if the target exists in one source but none is named.
     """
     known = ", ".join(map(str, parts))
     if not config.group:
         if named is not None:
             raise ConfigError(
-                [f"--source {named}: {config.destination} has one source, leave it out"]
+                [
+                    (
+                        f"--source {named}: {config.destination} has only one source; "
+                        "leave --source out"
+                    )
+                ]
             )
         return list(parts)
     if named is None:
         if wanted.kind in (Kind.PLACE, Kind.GTIDS):
             problem = (
                 f"--to {wanted.text[:200]}: {config.destination} merges several"
-                f" sources, name the one whose {wanted.kind.value} it is by --source:"
+                f" sources; select the one of this {wanted.kind.value} with --source:"
                 f" {known}"
             )
             raise ConfigError([problem])
@@ -95,6 +100,6 @@ def chosen_parts(
     ]
     if not found:
         raise ConfigError(
-            [f"--source {named}: no source of {config.destination}; known are {known}"]
+            [f"--source {named}: not a source of {config.destination}; known: {known}"]
         )
     return found

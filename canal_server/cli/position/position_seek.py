@@ -1,4 +1,4 @@
-"""`canal-server position seek`: move clients to another place of the binlog."""
+"""`canal-server position seek`: move clients to another binlog position."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from canal_server.cli.position.position_found import (
     Found,
     amount_text,
     find_cursors,
-    place_text,
+    position_text,
     purged_text,
 )
 from canal_server.cli.position.position_parts import (
@@ -27,7 +27,7 @@ from canal_server.cli.position.position_parts import (
     parts_of,
     view_of,
 )
-from canal_server.cli.schema.schema_options import place_as_json, printable
+from canal_server.cli.schema.schema_options import position_as_json, printable
 from canal_server.daemon.control import ask, locked
 from canal_server.errors import (
     CanalError,
@@ -59,16 +59,16 @@ if TYPE_CHECKING:
     from canal_server.model.cursors import ClientCursor
     from canal_server.source.begin.source_lag import SourceView
 
-SEEK_TIMEOUT_S: Final = 60.0  # for the server to stop reading and to begin anew
-_NOBODY: Final = (
-    "nothing was changed: standard input is no terminal, so the move cannot be"
-    " confirmed; add --yes to move without being asked"
+SEEK_TIMEOUT_S: Final = 60.0  # for the server to stop reading and restart
+_NOT_CONFIRMED: Final = (
+    "nothing was changed: standard input is not a terminal, so the move cannot be"
+    " confirmed; add --yes to move without confirmation"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """Where clients go in one source, which has no name if it is the only one."""
+    """A move of clients in one source; the name is empty if it is the only source."""
 
     source: str
     to: LogPosition
@@ -80,24 +80,26 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "seek",
         help="move clients to another position",
-        description="Move clients to another position of the source's binlog. What "
-        "comes again or is skipped is printed before. A running server resumes from "
-        "there at once, and its clients stay connected; batches that they have open "
-        "are void.",
+        description="Move clients to another position in the binlog of the source. "
+        "What will be repeated or skipped is printed first. A running server resumes "
+        "from there at once, and its clients stay connected; batches that they have "
+        "not yet acked become invalid.",
     )
-    add_destination_options(parser, "whose clients")
+    add_destination_options(parser, "destination whose clients to move")
     add = parser.add_argument
     add("--to", required=True, type=_target, metavar="TARGET",
-        help="FILE:POSITION, a GTID set, a time with its zone "
+        help="new position: FILE:POSITION, a GTID set, a time with a zone "
         "(2026-11-21T10:00:00+00:00), in milliseconds since 1970 or relative to now "
         "(-1h, -10m, -2d), oldest, latest")  # fmt: skip
-    add("--source", metavar="NAME", help="in a group move in this source only, named "
-        "masterN or by its address; needed for FILE:POSITION and a GTID set (default: "
-        "in all)")  # fmt: skip
+    add("--source", metavar="NAME", help="move only in this source of a group, given "
+        "as masterN or by its address; required for FILE:POSITION and a GTID set "
+        "(default: all)")  # fmt: skip
     add("--client", type=int, action="append", metavar="ID",
-        help="this client only; may be given again (default: all)")  # fmt: skip
-    add("--dry-run", action="store_true", help="print what would happen, no more")
-    add("--yes", action="store_true", help="do it without asking")
+        help="only this client; repeatable (default: all)")  # fmt: skip
+    add(
+        "--dry-run", action="store_true", help="print what would happen, change nothing"
+    )
+    add("--yes", action="store_true", help="move without confirmation")
     add_json_option(parser)
 
 
@@ -105,7 +107,7 @@ def _target(text: str) -> Wanted:
     try:
         return parse_target(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None  # says no more
+        raise argparse.ArgumentTypeError(str(error)) from None  # the cause adds nothing
 
 
 def run(args: argparse.Namespace) -> int:
@@ -142,13 +144,13 @@ def _lines(
 ) -> Iterator[str]:
     for each in moves:
         name = f", {each.source}" if each.source else ""
-        where = place_text(each.to.position)
+        where = position_text(each.to.position)
         yield f"destination {instance.destination}{name}: to {where}"
         yield from (f"  {effect}" for effect in each.effects)
     if others_stay:
         yield (
-            "in the other sources all clients stay where they are; what they have got"
-            " and not acked comes again"
+            "in the other sources all clients keep their positions; changes they"
+            " received but did not ack are repeated"
         )
 
 
@@ -162,7 +164,7 @@ def _as_json(
         "sources": [
             {
                 "name": each.source or None,
-                **place_as_json(each.to.position),
+                **position_as_json(each.to.position),
                 "effects": each.effects,
             }
             for each in moves
@@ -173,20 +175,20 @@ def _as_json(
 def _look_at_all(
     parts: list[Part], wanted: Wanted, ids: Collection[int]
 ) -> list[_Move]:
-    """Find the position in each of some sources, and what a move there does."""
+    """Find the position in each of some sources, and the effect of a move there."""
     try:
         return [_look(part, wanted, ids) for part in parts]
     except (ConnectionLost, SourceRefused) as error:
         if len(parts) == 1:
             raise
         raise CanalError(
-            f"{error}; nothing was changed: --source moves clients in one source,"
-            f" whatever becomes of the others: {', '.join(each.name for each in parts)}"
+            f"{error}; nothing was changed: use --source to move clients in one source"
+            f" regardless of the others: {', '.join(each.name for each in parts)}"
         ) from error
 
 
 def _look(part: Part, wanted: Wanted, ids: Collection[int]) -> _Move:
-    """Find the position in one source, and what a move to it does."""
+    """Find the position in one source, and the effect of a move there."""
     moved: list[ClientCursor] = []
     others: list[ClientCursor] = []
     for each in part.cursors.clients:
@@ -201,7 +203,7 @@ def _look(part: Part, wanted: Wanted, ids: Collection[int]) -> _Move:
 def _chosen(
     config: InstanceConfig, found: Found, wanted: Collection[int] | None
 ) -> list[ClientCursor]:
-    """Return the clients to move. Raises CanalError when there are none."""
+    """Return the clients to move. Raises CanalError if there are none."""
     clients = found.cursors.clients
     if not found.running and found.owner:
         raise CanalError(
@@ -210,9 +212,9 @@ def _chosen(
         )
     if not clients:
         raise CanalError(
-            f"destination {config.destination} has no clients: nothing is stored that"
-            " could be moved; where it begins is configured"
-            " (canal.instance.master.journal.name and .position)"
+            f"destination {config.destination} has no clients, so there is no stored"
+            " position to move; configure where it starts with"
+            " canal.instance.master.journal.name and .position"
         )
     if wanted is None:
         return list(clients)
@@ -223,14 +225,14 @@ def _chosen(
 
 
 def _check_kept(part: Part) -> None:
-    """Refuse when clients would lose what only the server has of another source.
+    """Refuse if clients would lose changes of another source that only the server has.
 
-    All sources are read anew from where their clients stand, so that what these have
-    not acked has to be there.
+    A seek restarts reading of all sources from the positions of their clients, so the
+    changes that these have not acked must still be in the binlog.
     """
     parsed = part.cursors.parsed
     if parsed is None:
-        return  # nothing was read that it could have
+        return  # nothing was read from it yet
     unacked = [
         each
         for each in part.cursors.clients
@@ -245,25 +247,25 @@ def _check_kept(part: Part) -> None:
             _check_others(part, view, unacked)
     except (ConnectionLost, SourceRefused) as error:
         print(
-            f"canal-server position seek: {part.name} cannot be looked at ({error}):"
-            " what clients have not acked of it comes again when it can be read",
+            f"canal-server position seek: cannot check {part.name} ({error}): changes"
+            " of it that clients have not acked are repeated once it can be read",
             file=sys.stderr,
         )
 
 
 def _check_others(part: Part, view: SourceView, others: list[ClientCursor]) -> None:
-    """Refuse when a client that stays would lose what only the server still has."""
+    """Refuse if a client that stays would lose changes that only the server has."""
     for each in others:
         furthest = each.furthest()
         if furthest is None or not same_server(furthest.identity, view.identity):
             continue
-        gone = view.gone(furthest.position)
-        if gone is not None:
+        purged = view.gone(furthest.position)
+        if purged is not None:
             of = f" of {part}" if part.name else ""
             raise PositionError(
-                f"client {each.identity.client_id} stands at {furthest.position}{of}:"
-                f" {purged_text(gone)}. What it has not acked would have to be read"
-                " again; move it as well, or let it ack first"
+                f"client {each.identity.client_id} is at {furthest.position}{of}:"
+                f" {purged_text(purged)}, so the changes it has not acked cannot be"
+                " read again; move it as well, or let it ack first"
             )
 
 
@@ -273,7 +275,7 @@ def _move(
     clients: list[ClientCursor],
     positions: list[LogPosition],
 ) -> None:
-    """Have the server do it, or do it where the cursors are stored."""
+    """Move the clients in the server, or in the stored cursors if none runs."""
     ids = [each.identity.client_id for each in clients]
     found = find_cursors(config, data_dir)
     if found.server_runs:
@@ -291,13 +293,13 @@ def _move(
 
 
 def _agreed() -> bool:
-    """Ask the person at the terminal. Raises ConfigError when there is none."""
+    """Ask for confirmation. Raises ConfigError if there is no terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise ConfigError([_NOBODY])
+        raise ConfigError([_NOT_CONFIRMED])
     return input("move them? [y/N] ").strip().lower() in ("y", "yes")
 
 
-# --- what it would do -----------------------------------------------------------------
+# --- effects ------------------------------------------------------------------------
 
 
 def _effects(
@@ -305,41 +307,42 @@ def _effects(
 ) -> Iterator[str]:
     if target.inside is not None:
         yield (
-            f"{target.inside} is no end of a transaction: the last one before it is"
-            " taken"
+            f"{target.inside} is inside a transaction: using the end of the previous"
+            " one"
         )
     for each in moved:
         yield f"client {each.identity.client_id}{_effect(view, target.place, each)}"
     if others:
         yield (
-            "the other clients stay where they are; what they have got and not acked"
-            " comes again"
+            "the other clients keep their positions; changes they received but did not"
+            " ack are repeated"
         )
 
 
-def _effect(view: SourceView, place: EntryPosition, client: ClientCursor) -> str:
+def _effect(view: SourceView, target: EntryPosition, client: ClientCursor) -> str:
     furthest = client.furthest()
     if furthest is None:
-        return ", which has acked nothing, begins there"
+        return ", which has acked nothing, starts there"
     before = furthest.position
-    text = f", from {place_text(before)}: "
+    text = f", from {position_text(before)}: "
     if not same_server(furthest.identity, view.identity):
         return (
-            f"{text}of {furthest.identity.address}:{furthest.identity.port}, so what"
-            " comes again or is skipped is not known"
+            f"{text}in the binlog of {furthest.identity.address}:"
+            f"{furthest.identity.port}, so what is repeated or skipped is unknown"
         )
-    gone = view.gone(before)
-    if gone is not None:
-        return f"{text}{purged_text(gone)}; all before the new position is skipped"
+    purged = view.gone(before)
+    if purged is not None:
+        lost = purged_text(purged)
+        return f"{text}{lost}; everything before the new position is skipped"
     if not view.files.had(before.journal_name, before.position):
-        return f"{text}not in this binlog, which was reset"
-    if before.order() <= place.order():
-        distance, verb = view.between(before, place), "skipped"
+        return f"{text}not in this binlog, which has been reset"
+    if before.order() <= target.order():
+        distance, verb = view.between(before, target), "skipped"
     else:
-        distance, verb = view.between(place, before), "repeated"
+        distance, verb = view.between(target, before), "repeated"
     if distance.transactions == 0:
         return f"{text}nothing is skipped or repeated"
     amount = amount_text(distance.transactions, distance.bytes)
-    first, last = distance.first_ms, max(before.timestamp or 0, place.timestamp or 0)
+    first, last = distance.first_ms, max(before.timestamp or 0, target.timestamp or 0)
     span = f", from {time_text(first)} to {time_text(last)}" if first and last else ""
     return f"{text}{amount} {verb}{span}"

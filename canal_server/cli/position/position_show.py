@@ -1,4 +1,4 @@
-"""`canal-server position show`: where clients stand, and how far they are behind."""
+"""`canal-server position show`: the positions of clients, and their lag."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from canal_server.cli.position.position_found import (
     lag_text,
 )
 from canal_server.cli.position.position_parts import Part, parts_of, view_of
-from canal_server.cli.schema.schema_options import place_as_json
+from canal_server.cli.schema.schema_options import position_as_json
 from canal_server.cli.status.status_text import error_text
 from canal_server.errors import CanalError
 from canal_server.model.quoted import LINE_MAX, printable
@@ -35,21 +35,21 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this action."""
     parser = subparsers.add_parser(
         "show",
-        help="print where clients stand, and how far they are behind",
-        description="Print the position up to which each client has acked, the one up "
-        "to which the source was read, and how far they are behind its end.",
+        help="print the positions of clients, and their lag",
+        description="Print the position that each client has acked, the position up to "
+        "which the source was read, and how far both are behind the end of the binlog.",
     )
     add_listing_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the places. Raises ConfigError, ControlError, MetaStoreError."""
+    """Print the positions. Raises ConfigError, ControlError, MetaStoreError."""
     data_dir, instances = load_for(args.conf, args.destination, os.environ)
-    told = [_told(each, find_cursors(each, data_dir)) for each in instances]
+    statuses = [_as_json(each, find_cursors(each, data_dir)) for each in instances]
     if args.json:
-        print(json.dumps({"destinations": told}, indent=2, ensure_ascii=False))
+        print(json.dumps({"destinations": statuses}, indent=2, ensure_ascii=False))
         return 0
-    for number, each in enumerate(told):
+    for number, each in enumerate(statuses):
         if number:
             print()
         for line in _lines(each):
@@ -60,29 +60,29 @@ def run(args: argparse.Namespace) -> int:
 # --- as values ------------------------------------------------------------------------
 
 
-def _told(config: InstanceConfig, found: Found) -> dict[str, Any]:
-    """Return all that is told of a destination, as values of JSON."""
-    told: dict[str, Any] = {
+def _as_json(config: InstanceConfig, found: Found) -> dict[str, Any]:
+    """Return the state of a destination as a JSON value."""
+    status: dict[str, Any] = {
         "destination": config.destination,
         "running": found.running,
         "runs_on": found.owner or None,
         "error": found.error or None,
         "error_since_ms": found.error_since_ms,
-        "source": None,  # of a group each source tells it
+        "source": None,  # in a group, each source has its own
         "problem": None,
     }
     parts = parts_of(config, found.cursors)
     if not config.group:
-        told |= _source(parts[0])
-        return told
-    # The cursor is of whichever source was acked last: distances are of each.
-    told |= _places(found.cursors, None)
-    told["sources"] = [{"name": part.name, **_source(part)} for part in parts]
-    return told
+        status |= _source(parts[0])
+        return status
+    # The cursor belongs to the source acked last; each source has its own lag.
+    status |= _positions(found.cursors, None)
+    status["sources"] = [{"name": part.name, **_source(part)} for part in parts]
+    return status
 
 
 def _source(part: Part) -> dict[str, Any]:
-    """Return a source, and where clients stand in it."""
+    """Return a source, and the positions of clients in it."""
     try:
         with view_of(part) as view:
             return {
@@ -92,92 +92,92 @@ def _source(part: Part) -> dict[str, Any]:
                     "end": f"{view.end.file}:{view.end.position}",
                 },
                 "problem": None,
-                **_places(part.cursors, view),
+                **_positions(part.cursors, view),
             }
     except CanalError as error:
-        return {"source": None, "problem": str(error), **_places(part.cursors, None)}
+        return {"source": None, "problem": str(error), **_positions(part.cursors, None)}
 
 
-def _places(cursors: DestinationCursors, view: SourceView | None) -> dict[str, Any]:
+def _positions(cursors: DestinationCursors, view: SourceView | None) -> dict[str, Any]:
     parsed = cursors.parsed
     return {
-        "parsed": None if parsed is None else _place(parsed, view),
+        "parsed": None if parsed is None else _position(parsed, view),
         "clients": [
             {
                 "client": each.identity.client_id,
                 "filter": each.identity.filter,
                 "open_batches": each.open_batches,
-                **_place(each.cursor, view, each.furthest()),
+                **_position(each.cursor, view, each.furthest()),
             }
             for each in cursors.clients
         ],
     }
 
 
-def _place(
+def _position(
     position: LogPosition | None,
     view: SourceView | None,
     furthest: LogPosition | None = None,
 ) -> dict[str, Any]:
     if position is None:
         return {"position": None, "behind": None}
-    behind = Lag() if view is None else view.behind(furthest or position)
+    lag = Lag() if view is None else view.behind(furthest or position)
     return {
-        **place_as_json(position.position),
+        **position_as_json(position.position),
         "source": f"{position.identity.address}:{position.identity.port}",
-        **lag_as_json(behind),
+        **lag_as_json(lag),
     }
 
 
 # --- as text --------------------------------------------------------------------------
 
 
-def _lines(told: dict[str, Any]) -> Iterator[str]:
-    if told["running"]:
+def _lines(status: dict[str, Any]) -> Iterator[str]:
+    if status["running"]:
         state = "running here"
-    elif told["runs_on"]:
-        state = f"run by {told['runs_on']}; as stored"
+    elif status["runs_on"]:
+        state = f"run by {status['runs_on']}; as stored"
     else:
         state = "not running; as stored"
-    yield f"destination {told['destination']}: {state}"
-    if told["error"]:
-        yield f"  error: {error_text(told)}"
-    name = told["destination"]
-    if "sources" not in told:
-        yield from _source_lines(told, f"--destination {name}")
-    for each in told.get("sources", ()):
+    yield f"destination {status['destination']}: {state}"
+    if status["error"]:
+        yield f"  error: {error_text(status)}"
+    name = status["destination"]
+    if "sources" not in status:
+        yield from _source_lines(status, f"--destination {name}")
+    for each in status.get("sources", ()):
         lines = _source_lines(each, f"--destination {name} --source {each['name']}")
         yield f"  {each['name']}: {next(lines).lstrip()}"
         yield from (f"  {line}" for line in lines)
-    if not told["clients"]:
+    if not status["clients"]:
         yield "  no client is subscribed"
 
 
-def _source_lines(told: dict[str, Any], named: str) -> Iterator[str]:
-    """Yield at least one line; `named` tells a seek which source is meant."""
-    source = told["source"]
+def _source_lines(status: dict[str, Any], named: str) -> Iterator[str]:
+    """Yield at least one line; `named` are the options that select the source."""
+    source = status["source"]
     if source is not None:
         yield f"  {source['address']} ({source['server']}), ends at {source['end']}"
-    if told["problem"]:
-        yield f"  how far behind is not known: {told['problem']}"
-    if told["parsed"] is not None:
-        yield from _place_lines("read up to", told["parsed"], named)
-    for client in told["clients"]:
+    if status["problem"]:
+        yield f"  lag is unknown: {status['problem']}"
+    if status["parsed"] is not None:
+        yield from _position_lines("read up to", status["parsed"], named)
+    for client in status["clients"]:
         if client["position"] is None:
             yield f"  client {client['client']}: nothing acked yet"
         else:
-            yield from _place_lines(f"client {client['client']} at", client, named)
+            yield from _position_lines(f"client {client['client']} at", client, named)
 
 
-def _place_lines(what: str, place: dict[str, Any], named: str) -> Iterator[str]:
-    when = f" ({place['time']})" if place["time"] else ""
-    yield f"  {what} {place['position']}{when}{lag_text(place)}"
-    if place["problem"]:
-        yield f"    {place['problem']}"
-    if place["gone"] is not None:
-        client = f" --client {place['client']}" if "client" in place else ""
+def _position_lines(what: str, position: dict[str, Any], named: str) -> Iterator[str]:
+    when = f" ({position['time']})" if position["time"] else ""
+    yield f"  {what} {position['position']}{when}{lag_text(position)}"
+    if position["problem"]:
+        yield f"    {position['problem']}"
+    if position["gone"] is not None:
+        client = f" --client {position['client']}" if "client" in position else ""
         seek = f"canal-server position seek {named}{client} --to"
-        yield f"    {place['gone']['text']}"
-        yield "    choices: put the files back; or load the tables again, then"
-        yield f"      {seek} oldest   resumes with what is left"
-        yield f"      {seek} latest   resumes with what comes"
+        yield f"    {position['gone']['text']}"
+        yield "    options: restore the files; or reload the tables, then run"
+        yield f"      {seek} oldest   to resume with the remaining changes"
+        yield f"      {seek} latest   to resume with new changes"

@@ -1,4 +1,4 @@
-"""`canal-server schema …`: look into the table history, check and carry it."""
+"""`canal-server schema …`: show, verify, export and import the table history."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from canal_server.cli.schema import (
 
 _COMMAND = Command(
     name="schema",
-    description="Look into the history of table definitions that a server keeps: "
-    "while it runs, and when it does not.",
+    description="Work with the history of table definitions that a server keeps, "
+    "whether it runs or not.",
     actions={
         "show": schema_show,
         "history": schema_history,

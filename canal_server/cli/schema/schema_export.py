@@ -1,4 +1,4 @@
-"""`canal-server schema export`: the tables at a place, as a file to carry elsewhere."""
+"""`canal-server schema export`: write the tables at a position to a portable file."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this action."""
     parser = subparsers.add_parser(
         "export",
-        help="write the tables at a position into a file",
-        description="Write the tables as they were at a position into a JSON file, "
-        "which `schema import` reads.",
+        help="write the tables at a position to a file",
+        description="Write the table definitions at a position to a JSON file for "
+        "`schema import`.",
     )
-    add_destination_options(parser, "whose history")
+    add_destination_options(parser, "destination whose history to read")
     add_at_option(parser)
     add_json_option(parser)
     parser.add_argument(
-        "file", metavar="FILE", type=Path, help="a file to write; - is standard output"
+        "file", metavar="FILE", type=Path, help="file to write; - is standard output"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the file. Raises TableMetaError, and CanalError when it cannot."""
+    """Write the file. Raises TableMetaError, and CanalError if it cannot be written."""
     _, config = load_config(args)
     with opened_history(config) as history:
         moment = moment_at(history, args.at)
@@ -88,15 +88,15 @@ def run(args: argparse.Namespace) -> int:
 def _beginning(
     history: History, moment: Moment
 ) -> tuple[EntryPosition, DdlRecord | None]:
-    """Return the next place from which reading can go on; the tables are the same.
+    """Return the next position where reading can start, with the same tables.
 
-    With the statement right before it when the history ends there.
+    At the end of the history, that is the position after its last statement.
     """
     segment = moment.segment
     for record in history.storage.records(segment.id, start=moment.position):
         if record.is_answer:
-            continue  # no event begins there
-        # Its GTID is that of a transaction which is still to come.
+            continue  # no event starts there
+        # Its GTID is the one of the transaction that follows.
         return replace(record.position, gtid=None), None
     event = history.tsdb.end_event(segment)
     for record in history.storage.records(segment.id, start=event, stop=segment.last):
@@ -105,12 +105,12 @@ def _beginning(
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
+    """Write a file atomically, readable only by its owner."""
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123  # owned
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123  # closes the descriptor
             file.write(text)
             file.flush()
             os.fsync(descriptor)

@@ -12,7 +12,7 @@ from canal_server.cli.schema.schema_options import (
     add_format_json,
     load_config,
     opened_history,
-    place_as_json,
+    position_as_json,
     printable,
     time_ms,
     unknown_table,
@@ -40,24 +40,24 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "history",
         help="print who changed a table, when, and how",
-        description="Print each statement that changed a table: when and where in the "
-        "binlog it stands, its session, its text, and what it made of the columns.",
+        description="Print each statement that changed a table: its time and binlog "
+        "position, its session, its text, and how it changed the columns.",
     )
-    add_destination_options(parser, "whose history")
+    add_destination_options(parser, "destination whose history to read")
     add = parser.add_argument
     add("--table", metavar="SCHEMA.TABLE", required=True, help="the table")
-    add("--since", metavar="TIME", type=time_ms, help="leave out what was before: "
+    add("--since", metavar="TIME", type=time_ms, help="only changes since this time: "
         "2026-11-21T10:00:00, -1h, or milliseconds since 1970")  # fmt: skip
-    add("--format", choices=_FORMATS, default="text", help="for the eye, or one JSON "
-        "object a line (default: %(default)s)")  # fmt: skip
+    add("--format", choices=_FORMATS, default="text", help="text, or one JSON object "
+        "per line (default: %(default)s)")  # fmt: skip
     add_format_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what happened. Raises TableMetaError."""
+    """Print the changes. Raises TableMetaError."""
     schema, dot, table = args.table.partition(".")
     if not dot or not schema or not table:
-        raise ConfigError([f"--table {args.table}: write it as schema.table"])
+        raise ConfigError([f"--table {args.table}: expected schema.table"])
     _, config = load_config(args)
     with opened_history(config) as history:
         changes = Changelog(history.storage).of_table(schema, table)
@@ -89,7 +89,7 @@ def _known(history: History) -> Iterator[Name]:
 
 
 def _lines(change: TableChange) -> Iterator[str]:
-    """Return a change for the eye."""
+    """Return a change as lines of text."""
     record = change.record
     yield printable("  ".join(filter(None, _head(change))))
     if record is not None:
@@ -97,22 +97,22 @@ def _lines(change: TableChange) -> Iterator[str]:
     for each in change.found:
         yield f"  {printable(str(each))}"
     if not change.found:
-        yield "  (columns and keys as before)"
+        yield "  (columns and keys unchanged)"
     if change.is_contained:
-        yield "  (what was read of the server later contains it already)"
+        yield "  (already contained in definitions read from the server later)"
     if change.is_uncertain:
-        yield "  (the columns may be others from here on)"
+        yield "  (columns may differ from here on)"
 
 
 def _head(change: TableChange) -> Iterator[str]:
-    """Return when and where a change was, and by whom."""
+    """Return the time, the position and the session of a change."""
     yield time_text(change.position.timestamp)
     yield str(change.position)
     record = change.record
     if record is None:
-        yield f"tables of server {change.segment.source} were read"
+        yield f"read tables of server {change.segment.source}"
     elif record.is_answer:
-        yield "the server was asked"
+        yield "read from the server"
     else:
         yield record.schema and f"in {record.schema}"
         yield f"thread {record.context.thread_id}" if record.context.thread_id else ""
@@ -120,7 +120,7 @@ def _head(change: TableChange) -> Iterator[str]:
 
 
 def _shortened(text: str) -> str:
-    """Return a statement on one line, without passwords, and not too long."""
+    """Return a statement on one line, without passwords, and shortened."""
     line = re.sub(r"\s+", " ", without_secrets(text)).strip()
     if len(line) <= _TEXT_CHARS_MAX:
         return line
@@ -130,7 +130,7 @@ def _shortened(text: str) -> str:
 def _as_json(change: TableChange) -> dict[str, Any]:
     record = change.record
     shown: dict[str, Any] = {
-        **place_as_json(change.position),
+        **position_as_json(change.position),
         "server": change.segment.source,
         "schema": change.name[0],
         "table": change.name[1],

@@ -1,4 +1,4 @@
-"""`canal-server schema import`: a history that begins with the tables in a file."""
+"""`canal-server schema import`: start the table history with the tables in a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from canal_server.cli.schema.schema_export import STANDARD
 from canal_server.cli.schema.schema_options import (
     load_config,
     opened_history,
-    place,
+    position_option,
 )
 from canal_server.daemon.control import ControlError, NoServer, ask
 from canal_server.errors import CanalError, ConfigError
@@ -46,28 +46,33 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this action."""
     parser = subparsers.add_parser(
         "import",
-        help="begin the history with the tables in a file",
-        description="Begin the history with the tables of a file that `schema export` "
-        "wrote, or of a schema dump of mysqldump or mariadb-dump together with the "
-        "position in the binlog at which it was taken. The server must not run.",
+        help="start the history with the tables in a file",
+        description="Start the table history with the tables in a file of `schema "
+        "export`, or in a schema dump of mysqldump or mariadb-dump together with the "
+        "binlog position of the dump. The server must not be running.",
     )
-    add_destination_options(parser, "whose history")
+    add_destination_options(parser, "destination whose history to write")
     add_json_option(parser)
     add = parser.add_argument
-    add("--at", metavar="POSITION", type=place, help="of a dump: "
-        "binlog.000003:4711; default: what its --source-data or --master-data "
+    add("--at", metavar="POSITION", type=position_option, help="position of a dump, "
+        "such as binlog.000003:4711; default: what its --source-data or --master-data "
         "says")  # fmt: skip
-    add("--schema", metavar="NAME", default="", help="of a dump that does not name it")
-    add("file", metavar="FILE", type=Path, help="a file to read; - is standard input")
+    add(
+        "--schema",
+        metavar="NAME",
+        default="",
+        help="schema of a dump that does not name one",
+    )
+    add("file", metavar="FILE", type=Path, help="file to read; - is standard input")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Begin the history. Raises TableMetaError, SourceError or CanalError."""
+    """Import the file. Raises TableMetaError, SourceError or CanalError."""
     daemon, config = load_config(args)
     _refuse_running(daemon.data_dir, config)
     text = _read(args.file)
     if not text.strip():
-        raise CanalError(f"cannot import {args.file}: it is empty")
+        raise CanalError(f"cannot import {args.file}: the file is empty")
     try:
         exported = _exported(args, config, text)
     except (ConfigError, ControlError):
@@ -89,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 def _report(
     args: argparse.Namespace, config: InstanceConfig, exported: Exported
 ) -> None:
-    """Print what the history has now."""
+    """Print the new state of the history."""
     if args.json:
         print_json(
             {
@@ -102,8 +107,8 @@ def _report(
         return
     tables = "1 table" if exported.count == 1 else f"{exported.count} tables"
     print(
-        f"the table history of destination {config.destination} continues with {tables}"
-        f" as of {exported.position} of server {exported.source}"
+        f"the table history of destination {config.destination} now continues with"
+        f" {tables} at {exported.position} of server {exported.source}"
     )
 
 
@@ -113,8 +118,8 @@ def _refuse_running(data_dir: Path, config: InstanceConfig) -> None:
     except NoServer:
         return
     raise CanalError(
-        f"a server (process {status.get('pid')}) runs with this history of destination"
-        f" {config.destination}; stop it first: canal-server stop"
+        f"a server (process {status.get('pid')}) uses the table history of destination"
+        f" {config.destination}; stop it first with `canal-server stop`"
     )
 
 
@@ -128,19 +133,21 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise CanalError(f"cannot read {path}: {error.strerror}") from error
     if len(content) > _BYTES_MAX:
-        raise CanalError(f"{path} has more than {_BYTES_MAX} bytes; dump without rows")
+        raise CanalError(
+            f"{path} has more than {_BYTES_MAX} bytes; dump the schema without rows"
+        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise CanalError(f"{path} is not UTF-8: {error}") from error
+        raise CanalError(f"{path} is not valid UTF-8: {error}") from error
 
 
 def _exported(args: argparse.Namespace, config: InstanceConfig, text: str) -> Exported:
-    """Return what a file of either kind holds."""
+    """Return the content of a file of either format."""
     if not text.lstrip().startswith("{"):
         return _from_dump(args, config, text)
     if args.at is not None or args.schema:
-        raise ConfigError(["import: --at and --schema are for dumps in SQL"])
+        raise ConfigError(["--at and --schema are only for SQL dumps"])
     return from_document(text)
 
 
@@ -148,14 +155,14 @@ def _exported(args: argparse.Namespace, config: InstanceConfig, text: str) -> Ex
 
 
 def _from_dump(args: argparse.Namespace, config: InstanceConfig, text: str) -> Exported:
-    """Read a dump of the server that the destination reads."""
+    """Read a dump of the server that the destination reads from."""
     found_at = args.at or place_in_dump(text)
     if found_at is None:
         raise ConfigError(
             [
                 (
-                    "import: name the position in the binlog at which the dump was"
-                    " taken: --at binlog.000003:4711"
+                    "the dump does not contain its binlog position; add it with"
+                    " --at, such as --at binlog.000003:4711"
                 )
             ]
         )
@@ -166,12 +173,12 @@ def _from_dump(args: argparse.Namespace, config: InstanceConfig, text: str) -> E
         try:
             found = read_dump(text, traits, args.schema)
         except ValueError as error:
-            raise CanalError(f"{error}, with --schema") from error
+            raise CanalError(f"{error}; add it with --schema") from error
         if not any(each.tables for each in found.schemas):
-            raise CanalError("it holds no CREATE TABLE")
+            raise CanalError("it contains no CREATE TABLE")
         schemas = tuple(_with_collation(each, control) for each in found.schemas)
     for problem in found.problems:
-        print(f"canal-server schema import: not understood: {problem}", file=sys.stderr)
+        print(f"canal-server schema import: cannot parse: {problem}", file=sys.stderr)
     position = replace(position, server_id=info.server_id)
     return Exported(source_of(info), traits, position, schemas)
 
@@ -179,7 +186,7 @@ def _from_dump(args: argparse.Namespace, config: InstanceConfig, text: str) -> E
 def _checked(
     at: EntryPosition, config: InstanceConfig, control: ControlConnection
 ) -> EntryPosition:
-    """Return the place with its time. Raises when the server does not have it."""
+    """Return the position with its time. Raises if the server does not have it."""
     files = SourceFiles(tuple(binary_logs(control)))
     if not files.had(at.journal_name, at.position):
         raise CanalError(
@@ -195,7 +202,7 @@ def _checked(
 
 
 def _with_collation(schema: StoredSchema, control: ControlConnection) -> StoredSchema:
-    """Return a schema with its collation of today when the dump does not tell it."""
+    """Return a schema with its current collation if the dump does not contain one."""
     if schema.collation:
         return schema
     rows = control.query(

@@ -1,4 +1,4 @@
-"""What the actions of `canal-server schema` share: options, the history, its tables."""
+"""What the actions of `canal-server schema` share: options, access to the history."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     )
     from canal_server.tablemeta.tables.schemas import Image
 
-_PLACE: Final = re.compile(r"(?P<file>[^\s:]+):(?P<offset>\d+)")
-_NEAREST: Final = 3  # names that are told when one is not known
+_POSITION: Final = re.compile(r"(?P<file>[^\s:]+):(?P<offset>\d+)")
+_NEAREST: Final = 3  # similar names suggested for an unknown one
 _CONTROLS: Final = {
     code: f"\\x{code:02x}"
     for code in (*range(32), *range(127, 160))
@@ -43,7 +43,7 @@ _CONTROLS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A destination's history, open."""
+    """The table history of a destination, open."""
 
     config: InstanceConfig
     storage: HistoryStorage
@@ -52,7 +52,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A place in a stretch, and the tables there."""
+    """A position in a binlog segment, and the tables at it."""
 
     segment: BinlogSegment
     position: EntryPosition
@@ -60,14 +60,14 @@ class Moment:
 
 
 def add_at_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--at`, as `args.at`: a place, a time in ms, or None."""
+    """Add `--at`, as `args.at`: a position, a time in ms, or None."""
     parser.add_argument(
         "--at",
         metavar="POSITION|TIME",
-        type=place_or_time,
-        help="binlog.000003:4711 (what begins before it counts), a time as "
-        "2026-11-21T10:00:00 with or without zone, relative to now as -1h, or in "
-        "milliseconds since 1970; default: the end of what is known",
+        type=position_or_time,
+        help="binlog.000003:4711 (includes events before it), a time such as "
+        "2026-11-21T10:00:00 with or without a zone, relative to now such as -1h, or "
+        "in milliseconds since 1970; default: the end of the history",
     )
 
 
@@ -79,51 +79,53 @@ def add_format_json(parser: argparse.ArgumentParser) -> None:
         const="json",
         dest="format",
         default=argparse.SUPPRESS,
-        help="the same as --format json",
+        help="same as --format json",
     )
 
 
 def add_table_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--table`, as `args.table`: a list of expressions."""
+    """Add `--table`, as `args.table`: a list of regular expressions."""
     parser.add_argument(
         "--table",
         metavar="NAME",
         action="append",
         default=[],
-        help="schema.table, or a regular expression for it; may be given again",
+        help="schema.table, or a regular expression for it; repeatable",
     )
 
 
-def place(text: str) -> EntryPosition:
-    """Read an argument that is a place in the binlog."""
-    found = _PLACE.fullmatch(text)
+def position_option(text: str) -> EntryPosition:
+    """Parse an argument that is a binlog position."""
+    found = _POSITION.fullmatch(text)
     if found is None:
-        raise argparse.ArgumentTypeError("expected a position as binlog.000003:4711")
+        raise argparse.ArgumentTypeError(
+            "expected a position such as binlog.000003:4711"
+        )
     return EntryPosition(found["file"], int(found["offset"]))
 
 
-def place_or_time(text: str) -> EntryPosition | int:
-    """Read an argument that is a place in the binlog, or a time."""
+def position_or_time(text: str) -> EntryPosition | int:
+    """Parse an argument that is a binlog position, or a time."""
     if text.isascii() and text.isdecimal():
-        return time_ms(text)  # whose error says more
-    for read in (time_ms, place):
+        return time_ms(text)  # its error is more specific
+    for read in (time_ms, position_option):
         with contextlib.suppress(argparse.ArgumentTypeError):
             return read(text)
     raise argparse.ArgumentTypeError(
-        f"expected a position as binlog.000003:4711, or {WRITTEN_AS}"
+        f"expected a position such as binlog.000003:4711, or {WRITTEN_AS}"
     )
 
 
 def time_ms(text: str) -> int:
-    """Read an argument that is a time; without a zone it is the local one."""
+    """Parse an argument that is a time; without a zone, it is local time."""
     try:
         return moment_ms(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None  # says no more
+        raise argparse.ArgumentTypeError(str(error)) from None  # the cause adds nothing
 
 
-def place_as_json(position: EntryPosition) -> dict[str, str | None]:
-    """Return a place, its time and its transaction as JSON has them."""
+def position_as_json(position: EntryPosition) -> dict[str, str | None]:
+    """Return a position, its time and its transaction in their JSON form."""
     return {
         "position": str(position),
         "time": time_text(position.timestamp) or None,
@@ -132,7 +134,7 @@ def place_as_json(position: EntryPosition) -> dict[str, str | None]:
 
 
 def printable(text: str) -> str:
-    """Return a text that does nothing to a terminal but fill its lines."""
+    """Return a text without control characters that affect a terminal."""
     return text.translate(_CONTROLS)
 
 
@@ -140,7 +142,7 @@ def printable(text: str) -> str:
 
 
 def load_config(args: argparse.Namespace) -> tuple[DaemonConfig, InstanceConfig]:
-    """Return the settings, and those of the destination. Raises ConfigError."""
+    """Return all settings, and those of the destination. Raises ConfigError."""
     config = load(args.conf, os.environ)
     instance = source_of_destination(config, args.destination)
     if not instance.table_meta.enable:
@@ -159,9 +161,9 @@ def load_config(args: argparse.Namespace) -> tuple[DaemonConfig, InstanceConfig]
 def opened_history(
     config: InstanceConfig, *, read_only: bool = True
 ) -> Iterator[History]:
-    """Open a destination's history; to read it also while a server writes it.
+    """Open the history of a destination, also while a server writes it.
 
-    Raises TableMetaStoreError, and TableMetaError when a history to read is empty.
+    Raises TableMetaStoreError, and TableMetaError if the history is empty.
     """
     storage = open_storage(config, read_only=read_only)
     tsdb = TableMetaTsdb(storage)
@@ -169,8 +171,8 @@ def opened_history(
         known = tsdb.init(config.destination)
         if not known and read_only:
             raise TableMetaError(
-                f"the table history of destination {config.destination} is empty: it"
-                " begins when the server has reached its source"
+                f"the table history of destination {config.destination} is empty: the"
+                " server starts it when it first connects to its source"
             )
         yield History(config, storage, tsdb)
     finally:
@@ -178,7 +180,7 @@ def opened_history(
 
 
 def moment_at(history: History, at: EntryPosition | int | None) -> Moment:
-    """Return the tables at a place or time, by default at the end of what is known.
+    """Return the tables at a position or time, by default at the end of the history.
 
     Raises TableMetaError when the history does not cover it.
     """
@@ -208,15 +210,16 @@ def _segment_at(history: History, at: EntryPosition) -> BinlogSegment:
     same_name = base_name(last.journal_name or "") == base_name(at.journal_name or "")
     if same_name and at.order() > last.order():
         hint = (
-            "; what a server has read behind that end changed no table: leave out --at"
-            " for the tables at the end"
+            "; events that a server has read after that end changed no table: leave out"
+            " --at for the tables at the end"
         )
     raise _not_covered(history, str(at), hint)
 
 
 def _not_covered(history: History, wanted: str, hint: str = "") -> TableMetaError:
     covered = "; ".join(
-        f"{_place_text(each.first)} to {_place_text(each.last)} of server {each.source}"
+        f"{_position_text(each.first)} to {_position_text(each.last)} of server "
+        f"{each.source}"
         for each in history.tsdb.segments()
     )
     return TableMetaError(
@@ -225,25 +228,25 @@ def _not_covered(history: History, wanted: str, hint: str = "") -> TableMetaErro
     )
 
 
-def _place_text(position: EntryPosition) -> str:
+def _position_text(position: EntryPosition) -> str:
     when = time_text(position.timestamp)
     return f"{position} ({when})" if when else str(position)
 
 
-# --- which tables ---------------------------------------------------------------------
+# --- selection of tables-------------------------------------------------------------
 
 
 def chosen_tables(names: Iterable[Name], wanted: list[str]) -> list[Name]:
-    """Return the names that are wanted, in order; all when nothing was said.
+    """Return the names that match `wanted`, in order; all if it is empty.
 
-    Raises TableMetaError for what matches no table, with the nearest names.
+    Raises TableMetaError for an expression that matches no table, with similar names.
     """
     known = sorted(names)
     if not wanted:
         return known
     chosen: set[Name] = set()
     for expression in wanted:
-        # A plain name stands for itself, whatever it means as an expression.
+        # A plain name stands for itself, whatever it matches as an expression.
         found = {name for name in known if ".".join(name) == expression}
         if not found:
             accepts = _accepting(expression)
@@ -255,14 +258,14 @@ def chosen_tables(names: Iterable[Name], wanted: list[str]) -> list[Name]:
 
 
 def unknown_table(wanted: str, known: Iterable[Name]) -> TableMetaError:
-    """Return the error for a table that is not known, with the nearest names."""
+    """Return the error for an unknown table, with similar names."""
     names = {".".join(name).lower(): ".".join(name) for name in known}
     nearest = difflib.get_close_matches(wanted.lower(), names, _NEAREST)
-    text = f"no table {wanted} is known"
+    text = f"unknown table {wanted}"
     if nearest:
         text += f"; similar names: {', '.join(names[each] for each in nearest)}"
     elif "." not in wanted:
-        text += "; write it as schema.table"
+        text += "; expected schema.table"
     return TableMetaError(text)
 
 

@@ -1,4 +1,4 @@
-"""`canal-server schema show`: the tables as they were at a place or time."""
+"""`canal-server schema show`: print the tables at a position or time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from canal_server.cli.schema.schema_options import (
     load_config,
     moment_at,
     opened_history,
-    place_as_json,
+    position_as_json,
     printable,
 )
 from canal_server.cli.schema.schema_secrets import without_secrets
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.model.table_schema import Table
 
 _FORMATS = ("sql", "json")
-# The servers' own; shown where they are asked for.
+# The schemas of the server itself, shown only on request.
 _SYSTEM: Final = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
 
 
@@ -38,24 +38,25 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this action."""
     parser = subparsers.add_parser(
         "show",
-        help="print the tables as they were at a position or time",
-        description="Print the definitions of tables as they were at a position in the "
-        "binlog, or at a time.",
+        help="print the tables at a position or time",
+        description="Print the table definitions at a position in the binlog or at a "
+        "time.",
     )
-    add_destination_options(parser, "whose history")
+    add_destination_options(parser, "destination whose history to read")
     add_at_option(parser)
     add_table_option(parser)
     parser.add_argument(
         "--all",
         action="store_true",
-        help="tables of the server itself, too, as mysql.user, which otherwise are"
-        " shown where --table asks for them",
+        help="include tables of the server itself, such as mysql.user, which are"
+        " otherwise shown only if --table selects them",
     )
     parser.add_argument(
         "--format",
         choices=_FORMATS,
         default="sql",
-        help="CREATE TABLE texts, or one JSON object a line (default: %(default)s)",
+        help="CREATE TABLE statements, or one JSON object per line (default: "
+        "%(default)s)",
     )
     add_format_json(parser)
 
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     for line in lines:
         print(line)
     if left_out and args.format != "json":
-        print(f"\n-- not shown without --all: {', '.join(sorted(left_out))}")
+        print(f"\n-- omitted without --all: {', '.join(sorted(left_out))}")
     return 0
 
 
@@ -107,12 +108,12 @@ def _sql_lines(
         yield ""
         if image.is_uncertain(schema, table):
             yield (
-                f"-- uncertain: {printable(quoted(table))} may have had other columns"
-                " than these"
+                f"-- uncertain: {printable(quoted(table))} may have had different"
+                " columns"
             )
         text = image.text(schema, table)
         if text is None:
-            yield f"-- {printable(quoted(table))}: its columns are not known"
+            yield f"-- {printable(quoted(table))}: its columns are unknown"
         else:
             yield f"{printable(without_secrets(text)).rstrip().rstrip(';')};"
 
@@ -128,15 +129,15 @@ def _json_lines(moment: Moment, names: list[Name]) -> Iterator[str]:
             "charset": None if table is None else table.charset,
             "uncertain": moment.image.is_uncertain(schema, name),
             "server": moment.segment.source,
-            **place_as_json(moment.position),
+            **position_as_json(moment.position),
         }
         yield json.dumps(shown, ensure_ascii=False)
 
 
 def table_columns(table: Table) -> list[dict[str, Any]]:
-    """Return the columns as JSON can hold them.
+    """Return the columns as JSON values.
 
-    `key` is the place in the primary key, from 1 on; 0 for others.
+    `key` is the position in the primary key, starting at 1; 0 for other columns.
     """
     keys = {name.lower(): number for number, name in enumerate(table.primary, 1)}
     return [

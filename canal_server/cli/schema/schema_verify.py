@@ -1,4 +1,4 @@
-"""`canal-server schema verify`: whether the table history is what the server has."""
+"""`canal-server schema verify`: compare the table history with the server."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this action."""
     parser = subparsers.add_parser(
         "verify",
-        help="compare the history with the server's tables now",
+        help="compare the history with the tables of the server",
         description="Compare the tables at the end of the history with those of the "
-        "server. Statements that the history does not know yet are read and taken "
-        "into account, so that what differs is an error of one of the two.",
-        epilog="Exit status: 0 equal, 1 different or failed, 2 settings or options "
-        "that cannot be used, 130 ended by Ctrl-C.",
+        "server. Later statements in the binlog are read and applied first, so any "
+        "difference is an error in the history or the server.",
+        epilog="Exit status: 0 equal, 1 different or failure, 2 invalid settings "
+        "or options, 130 interrupted by Ctrl-C.",
     )
-    add_destination_options(parser, "whose history")
+    add_destination_options(parser, "destination whose history to compare")
     add_table_option(parser)
     add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what differs; returns the exit status."""
+    """Print the differences; returns the exit status."""
     _, config = load_config(args)
     access = access_of(config.source, config.destination)
     with opened_history(config) as history:
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         for line in _lines(verified, moment.segment):
             print(printable(line))
-    # Nothing is proven when the account may see nothing.
+    # An account without privileges sees no tables, which proves nothing.
     none_seen = verified.unread and not verified.compared
     return DIFFERENT if verified.differing or none_seen else 0
 
@@ -91,7 +91,7 @@ def _as_json(verified: Verified, segment: BinlogSegment) -> dict[str, Any]:
 
 def _lines(verified: Verified, segment: BinlogSegment) -> Iterator[str]:
     for differing in verified.differing:
-        yield from _told(differing)
+        yield from _difference_lines(differing)
         yield ""
     for problem in verified.unread:
         yield f"not compared: {problem}"
@@ -100,18 +100,18 @@ def _lines(verified: Verified, segment: BinlogSegment) -> Iterator[str]:
         number = len(verified.behind)
         statements = "1 statement" if number == 1 else f"{number} statements"
         yield (
-            f"{statements} from {verified.behind[0]} on, which the history does not"
-            " know yet, taken into account"
+            f"also applied {statements} from {verified.behind[0]} on, which the history"
+            " does not contain yet"
         )
     tables = "1 table" if verified.compared == 1 else f"{verified.compared} tables"
     number = len(verified.differing)
     yield f"{tables} compared, {number or 'none'} differ{'s' if number == 1 else ''}"
 
 
-def _told(differing: Differing) -> Iterator[str]:
+def _difference_lines(differing: Differing) -> Iterator[str]:
     schema, table = differing.name
     title = f"{schema}.{table}" if table else f"schema {schema}"
     doubt = " (the history is uncertain about it)" if differing.is_uncertain else ""
-    yield f"{title}: from the history to the server{doubt}"
+    yield f"{title}: changes from the history to the server{doubt}"
     for each in differing.found:
         yield f"  {each}"

@@ -1,1 +1,4 @@
-"""`canal-server status`: the command, its checks, its texts."""
+"""`canal-server status`: the command, its checks, its texts.
+
+The state comes from the control socket of `daemon`. Only `cli` imports this package.
+"""

@@ -1,6 +1,6 @@
-"""What `status --check` finds wrong, and the exit status that says so.
+"""The findings of `status --check`, and its exit status.
 
-Looks at what the server answered, and asks nobody else: a probe is to be quick.
+A finding comes from the answer of the server alone, because a probe must be quick.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ NO_ANSWER: Final = 4
 BROKEN: Final = 5
 LAGS: Final = 6
 EXIT_STATUS: Final = (
-    "Exit status: 0 done, with --check: healthy; 1 failed, or no server answers; 2 "
-    "settings or options that cannot be used; 130 ended by Ctrl-C. With --check also "
+    "Exit status: 0 success, with --check: healthy; 1 failure, or no server answers; 2 "
+    "invalid settings or options; 130 interrupted by Ctrl-C. With --check also: "
     f"{NOT_RUNNING} no server runs, or it is shutting down; {NO_ANSWER} the server did "
     f"not answer within --timeout; {BROKEN} a destination fails, is blocked, or is run "
-    f"by no server; {LAGS} lag above --max-lag or --max-client-lag. The first of these "
-    "that is true counts."
+    f"by no server; {LAGS} lag above --max-lag or --max-client-lag. The first that "
+    "applies is returned."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What is still healthy, in seconds; None: whatever it is."""
+    """Limits of a healthy server, in seconds; None means no limit."""
 
     lag_s: float | None
     client_lag_s: float | None
@@ -39,19 +39,19 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong, and the exit status that it deserves."""
+    """A problem, and the exit status for it."""
 
     status: int
     text: str
 
 
 def findings(answer: dict[str, Any], limits: Limits) -> list[Finding]:
-    """Return what is wrong with a server and its destinations, the worst first."""
+    """Return the problems of a server and its destinations, the worst first."""
     found = [Finding(NOT_RUNNING, "the server is shutting down")] * answer["stopping"]
     for each in answer["instances"]:
         found += _of_destination(each, limits)
     found += [
-        Finding(BROKEN, f"{name}: does not run: {why}")
+        Finding(BROKEN, f"{name}: not running: {why}")
         for name, why in answer.get("refused", {}).items()
     ]
     return sorted(found, key=lambda each: each.status)
@@ -81,4 +81,4 @@ def _of_destination(each: dict[str, Any], limits: Limits) -> Iterator[Finding]:
 
 
 def _above(what: str, seconds: float, limit_s: float) -> str:
-    return f"{what} is {ago_text(seconds)}, the limit is {limit_s:g} s"
+    return f"{what} is {ago_text(seconds)}, above the limit of {limit_s:g} s"

@@ -1,4 +1,4 @@
-"""`canal-server status`: what the server of a conf folder does, and its cluster."""
+"""`canal-server status`: the state of the server of a conf folder and its cluster."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import InstanceConfig
 
-ZOOKEEPER_S: Final = 5.0  # for ZooKeeper to answer; a person waits
-ANSWER_S: Final = ASK_TIMEOUT_S  # for the server to answer
-BLOCKED_S: Final = 10.0  # as long as a client may well think about a batch
-SUBSCRIPTIONS_SHOWN: Final = 10  # of a destination
+ZOOKEEPER_S: Final = 5.0  # to wait for ZooKeeper, while a person waits
+ANSWER_S: Final = ASK_TIMEOUT_S  # to wait for the server
+BLOCKED_S: Final = 10.0  # a client may take this long for a batch
+SUBSCRIPTIONS_SHOWN: Final = 10  # per destination
 HEADINGS: Final = (
     "destination", "state", "runs on", "position", "last change", "lag", "clients",
 )  # fmt: skip
@@ -57,33 +57,34 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this command."""
     parser = subparsers.add_parser(
         "status",
-        help="show what a server does, and who runs what in its cluster",
-        description="Show what the server of a conf folder does, and, where servers "
-        "share destinations by ZooKeeper, which one runs each. Without a server the "
-        "cluster is shown alone.",
+        help="show the state of a server and of its cluster",
+        description="Show the state of the server of a conf folder. If servers share "
+        "destinations through ZooKeeper, also show which server runs each. Without a "
+        "running server, show only the cluster.",
         epilog=EXIT_STATUS,
     )
     add_conf_option(parser)
     add_json_option(parser)
     add = parser.add_argument
-    add("--check", action="store_true", help="say by the exit status whether the "
-        "server and its destinations are healthy, and print what is not")  # fmt: skip
-    add("--max-lag", type=duration, metavar="TIME", help="with --check: how far a "
-        "destination may be behind its source, as 60s (default: no limit)")  # fmt: skip
-    add("--max-client-lag", type=duration, metavar="TIME", help="with --check: how old "
-        "the first change may be that a client has not acked (default: no "
+    add("--check", action="store_true", help="check that the server and its "
+        "destinations are healthy, print problems, and set the exit "
+        "status")  # fmt: skip
+    add("--max-lag", type=duration, metavar="TIME", help="with --check: maximum lag of "
+        "a destination behind its source, such as 60s (default: no limit)")  # fmt: skip
+    add("--max-client-lag", type=duration, metavar="TIME", help="with --check: maximum "
+        "age of the first change that a client has not acked (default: no "
         "limit)")  # fmt: skip
     add("--max-blocked", type=duration, metavar="TIME", default=BLOCKED_S, help="with "
         "--check: how long reading may wait for clients (default: "
         "%(default)gs)")  # fmt: skip
-    add("--timeout", type=patience, metavar="TIME", help="how long the server may take "
-        f"to answer (default: {ANSWER_S:g}s)")  # fmt: skip
+    add("--timeout", type=patience, metavar="TIME", help="how long to wait for the "
+        f"answer of the server (default: {ANSWER_S:g}s)")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it; what is known without the server when that does not answer.
+    """Print the state; if the server does not answer, what is known without it.
 
-    Raises ControlError then, and when there is no server, and no cluster either.
+    Raises ControlError in that case, and if there is neither a server nor a cluster.
     """
     if args.check:
         return _check(args)
@@ -93,24 +94,28 @@ def run(args: argparse.Namespace) -> int:
     clusters = _clusters(instances)
     failure: ControlError | None = None
     try:
-        told = ask(load_data_dir(args.conf, os.environ), "status", timeout_s)
+        status = ask(load_data_dir(args.conf, os.environ), "status", timeout_s)
     except NoServer:
         if not any("error" not in cluster for cluster in clusters):
             for line in _cluster_lines(clusters):
                 print(printable(line, LINE_MAX))
             raise
-        told = {"instances": []}
+        status = {"instances": []}
     except ControlError as error:
         failure = error
-        told = {
+        status = {
             "error": str(error),
             "instances": [{"destination": each.destination} for each in instances],
         }
-    told["clusters"] = clusters
+    status["clusters"] = clusters
     if args.json:
-        print(json.dumps(told, indent=2, ensure_ascii=False))
+        print(json.dumps(status, indent=2, ensure_ascii=False))
     else:
-        for line in (*_server_lines(told), *_cluster_lines(clusters), *_table(told)):
+        for line in (
+            *_server_lines(status),
+            *_cluster_lines(clusters),
+            *_table(status),
+        ):
             print(printable(line, LINE_MAX))
     if failure is not None:
         raise failure
@@ -118,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    """Print what is not healthy; returns the exit status that says so."""
+    """Print what is unhealthy; returns the exit status for it."""
     timeout_s = ANSWER_S if args.timeout is None else args.timeout
     limits = Limits(
         lag_s=args.max_lag,
@@ -146,26 +151,26 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _refuse_limits(args: argparse.Namespace) -> None:
-    """Raise ConfigError for limits that nothing is compared with."""
+    """Raise ConfigError for limits given without `--check`."""
     for name in ("max_lag", "max_client_lag"):
         if getattr(args, name) is not None:
             option = "--" + name.replace("_", "-")
-            raise ConfigError([f"{option} is for --check"])
+            raise ConfigError([f"{option} requires --check"])
 
 
 def _configured(conf: Path) -> tuple[InstanceConfig, ...]:
-    """Return the destinations as they are configured, if that can be read."""
+    """Return the configured destinations, or none if the settings are invalid."""
     try:
         return load(conf, os.environ).instances
     except ConfigError:
-        return ()  # the server may run all the same, with settings of before
+        return ()  # a server may still run with older settings
 
 
 # --- the clusters ---------------------------------------------------------------------
 
 
 def _clusters(configured: Sequence[InstanceConfig]) -> list[dict[str, Any]]:
-    """Return what each ZooKeeper tells that destinations are shared by."""
+    """Return the state of each ZooKeeper cluster that destinations are shared by."""
     shared: dict[str, list[InstanceConfig]] = {}
     for instance in configured:
         if instance.position.wiring is Wiring.ZOOKEEPER:
@@ -177,12 +182,12 @@ def _clusters(configured: Sequence[InstanceConfig]) -> list[dict[str, Any]]:
 
 
 def _cluster(servers: str, destinations: Sequence[str]) -> dict[str, Any]:
-    told: dict[str, Any] = {"zookeeper": servers}
+    status: dict[str, Any] = {"zookeeper": servers}
     try:
         view = look(servers, destinations, ZOOKEEPER_S)
     except ZooKeeperError as error:
-        return told | {"error": str(error)}
-    return told | {
+        return status | {"error": str(error)}
+    return status | {
         "servers": view.servers,
         "destinations": {
             name: {"runs_on": each.runs_on, "candidates": each.candidates}
@@ -194,17 +199,17 @@ def _cluster(servers: str, destinations: Sequence[str]) -> dict[str, Any]:
 # --- as text --------------------------------------------------------------------------
 
 
-def _server_lines(told: dict[str, Any]) -> Iterator[str]:
-    if "error" in told:
-        return  # it is told on its own
-    if "pid" not in told:
+def _server_lines(status: dict[str, Any]) -> Iterator[str]:
+    if "error" in status:
+        return  # the caller reports it
+    if "pid" not in status:
         yield "no server runs here"
         return
-    port = f"port {told['port']}" if told["port"] else "no port"
-    stopping = ", stopping" if told["stopping"] else ""
+    port = f"port {status['port']}" if status["port"] else "no port"
+    stopping = ", stopping" if status["stopping"] else ""
     yield (
-        f"canal-server {told['version']}, process {told['pid']}, {port}, up"
-        f" {ago_text(told['uptime_s'])}{stopping}"
+        f"canal-server {status['version']}, process {status['pid']}, {port}, up"
+        f" {ago_text(status['uptime_s'])}{stopping}"
     )
 
 
@@ -217,19 +222,19 @@ def _cluster_lines(clusters: list[dict[str, Any]]) -> Iterator[str]:
             yield f"cluster at {cluster['zookeeper']}: {servers}"
 
 
-def _table(told: dict[str, Any]) -> Iterator[str]:
-    """Yield a line per destination, those that only a cluster tells of at the end."""
+def _table(status: dict[str, Any]) -> Iterator[str]:
+    """Yield a line per destination; those known only from a cluster come last."""
     shared: dict[str, dict[str, Any]] = {}
-    for cluster in told["clusters"]:
+    for cluster in status["clusters"]:
         shared |= cluster.get("destinations", {})
-    nobody = "unknown" if "error" in told else "nobody"
+    no_server = "unknown" if "error" in status else "nobody"
     rows = [
-        _row(each, shared.get(each["destination"]), nobody)
-        for each in told["instances"]
+        _row(each, shared.get(each["destination"]), no_server)
+        for each in status["instances"]
     ]
-    known = {each["destination"] for each in told["instances"]}
+    known = {each["destination"] for each in status["instances"]}
     rows += [
-        _row({"destination": name}, each, nobody)
+        _row({"destination": name}, each, no_server)
         for name, each in shared.items()
         if name not in known
     ]
@@ -238,18 +243,18 @@ def _table(told: dict[str, Any]) -> Iterator[str]:
     for row in (HEADINGS, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
-    yield from _notes(told)
+    yield from _notes(status)
 
 
-def _notes(told: dict[str, Any]) -> Iterator[str]:
-    """Yield what is to be told of some destinations, below the table."""
-    for each in told["instances"]:
+def _notes(status: dict[str, Any]) -> Iterator[str]:
+    """Yield the notes on destinations, which follow the table."""
+    for each in status["instances"]:
         yield from _switched(each["destination"], each)
         sources = each.get("sources", ())
         for source in sources:
             yield from _switched(f"{each['destination']}/{source['name']}", source)
         if sources and each.get("error"):
-            # One that waits says nothing of the others.
+            # A source that waits does not show the errors of the others.
             for source in sources:
                 name = f"{each['destination']}/{source['name']}"
                 error = error_text(source) if source["error"] else ""
@@ -260,76 +265,77 @@ def _notes(told: dict[str, Any]) -> Iterator[str]:
         for source in (each, *sources):
             yield from _unreadable(each["destination"], source)
         yield from _subscriptions(each)
-        for told_of_client in _client_notes(each):
-            yield f"{each['destination']}: {told_of_client}"
+        for note in _client_notes(each):
+            yield f"{each['destination']}: {note}"
         if refused := each.get("refused_change"):
             yield f"{each['destination']}: its file was changed: {refused}"
-    for name, why in told.get("refused", {}).items():
+    for name, why in status.get("refused", {}).items():
         yield f"{name}: {why}"
 
 
 def _unreadable(name: str, source: dict[str, Any]) -> Iterator[str]:
-    """Tell what became of the events that may be passed over."""
+    """Yield the events that could not be decoded, and how they were handled."""
     where = f"{name}/{source['name']}" if "name" in source else name
     for each in source.get("unreadable", ()):
         if each["state"] == "read":
             key = f"canal.instance.{source.get('name', 'master')}.unreadable.events"
             yield (
-                f"{where}: event {each['event']} was read without an error: take it out"
-                f" of {key}"
+                f"{where}: event {each['event']} was decoded without an error: remove"
+                f" it from {key}"
             )
         elif each["state"] == "passed over":
             table = f", table {each['table']}" if each["table"] else ""
-            done = "left out" if each["action"] == "skip" else "delivered as raw bytes"
+            done = "skipped" if each["action"] == "skip" else "delivered as raw bytes"
             yield (
                 f"{where}: event {each['event']} (type {each['event_type']}{table},"
-                f" {each['events']} in all) was {done}: {each['error']}"
+                f" {each['events']} in total) was {done}: {each['error']}"
             )
 
 
 def _subscriptions(instance: dict[str, Any]) -> Iterator[str]:
-    """Tell where ranged readers stand, and which of them are there."""
+    """Yield the positions of ranged readers, and whether a query reads them now."""
     ranges = instance.get("ranges") or {}
     found, queries = ranges.get("subscriptions", {}), ranges.get("queries", {})
     name = instance["destination"]
-    for number, (subscription, place) in enumerate(sorted(found.items())):
+    for number, (subscription, cursor) in enumerate(sorted(found.items())):
         if number == SUBSCRIPTIONS_SHOWN:
             yield f"{name}: … of {len(found)}; see `canal-server subscriptions list`"
             return
         read = "read by a query" if subscription in queries else "not read"
-        acked_ms = place["acked_ms"]
+        acked_ms = cursor["acked_ms"]
         ago = (
             f", acked {ago_text(time.time() - acked_ms / 1000)} ago" if acked_ms else ""
         )
-        yield f"{name}: subscription {subscription} at {place['position']}, {read}{ago}"
+        at = cursor["position"]
+        yield f"{name}: subscription {subscription} at {at}, {read}{ago}"
 
 
 def _client_notes(instance: dict[str, Any]) -> Iterator[str]:
-    """Yield what is to be told of clients that are not served like others."""
+    """Yield notes on clients that are offline or catch up."""
     yield from instance.get("lost_clients", {}).values()
-    for client, late in instance.get("late_clients", {}).items():
-        if not late["in_ring"]:
-            yield _late(client, late)
+    for client, lagging in instance.get("late_clients", {}).items():
+        if not lagging["in_ring"]:
+            yield _lagging(client, lagging)
 
 
-def _late(client: str, late: dict[str, Any]) -> str:
-    """Tell of a client for which the ring does not hold entries any more."""
-    if not late["reading"]:
-        return f"client {client} is away for {ago_text(late['away_s'] or 0)}"
-    where = f", at {late['position']}" if late["position"] else ""
-    why = f": {late['error']}" if late["error"] else ""
-    return f"client {client} catches up{where}{why}"
+def _lagging(client: str, lagging: dict[str, Any]) -> str:
+    """Return the state of a client whose entries the ring no longer holds."""
+    if not lagging["reading"]:
+        return f"client {client} is offline for {ago_text(lagging['away_s'] or 0)}"
+    where = f", at {lagging['position']}" if lagging["position"] else ""
+    why = f": {lagging['error']}" if lagging["error"] else ""
+    return f"client {client} is catching up{where}{why}"
 
 
 def _switched(name: str, source: dict[str, Any]) -> Iterator[str]:
-    """Tell which server is read when that is not the one of the start any more."""
+    """Yield which server is read if it changed since the start."""
     if switches := source.get("switches"):
         times = "once" if switches == 1 else f"{switches} times"
-        yield f"{name}: reads {source['reads']}, changed {times} since the start"
+        yield f"{name}: reads {source['reads']}, switched {times} since the start"
 
 
 def _row(
-    here: dict[str, Any], shared: dict[str, Any] | None, nobody: str
+    here: dict[str, Any], shared: dict[str, Any] | None, no_server: str
 ) -> tuple[str, ...]:
     runs_on = shared["runs_on"] if shared else here.get("runs_on")
     if here.get("running"):
@@ -342,7 +348,7 @@ def _row(
     return (
         here["destination"],
         state,
-        runs_on or nobody,
+        runs_on or no_server,
         here.get("position") or "-",
         f"{ago_text(time.time() - changed_ms / 1000)} ago" if changed_ms else "-",
         lag_cell(here),

@@ -1,4 +1,4 @@
-"""Words of `status` for a person: durations, errors, what blocks, who is behind."""
+"""Texts of `status`: durations, errors, what blocks reading, the slowest client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def ago_text(seconds: float) -> str:
-    """Return a duration in one unit that fits it."""
+    """Return a duration in one fitting unit."""
     for unit_s, name in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * unit_s:
             return f"{seconds // unit_s:.0f} {name}"
@@ -20,7 +20,7 @@ def ago_text(seconds: float) -> str:
 
 
 def error_text(status: dict[str, Any]) -> str:
-    """Return the error of a destination or a source, and since when there is one."""
+    """Return the error of a destination or a source, and its start if known."""
     since_ms = status.get("error_since_ms")
     if not since_ms:
         return str(status["error"])
@@ -29,19 +29,19 @@ def error_text(status: dict[str, Any]) -> str:
 
 
 def blocked_text(blocked: dict[str, Any]) -> str:
-    """Return what reading waits for, and for how long."""
+    """Return what blocks reading, and for how long."""
     ago = ago_text(time.time() - blocked["since_ms"] / 1000)
     return f"blocked: {blocked['reason']} (since {ago})"
 
 
 def lag_cell(status: dict[str, Any]) -> str:
-    """Return how far reading may be behind the source, for the table."""
+    """Return the lag behind the source for the table."""
     seconds = (status.get("lag") or {}).get("seconds")
     return "-" if seconds is None else ago_text(seconds)
 
 
 def standing_lines(status: dict[str, Any]) -> Iterator[str]:
-    """Yield warnings, what reading waits for, and which client is behind most."""
+    """Yield warnings, what blocks reading, and the slowest client."""
     yield from (f"warning: {each}" for each in status.get("warnings", ()))
     if blocked := status.get("blocked"):
         yield blocked_text(blocked)
@@ -56,6 +56,6 @@ def standing_lines(status: dict[str, Any]) -> Iterator[str]:
 
 
 def _away_text(client: dict[str, Any]) -> str:
-    """Return that a client is not connected, and since when if that is known."""
+    """Return that a client is not connected, and for how long if known."""
     away_s = client["away_s"]
     return f"; not connected{'' if away_s is None else f' for {ago_text(away_s)}'}"

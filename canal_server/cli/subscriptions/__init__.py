@@ -1,1 +1,4 @@
-"""`canal-server subscriptions …`: one module per action."""
+"""`canal-server subscriptions …`: one module per action.
+
+Ranged reads themselves are in `ranges`. Only `cli` imports this package.
+"""

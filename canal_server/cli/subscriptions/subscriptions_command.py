@@ -1,4 +1,4 @@
-"""`canal-server subscriptions …`: the cursors of ranged reads, and removing them."""
+"""`canal-server subscriptions …`: list and remove the subscriptions of ranged reads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from canal_server.cli.subscriptions import subscriptions_list, subscriptions_rem
 _COMMAND = Command(
     name="subscriptions",
     description="Show the subscriptions of ranged readers, such as Spark's streaming "
-    "queries, and remove those that nobody reads any more: while a server runs, and "
-    "when none does.",
+    "queries, and remove those no longer in use, whether a server runs or not.",
     actions={"list": subscriptions_list, "remove": subscriptions_remove},
 )
 

@@ -1,4 +1,4 @@
-"""`canal-server subscriptions list`: how far ranged readers are, and who reads."""
+"""`canal-server subscriptions list`: the positions of ranged readers, and their lag."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The subscriptions of a destination, as its server tells them or as stored.
+    """The subscriptions of a destination, from its server or as stored.
 
-    `queries` are those that read some of them now, by the subscription's name.
+    `queries` maps a subscription to the query that currently reads it.
     """
 
     subscriptions: Sequence[Subscription]
@@ -52,21 +52,21 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this action."""
     parser = subparsers.add_parser(
         "list",
-        help="print the subscriptions, and how far they are behind",
-        description="Print the position of each subscription, how far that is behind "
-        "the source's end, when it was acked last, and whether a query reads it now.",
+        help="print the subscriptions, and their lag",
+        description="Print the position of each subscription, its lag behind the end "
+        "of the binlog, the time of its last ack, and whether a query reads it now.",
     )
     add_listing_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print them. Raises ConfigError, ControlError, MetaStoreError."""
+    """Print the subscriptions. Raises ConfigError, ControlError, MetaStoreError."""
     data_dir, instances = load_for(args.conf, args.destination, os.environ)
-    told = [_told(each, data_dir) for each in instances if not each.group]
+    statuses = [_as_json(each, data_dir) for each in instances if not each.group]
     if args.json:
-        print(json.dumps({"destinations": told}, indent=2, ensure_ascii=False))
+        print(json.dumps({"destinations": statuses}, indent=2, ensure_ascii=False))
         return 0
-    for number, each in enumerate(told):
+    for number, each in enumerate(statuses):
         if number:
             print()
         for line in _lines(each):
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_subscriptions(config: InstanceConfig, data_dir: Path) -> Found:
-    """Ask the server, or look where they are stored.
+    """Ask the server, or read the stored subscriptions.
 
     Raises ControlError, MetaStoreError.
     """
@@ -103,10 +103,10 @@ def find_subscriptions(config: InstanceConfig, data_dir: Path) -> Found:
 # --- as values ------------------------------------------------------------------------
 
 
-def _told(config: InstanceConfig, data_dir: Path) -> dict[str, Any]:
-    """Return all that is told of a destination, as values of JSON."""
+def _as_json(config: InstanceConfig, data_dir: Path) -> dict[str, Any]:
+    """Return the subscriptions of a destination as a JSON value."""
     found = find_subscriptions(config, data_dir)
-    told: dict[str, Any] = {
+    status: dict[str, Any] = {
         "destination": config.destination,
         "running": found.running,
         "runs_on": found.owner or None,
@@ -115,11 +115,11 @@ def _told(config: InstanceConfig, data_dir: Path) -> dict[str, Any]:
         "subscriptions": [],
     }
     if not found.subscriptions:
-        return told
+        return status
     (part,) = parts_of(config, find_cursors(config, data_dir).cursors)
     try:
         with view_of(part) as view:
-            return told | {
+            return status | {
                 "source": {
                     "address": str(view.access.address),
                     "server": str(view.info),
@@ -128,7 +128,7 @@ def _told(config: InstanceConfig, data_dir: Path) -> dict[str, Any]:
                 "subscriptions": _each(found, view),
             }
     except CanalError as error:
-        return told | {"problem": str(error), "subscriptions": _each(found, None)}
+        return status | {"problem": str(error), "subscriptions": _each(found, None)}
 
 
 def _each(found: Found, view: SourceView | None) -> list[dict[str, Any]]:
@@ -140,43 +140,43 @@ def _each(found: Found, view: SourceView | None) -> list[dict[str, Any]]:
             "epoch": each.cursor.epoch,
             "acked": time_text(each.acked_ms) or None,
             "query": found.queries.get(each.name),
-            **lag_as_json(_behind(each.cursor, found.epoch, view)),
+            **lag_as_json(_lag(each.cursor, found.epoch, view)),
         }
         for each in sorted(found.subscriptions, key=lambda each: each.name)
     ]
 
 
-def _behind(place: RangePlace, epoch: int | None, view: SourceView | None) -> Lag:
+def _lag(cursor: RangePlace, epoch: int | None, view: SourceView | None) -> Lag:
     if view is None:
         return Lag()
-    if place.epoch != epoch:
+    if cursor.epoch != epoch:
         return Lag(
-            problem=f"a position of epoch {place.epoch}; the source has had another"
-            f" binlog since, that of epoch {epoch}"
+            problem=f"its position is in epoch {cursor.epoch}, but the source has"
+            f" started a new binlog since (epoch {epoch})"
         )
-    position = EntryPosition(place.journal, place.position, included=True)
+    position = EntryPosition(cursor.journal, cursor.position, included=True)
     return view.behind(LogPosition(view.identity, position))
 
 
 # --- as text --------------------------------------------------------------------------
 
 
-def _lines(told: dict[str, Any]) -> Iterator[str]:
-    if told["running"]:
+def _lines(status: dict[str, Any]) -> Iterator[str]:
+    if status["running"]:
         state = "running here"
-    elif told["runs_on"]:
-        state = f"run by {told['runs_on']}; as stored"
+    elif status["runs_on"]:
+        state = f"run by {status['runs_on']}; as stored"
     else:
         state = "not running; as stored"
-    yield f"destination {told['destination']}: {state}"
-    if (source := told["source"]) is not None:
+    yield f"destination {status['destination']}: {state}"
+    if (source := status["source"]) is not None:
         yield f"  {source['address']} ({source['server']}), ends at {source['end']}"
-    if told["problem"]:
-        yield f"  how far behind is not known: {told['problem']}"
-    for each in told["subscriptions"]:
+    if status["problem"]:
+        yield f"  lag is unknown: {status['problem']}"
+    for each in status["subscriptions"]:
         yield f"  {each['name']} at {each['position']}{lag_text(each)}"
-        acked = f"acked last {each['acked']}" if each["acked"] else "nothing acked yet"
-        if told["running"]:
+        acked = f"last acked {each['acked']}" if each["acked"] else "nothing acked yet"
+        if status["running"]:
             acked += (
                 f", read by query {each['query']}" if each["query"] else ", not read"
             )
@@ -185,5 +185,5 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
             yield f"    {each['problem']}"
         if each["gone"] is not None:
             yield f"    {each['gone']['text']}"
-    if not told["subscriptions"]:
-        yield "  no subscription"
+    if not status["subscriptions"]:
+        yield "  no subscriptions"

@@ -1,4 +1,4 @@
-"""`canal-server subscriptions remove`: forget what nobody reads any more."""
+"""`canal-server subscriptions remove`: remove subscriptions that are no longer used."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this action."""
     parser = subparsers.add_parser(
         "remove",
-        help="end subscriptions that nobody reads any more",
-        description="Forget subscriptions and where they stand. One that a query "
-        "reads is not removed; a query that comes back later resumes from its "
-        "checkpoint, and makes its subscription again.",
+        help="remove subscriptions that are no longer used",
+        description="Remove subscriptions with their positions. A subscription that a "
+        "query currently reads is kept. A query that returns later resumes from its "
+        "checkpoint and creates its subscription again.",
     )
     add_destination_options(parser, "whose")
     add_json_option(parser)
-    parser.add_argument("name", nargs="+", help="as `subscriptions list` shows it")
+    parser.add_argument("name", nargs="+", help="name as shown by `subscriptions list`")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Remove them. Raises CanalError."""
+    """Remove the subscriptions. Raises CanalError."""
     data_dir, instances = load_for(args.conf, args.destination, os.environ)
     config = named(instances, args.destination)
     if config.group:
-        raise ConfigError(
-            [f"--destination {config.destination} merges several sources: it has none"]
-        )
+        name = config.destination
+        problem = f"destination {name} merges several sources: it has no subscriptions"
+        raise ConfigError([problem])
     names = list(dict.fromkeys(args.name))
     for name in names:
         _remove(config, data_dir, name)
         if not args.json:
-            print(f"subscription {name} of {config.destination} is removed")
+            print(f"subscription {name} of {config.destination} was removed")
     if args.json:
         print_json({"destination": config.destination, "removed": names})
     return 0
@@ -67,11 +67,15 @@ def _remove(config: InstanceConfig, data_dir: Path, name: str) -> None:
         with locked(data_dir):
             remove_subscription(config, name)
         return
-    # A server is there, and keeps the files of what it may run.
+    # A server runs, and owns the files of all its destinations.
     stored = read_subscriptions(config)
     check_known(destination, name, [each.name for each in stored.found])
-    where = f"run by {stored.owner}: do it there" if stored.owner else "not running"
+    where = (
+        f"run by {stored.owner}: run this command there"
+        if stored.owner
+        else "not running"
+    )
     raise MetaStoreError(
         f"destination {destination} is {where}; subscription {name} stays until it is"
-        " removed where the destination runs, or while no server does"
+        " removed where the destination runs, or while no server runs"
     )

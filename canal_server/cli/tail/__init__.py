@@ -1,1 +1,4 @@
-"""`canal-server tail`: the command, and what it prints when."""
+"""`canal-server tail`: the command, its readers, and what it prints.
+
+Connections to servers are in `client`. Only `cli` imports this package.
+"""

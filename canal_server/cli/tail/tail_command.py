@@ -1,4 +1,4 @@
-"""`canal-server tail`: print changes as they come, as a client of a server."""
+"""`canal-server tail`: print changes as they arrive, as a client of a server."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from canal_server.client.canal import CanalClient
 
 _FETCH_SIZE: Final = 1000
-_FIRST_WAIT_S: Final = 2.0  # for the first change, before it is said why none comes
-_WAIT_S_MAX: Final = 30.0  # until it is looked again why none comes
+_FIRST_WAIT_S: Final = 2.0  # for the first change, before the reason is printed
+_WAIT_S_MAX: Final = 30.0  # between two checks of the reason
 _NOT_HERE: Final = "should start first"  # the words of the protocol
 
 
@@ -44,38 +44,42 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this command."""
     parser = subparsers.add_parser(
         "tail",
-        help="print changes as they come, as a client of a server",
-        description="Print the changes of a destination: lines for the eye on a "
-        "terminal, else one JSON object a line. While nothing comes, standard error "
-        "says why.",
-        epilog="Exit status: 0 the count is reached, or ended by Ctrl-C, SIGTERM or "
-        "SIGHUP; 1 failed, or the server ended; 2 settings or options that cannot be "
-        "used.",
+        help="print changes as they arrive",
+        description="Print the changes of a destination: as text on a terminal, else "
+        "as one JSON object per line. While there are no changes, the reason is "
+        "printed on standard error.",
+        epilog="Exit status: 0 the count is reached, or interrupted by Ctrl-C, SIGTERM "
+        "or SIGHUP; 1 failure, or the server stopped; 2 invalid settings or "
+        "options.",
     )
     add_link_options(parser)
     add = parser.add_argument
-    add_filter_option(parser, "what the server has configured")
+    add_filter_option(parser, "the filter configured on the server")
     add("--from", "--since", dest="start", metavar="START", type=_start, help="where "
-        "to begin: FILE:POSITION, a time (2026-11-21T10:00:00, -10m, -1h, milliseconds "
-        "since 1970), gtid:SET, oldest or latest; read from the source's binlog again, "
-        "no client is subscribed for it; default: the oldest change that the server "
-        "still holds")  # fmt: skip
-    add("--client-id", type=int, metavar="ID", help="resume where this client is, and "
-        "leave its subscription in place; default: a new subscription of an id that "
-        "nobody uses, which ends with the command")  # fmt: skip
-    add("--count", type=count, metavar="N", help="end after N changes")
-    add("--no-ack", action="store_true", help="acknowledge nothing: the position of "
-        "the client stays where it is (the server stops when its memory for changes "
-        "is full)")  # fmt: skip
-    add("--transactions", action="store_true", help="print begin and end as well")
-    add("--json", action="store_true", help="JSON lines also on a terminal")
+        "to start: FILE:POSITION, a time (2026-11-21T10:00:00, -10m, -1h, milliseconds "
+        "since 1970), gtid:SET, oldest or latest; the binlog of the source is read "
+        "again without subscribing a client; default: the oldest change that the "
+        "server holds in memory")  # fmt: skip
+    add("--client-id", type=int, metavar="ID", help="resume from the position of this "
+        "client, and keep its subscription; default: an unused id, whose subscription "
+        "is removed at the end")  # fmt: skip
+    add("--count", type=count, metavar="N", help="stop after N changes")
+    add("--no-ack", action="store_true", help="do not acknowledge changes, so the "
+        "position of the client does not move (the server stops reading when its "
+        "memory for changes is full)")  # fmt: skip
+    add(
+        "--transactions",
+        action="store_true",
+        help="also print the begin and end of transactions",
+    )
+    add("--json", action="store_true", help="print JSON lines also on a terminal")
 
 
 def _start(text: str) -> str:
     try:
         return start_of(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None  # says no more
+        raise argparse.ArgumentTypeError(str(error)) from None  # the cause adds nothing
 
 
 def run(args: argparse.Namespace) -> int:
@@ -98,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         pass
     except ConfigError:
-        raise  # of an option
+        raise  # invalid options
     except (OSError, CanalError) as error:
         print(failure_of(args, error), file=sys.stderr)
         if isinstance(error, ClientError) and (
@@ -110,10 +114,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _as_client(args: argparse.Namespace, interrupts: Interrupts) -> None:
-    """Print what a client receives. Raises what ends it.
+    """Print what a client receives. Raises the error that ends it.
 
-    A signal amid the subscription waits for its answer: one that is still under way
-    could not be taken back.
+    A signal during the subscribe request waits for its answer, because a request in
+    flight cannot be undone.
     """
     client = client_of(args, IDS.start if args.client_id is None else args.client_id)
     try:
@@ -142,51 +146,54 @@ def _print_changes(client: CanalClient, args: argparse.Namespace) -> None:
         wait_s = _FIRST_WAIT_S
         others.see(message.id)
         whole = printer.take(message.entries)
-        if printer.took_changes:
+        if printer.has_printed_changes:
             silence.end()
-        # What was printed in part comes again.
+        # Changes that were printed only in part are delivered again.
         if whole and not args.no_ack:
             client.ack(message.id)
 
 
 @contextlib.contextmanager
 def _subscription(client: CanalClient, args: argparse.Namespace) -> Iterator[None]:
-    """Subscribe; take it back at the end unless it is that of a client of its own.
+    """Subscribe; unsubscribe at the end unless the client has its own id.
 
-    A subscription that nobody serves would hold the server's memory.
+    A subscription without a reader would retain changes in the server's memory.
     """
     try:
         client.subscribe(args.filter)
         yield
     finally:
         if args.client_id is None:
-            # On a new connection: the old one may be amid an answer, or broken.
+            # On a new connection: the old one may wait for an answer, or be broken.
             client.close()
-            with contextlib.suppress(OSError, CanalError):  # the server may be gone
+            with contextlib.suppress(
+                OSError, CanalError
+            ):  # the server may have stopped
                 client.connect()
                 client.unsubscribe()
 
 
 class _OtherReaders:
-    """Notices another program that reads under the same client id.
+    """Notices another program that reads with the same client id.
 
-    The server numbers the batches of a client one by one, and gives each change to
-    one of those who ask in its name: a number that is left out went to somebody else.
+    The server numbers the batches of a client consecutively and gives each change to
+    only one of its readers: a missing number was delivered to another reader.
     """
 
     def __init__(self, client_id: int) -> None:
         self._client_id = client_id
         self._last: int | None = None
-        self._told = False
+        self._has_warned = False
 
     def see(self, message_id: int) -> None:
-        """Look at the number of the batch that came; tell once of another reader."""
+        """Check the number of a batch; warns once about another reader."""
         left_out = self._last is not None and message_id != self._last + 1
         self._last = message_id
-        if left_out and not self._told:
-            self._told = True
+        if left_out and not self._has_warned:
+            self._has_warned = True
             print(
-                f"canal-server tail: another program reads as client {self._client_id} "
-                "too, and each gets a part of the changes; name another --client-id",
+                f"canal-server tail: another program also reads as client "
+                f"{self._client_id}, so each gets only some changes; choose another "
+                "--client-id",
                 file=sys.stderr,
             )

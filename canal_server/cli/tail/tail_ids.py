@@ -1,7 +1,7 @@
-"""Client ids that `tail` picks by itself, so that it takes nothing from others.
+"""Client ids that `tail` picks by itself, so that it does not disturb other clients.
 
-A range of ids is its own: one of them that is subscribed while nobody is connected
-belongs to a `tail` that was killed, and the next one ends it. Ids below are left alone.
+A range of ids is reserved for it: if one is subscribed but not connected, its `tail`
+was killed, and the next one removes the subscription. Other ids are left alone.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-_ANSWER_S: Final = 5.0  # for the server to say what a destination does
+_ANSWER_S: Final = 5.0  # to wait for the state of a destination
 IDS: Final = range(32_000, 32_768)
 
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Who is subscribed, and which of them are connected; None: not known."""
+    """The subscribed clients, and which are connected; None if unknown."""
 
     subscribed: frozenset[int] = frozenset()
     connected: frozenset[int] | None = None
 
     @property
     def forgotten(self) -> list[int]:
-        """Return the ids of ours that nobody serves any more."""
+        """Return the reserved ids that are subscribed but no longer connected."""
         if self.connected is None:
             return []
         return [each for each in IDS if each in self.subscribed - self.connected]
 
 
 def state_of(args: argparse.Namespace) -> Mapping[str, Any] | None:
-    """Ask what the destination does; None where the server cannot say that.
+    """Ask for the state of the destination; None if the server cannot report it.
 
-    On a connection of its own: a server without this request closes it.
+    Uses its own connection, because a server without this request closes it.
     """
     with (
         contextlib.suppress(OSError, CanalError),
@@ -51,7 +51,7 @@ def state_of(args: argparse.Namespace) -> Mapping[str, Any] | None:
 
 
 def clients_of(state: Mapping[str, Any] | None) -> Clients:
-    """Return the clients that a state tells of."""
+    """Return the clients that a state lists."""
     if state is None:
         return Clients()
     connected = state.get("connected")
@@ -62,21 +62,21 @@ def clients_of(state: Mapping[str, Any] | None) -> Clients:
 
 
 def free_id(clients: Clients) -> int:
-    """Return an id of ours that nobody uses, at random: others may look just now.
+    """Return an unused reserved id, at random: others may be choosing one as well.
 
-    Raises CanalError when all are in use.
+    Raises CanalError if all are in use.
     """
     free = [each for each in IDS if each not in clients.subscribed]
     if not free:
         raise CanalError(
-            f"all client ids from {IDS.start} to {IDS.stop - 1} are subscribed; end"
-            " some by `canal-server unsubscribe`, or name one by --client-id"
+            f"all client ids from {IDS.start} to {IDS.stop - 1} are subscribed; remove"
+            " some with `canal-server unsubscribe`, or choose one with --client-id"
         )
     return secrets.choice(free)
 
 
 def end_forgotten(args: argparse.Namespace, clients: Clients) -> None:
-    """End the subscriptions of those that were killed; no matter if that fails."""
+    """Remove the subscriptions of killed commands; failures are ignored."""
     for client_id in clients.forgotten:
         with (
             contextlib.suppress(OSError, CanalError),

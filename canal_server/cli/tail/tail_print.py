@@ -1,4 +1,4 @@
-"""What `tail` prints of entries: lines for the eye, or one JSON object a line."""
+"""The output of `tail`: lines of text, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 
 class Printer:
-    """Prints entries until there were enough changes."""
+    """Prints entries until the requested number of changes is reached."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._as_json = args.json or not sys.stdout.isatty()
         self._colour = not self._as_json and not os.environ.get("NO_COLOR")
         self._marks: bool = args.transactions
-        self._left: int | None = args.count  # None: without end
-        self.took_changes = False  # the last time
+        self._left: int | None = args.count  # None: no limit
+        self.has_printed_changes = False  # in the last call
 
     def has_enough(self) -> bool:
-        """Tell whether all that was asked for is printed."""
+        """Return whether all requested changes are printed."""
         return self._left is not None and self._left <= 0
 
     def take(self, entries: Iterable[Entry]) -> bool:
-        """Print entries; returns false when some were printed in part or not at all."""
-        whole, self.took_changes = True, False
+        """Print entries; returns false if some were not printed completely."""
+        whole, self.has_printed_changes = True, False
         for entry in entries:
             lines = list(self._lines(entry))
             if entry.entry_type == EntryType.ROWDATA:
-                self.took_changes = True
+                self.has_printed_changes = True
                 if self._left is not None:
                     whole = whole and len(lines) <= self._left
                     del lines[self._left :]

@@ -1,7 +1,7 @@
 """`tail --from`: changes from a position or a time on, by ranged reads.
 
-A subscription of ranged reads holds nothing back in the server, and other clients
-notice nothing of it; it ends with the connection.
+A subscription of ranged reads retains nothing in the server and does not affect other
+clients; it ends with the connection.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_BYTES_MAX: Final = 16 * 1024 * 1024  # of one range, but for a large transaction
-_FIRST_WAIT_MS: Final = 2_000  # for the first change, before it is said why none comes
+_BYTES_MAX: Final = 16 * 1024 * 1024  # of one range, except for a large transaction
+_FIRST_WAIT_MS: Final = 2_000  # for the first change, before the reason is printed
 _WAIT_MS_MAX: Final = 30_000
-_ANSWER_S: Final = 2.0  # for what should not take long, before that is explained
-_RETRY_S: Final = 1.0  # before the server is asked again what it could not answer
+_ANSWER_S: Final = 2.0  # for a quick answer, before the delay is explained
+_RETRY_S: Final = 1.0  # before a failed request is repeated
 _GTID: Final = "gtid:"
 _TIME: Final = "time:"
 _FILE: Final = "file:"
 
 
 def start_of(text: str) -> str:
-    """Return where to begin as the protocol has it.
+    """Return the start in the form of the protocol.
 
-    Raises ValueError, which says what may be written.
+    Raises ValueError with the accepted formats.
     """
     if text.lower().startswith(_GTID):
         return f"{_GTID}{text[len(_GTID) :]}"
     try:
         time_ms = moment_ms(text)
-    except ValueError:  # no time: a position, or none of all
+    except ValueError:  # not a time: a position, or invalid
         wanted = parse_target("oldest" if text.lower() == "earliest" else text)
         time_ms = wanted.time_ms
     else:
@@ -68,20 +68,20 @@ def start_of(text: str) -> str:
 def _time_start(text: str, time_ms: int) -> str:
     if time_ms > time.time() * 1000:
         raise ValueError(
-            f"{text} is in the future by the clock of this machine; `--from latest`"
-            " begins with what is written from now on"
+            f"{text} is in the future by the clock of this machine; use `--from latest`"
+            " to start with new changes"
         )
     return f"{_TIME}{time_ms}"
 
 
 def follow(args: argparse.Namespace, printer: Printer, silence: Silence) -> None:
-    """Print from the start on until there is enough. Raises what ends it."""
+    """Print from the start until there are enough changes. Raises what ends it."""
     with ranged_client_of(args) as client:
         _Follower(client, args, printer, silence).run()
 
 
 class _Follower:
-    """Reads one batch after the other, and waits while the source cannot be read."""
+    """Reads one batch after the other, and waits while the source is unavailable."""
 
     def __init__(
         self,
@@ -99,13 +99,13 @@ class _Follower:
         self._silence = silence
 
     def run(self) -> None:
-        """Print until there is enough. Raises what ends it."""
+        """Print until there are enough changes. Raises what ends it."""
         try:
-            busy = "the server looks where that is in the source's binlog"
+            busy = "the server searches the binlog of the source for the start"
             at = self._answer(self._subscribe, _ANSWER_S, busy)
         except ClientError as error:
             raise ClientError(_as_options(str(error)), code=error.code) from error
-        self._tell_start(at)
+        self._report_start(at)
         wait_ms = _FIRST_WAIT_MS
         while not self._printer.has_enough():
             end, read_to = self._head(at, wait_ms)
@@ -123,7 +123,7 @@ class _Follower:
         ).cursor
 
     def _head(self, at: RangePosition, wait_ms: int) -> tuple[RangePosition, ReadTo]:
-        """Return where the next batch ends, and up to where all was seen."""
+        """Return the end of the next batch, and up to where all was seen."""
 
         def ask() -> tuple[RangePosition, ReadTo]:
             ends = self._client.head(
@@ -136,20 +136,20 @@ class _Follower:
             to = f"{ends.latest.journal}:{ends.latest.position}"
             return ends.end, ReadTo(to, ends.latest_ms)
 
-        busy = f"the server searches the source's binlog from {_place(at)} on"
+        busy = f"the server searches the binlog of the source from {_position(at)}"
         return self._answer(ask, wait_ms / 1000 + _ANSWER_S, busy)
 
     def _print(self, at: RangePosition, end: RangePosition) -> None:
         for piece in self._client.read(self._destination, self._name, at, end):
             entries = decode(Messages, bytes(piece)).messages
             self._printer.take(map(decode_entry, entries))
-            if self._printer.took_changes:
+            if self._printer.has_printed_changes:
                 self._silence.end()
             if self._printer.has_enough():
                 break
 
     def _answer(self, ask: Callable[[], T], patience_s: float, busy: str) -> T:
-        """Ask until there is an answer; says why there is none. Raises what ends it."""
+        """Ask until there is an answer; prints the reason for a delay."""
         wait_s, is_unknown = _RETRY_S, False
         while True:
             try:
@@ -160,35 +160,35 @@ class _Follower:
                     return ask()
             except ClientError as error:
                 if error.code == UNKNOWN_SUBSCRIPTION:
-                    # The destination began anew. Where we are is known here, only.
+                    # The destination restarted. Only we know our position.
                     self._start, is_unknown = "latest", True
                 elif error.code != NOT_HERE or not self._silence.is_passing(error):
                     raise
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _WAIT_MS_MAX / 1000)
 
-    def _tell_start(self, at: RangePosition) -> None:
-        """Say where it begins, where that is not what was asked for."""
+    def _report_start(self, at: RangePosition) -> None:
+        """Print where reading starts if that is not the requested position."""
         text = ""
         if self._start.startswith(_FILE):
-            text = inside_text(self._start.removeprefix(_FILE), _place(at))
+            text = inside_text(self._start.removeprefix(_FILE), _position(at))
         elif self._start.startswith(_TIME) and at.position == FIRST_EVENT:
             oldest = self._client.locate(self._destination, "earliest")
             if oldest == at:
                 asked = time_text(int(self._start.removeprefix(_TIME)))
                 text = (
-                    f"{asked} is before the first transaction of the source's binlog:"
-                    f" beginning with its oldest file, {at.journal}"
+                    f"{asked} is before the first transaction in the binlog of the"
+                    f" source: starting with its oldest file, {at.journal}"
                 )
         if text:
             print(f"canal-server tail: {text}", file=sys.stderr)
 
 
-def _place(at: RangePosition) -> str:
+def _position(at: RangePosition) -> str:
     return f"{at.journal}:{at.position}"
 
 
 def _as_options(text: str) -> str:
-    """Return a refusal with starts as they are written here, not in the protocol."""
+    """Return an error with starts written as options instead of protocol values."""
     text = text.replace("`earliest`", "`--from oldest`")
     return re.sub(r"\btime:(\d+)", r"`--from \1`", text)

@@ -1,7 +1,7 @@
-"""Why `tail` prints nothing: told on standard error, once for each reason.
+"""Why `tail` prints nothing: printed on standard error, once for each reason.
 
-The server is asked what the destination does. Leaves out when to ask, but for an
-answer that does not come.
+The server is asked for the state of the destination. The callers decide when, except
+for requests that are not answered.
 """
 
 from __future__ import annotations
@@ -23,59 +23,59 @@ if TYPE_CHECKING:
 
     from canal_server.errors import ClientError
 
-_WAIT_S_MAX: Final = 30.0  # until it is looked again why no answer comes
+_WAIT_S_MAX: Final = 30.0  # between two checks of the reason
 _STILL: Final = "still quiet"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTo:
-    """Up to where a reader of ranges has seen all, and when that was written (ms)."""
+    """The position up to which a ranged reader has seen all, and its time (ms)."""
 
     position: str
     position_ms: int = 0
 
 
 class Silence:
-    """Notices what a destination does while nothing comes of it; thread-safe."""
+    """Observes what a destination does while there are no changes; thread-safe."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._is_ranged = args.start is not None
         self._lock = threading.Lock()  # guards what follows
-        self._told: set[str] = set()  # kinds of reasons, since something came
-        self._has_come = False  # anything at all
-        self._read_to: str | None = None  # at the last look
-        # Between the two looks before: by now it would have come.
+        self._reported: set[str] = set()  # kinds of reasons, since the last changes
+        self._has_changes = False  # since the start
+        self._read_to: str | None = None  # at the last check
+        # Between the two previous checks: by now the changes would have arrived.
         self._has_moved = False
 
     def end(self) -> None:
-        """Take note that changes came: reasons are told again.
+        """Record that changes arrived: reasons are printed again.
 
-        But not that there are no more, after each of them.
+        Except the one that there are no more changes, which would follow every change.
         """
         with self._lock:
-            self._has_come = True
-            self._told &= {_STILL}
+            self._has_changes = True
+            self._reported &= {_STILL}
             self._read_to, self._has_moved = None, False
 
     def explain(self, read_to: ReadTo | None = None) -> None:
-        """Say why nothing comes, unless that was said.
+        """Print why there are no changes, unless it was printed already.
 
-        `read_to` is of a reader of ranges: what it has seen, not the destination.
+        `read_to` is what a ranged reader has seen, as opposed to the destination.
         """
         state = state_of(self._args)
         if state is not None and read_to is not None:
-            # What the destination is blocked by does not hold up ranges.
-            told = {"position": read_to.position, "position_ms": read_to.position_ms}
-            state = {**state, **told, "blocked": None}
+            # What blocks the destination does not block ranged reads.
+            seen = {"position": read_to.position, "position_ms": read_to.position_ms}
+            state = {**state, **seen, "blocked": None}
         with self._lock:
-            self._tell(dict(self._reasons(state)))
+            self._report(dict(self._reasons(state)))
 
     @contextlib.contextmanager
     def while_waiting(self, after_s: float, what: str) -> Iterator[None]:
-        """Say why no answer comes, while one is waited for longer than it may take.
+        """Print why an answer does not arrive within the time it may take.
 
-        `what` says what the server does that may take long.
+        `what` is the slow operation that the server executes.
         """
         answered = threading.Event()
 
@@ -85,47 +85,47 @@ class Silence:
                 state = state_of(self._args)
                 with self._lock:
                     if not answered.is_set():
-                        self._tell(dict(self._reasons(state, what)))
+                        self._report(dict(self._reasons(state, what)))
                 wait_s = min(2 * wait_s, _WAIT_S_MAX)
 
         threading.Thread(target=watch, name="tail-silence", daemon=True).start()
         try:
             yield
         finally:
-            # Under the lock: what is answered is not explained any more.
+            # Under the lock: an answered request is not explained any more.
             with self._lock:
                 answered.set()
 
     def is_passing(self, refusal: ClientError) -> bool:
-        """Say why the server cannot answer now; tells whether it may do so soon."""
+        """Print why the server cannot answer; returns whether it may do so soon."""
         state = state_of(self._args)
         if state is None or not state.get("running"):
             return False
         with self._lock:
             found = dict(self._reasons(state, ""))
             why = str(refusal).removesuffix("; try again")
-            refused = {"refused": f"{self._nothing()}: {why}; asking again"}
-            self._tell({"error": found["error"]} if "error" in found else refused)
+            refused = {"refused": f"{self._nothing()}: {why}; retrying"}
+            self._report({"error": found["error"]} if "error" in found else refused)
         return True
 
-    def _tell(self, found: Mapping[str, str]) -> None:
-        """Print reasons that were not told. Requires holding the lock."""
+    def _report(self, found: Mapping[str, str]) -> None:
+        """Print reasons that were not printed yet. Requires holding the lock."""
         assert self._lock.locked()
         for kind, text in found.items():
-            if kind not in self._told:
+            if kind not in self._reported:
                 print(
                     f"canal-server tail: {printable(text, LINE_MAX)}", file=sys.stderr
                 )
-        # A reason that went is news when it is back.
-        self._told = set(found)
+        # A reason that disappears is printed again when it returns.
+        self._reported = set(found)
 
     def _reasons(
         self, state: Mapping[str, Any] | None, busy_with: str | None = None
     ) -> Iterator[tuple[str, str]]:
-        """Yield kinds of reasons and their words."""
+        """Yield the kinds of reasons and their texts."""
         name = self._args.destination
         if state is None:
-            yield "unknown", f"{self._nothing()}; this server does not say why"
+            yield "unknown", f"{self._nothing()}; this server does not report why"
         elif not state.get("running"):
             yield from _not_running(name, state)
         elif state.get("error"):
@@ -133,7 +133,7 @@ class Silence:
         elif state.get("state") == "connecting":
             yield (
                 "connecting",
-                f"{self._nothing()}: the server connects to its source",
+                f"{self._nothing()}: the server is connecting to its source",
             )
         elif busy_with is not None:
             yield "busy", f"{self._nothing()}: {busy_with}"
@@ -153,15 +153,15 @@ class Silence:
             yield (
                 "filter",
                 (
-                    f"the source is read up to {read_to}, but what was written since"
-                    f" matches nothing of {whose}"
+                    f"the source is read up to {read_to}, but the changes since then"
+                    f" match nothing of {whose}"
                 ),
             )
         else:
             yield from self._quiet(state)
 
     def _quiet(self, state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Yield that the source has nothing, or that reading is behind."""
+        """Yield that the source has no changes, or that reading lags."""
         lag_s = (state.get("lag") or {}).get("seconds")
         if lag_s and not self._is_ranged:
             behind = f"reading is {ago_text(lag_s)} behind the source"
@@ -172,22 +172,27 @@ class Silence:
             ago = ago_text(time.time() - state["position_ms"] / 1000)
             last = f", which was written {ago} ago"
         where = f" up to {state['position']}" if state.get("position") else ""
-        text = f"{self._nothing()}: the source is read to its end{where}{last}"
-        if self._has_come:
+        text = f"{self._nothing()}: the source has been read to its end{where}{last}"
+        if self._has_changes:
             yield _STILL, text
         elif self._is_ranged:
             yield "quiet", text
         else:
-            yield "quiet", f"{text}; to see earlier changes use --from, as --from -1h"
+            yield (
+                "quiet",
+                f"{text}; to see earlier changes, use --from, such as --from -1h",
+            )
 
     def _nothing(self) -> str:
-        """Return that nothing comes, as far as that is known.
+        """Return that there are no changes, with the filter.
 
-        Whether a filter matches any table is not: it may be what it should not be.
+        Whether the filter matches any table is unknown: it may be a typo.
         """
         wanted = self._args.filter
         of = f" that --filter {quoted(wanted)} matches" if wanted else ""
-        return f"no further change{of}" if self._has_come else f"no change{of} so far"
+        return (
+            f"no further change{of}" if self._has_changes else f"no change{of} so far"
+        )
 
 
 def _not_running(name: str, state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -203,4 +208,4 @@ def _not_running(name: str, state: Mapping[str, Any]) -> Iterator[tuple[str, str
         why = error_text(dict(state))
         yield "error", f"destination {name} is {state['life']}: {why}"
     else:
-        yield "stopped", f"destination {name} does not run, it is {state['life']}"
+        yield "stopped", f"destination {name} is not running, it is {state['life']}"

@@ -46,7 +46,7 @@ def mirror(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
 
 def test_verify_without_tables(mirror) -> None:
     """A mirror that knows no table has nothing to compare; names have two parts."""
-    assert mirror("verify") == "the mirror has no table yet\n"
+    assert mirror("verify") == "the mirror has no tables yet\n"
     told = mirror("verify", "orders", ".x", wanted=WRONG_SETTINGS)
     assert "table orders: write schema.table" in told
     assert "table .x: write schema.table" in told

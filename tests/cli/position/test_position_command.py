@@ -69,7 +69,7 @@ def test_what_is_stored_is_shown_without_the_source(conf, capsys):
     assert run("show", "--conf", conf) == 0
     told = capsys.readouterr().out
     assert "destination one: not running; as stored" in told
-    assert "how far behind is not known: cannot connect" in told
+    assert "lag is unknown: cannot connect" in told
     assert "client 1001 at binlog.000001:4711 (2025-11-21T1" in told
     assert "destination two" in told
     assert "no client is subscribed" in told
@@ -126,9 +126,9 @@ def test_a_group_is_shown_without_its_sources(group_conf, capsys):
     assert run("show", "--conf", group_conf) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "destination merged: not running; as stored"
-    assert lines[1].startswith("  master1: how far behind is not known: cannot connect")
+    assert lines[1].startswith("  master1: lag is unknown: cannot connect")
     assert lines[2] == "    client 1001 at binlog.000001:100"
-    assert lines[3].startswith("  master2: how far behind is not known: cannot connect")
+    assert lines[3].startswith("  master2: lag is unknown: cannot connect")
     assert lines[4:] == ["    client 1001 at binlog.000001:4711"]
     assert run("show", "--conf", group_conf, "--json") == 0
     (told,) = json.loads(capsys.readouterr().out)["destinations"]
@@ -143,14 +143,18 @@ def test_a_group_is_shown_without_its_sources(group_conf, capsys):
         (
             ["--to", "binlog.000001:4"],
             2,
-            "it is by --source: master1 (127.0.0.1:1), master2 (127.0.0.1:2)",
+            "with --source: master1 (127.0.0.1:1), master2 (127.0.0.1:2)",
         ),
         (["--to", "0-1-7"], 2, "name the one whose GTID set it is"),
-        (["--to", "oldest", "--source", "db3"], 2, "--source db3: no source of merged"),
+        (
+            ["--to", "oldest", "--source", "db3"],
+            2,
+            "--source db3: not a source of merged",
+        ),
         (["--to", "oldest", "--source", "127.0.0.1:2"], 1, "127.0.0.1:2"),
         (["--to", "latest", "--source", "master2"], 1, "127.0.0.1:2"),
         (["--to", "latest", "--source", "merged/master1"], 1, "127.0.0.1:1"),
-        (["--to", "latest"], 1, "--source moves clients in one source, whatever"),
+        (["--to", "latest"], 1, "use --source to move clients in one source"),
     ],
 )
 def test_which_source_of_a_group(group_conf, capsys, arguments, status, words):
@@ -169,9 +173,9 @@ def test_a_single_source_has_no_name(conf, capsys):
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["--to", "oldest"], 2, "name one destination with --destination"),
+        (["--to", "oldest"], 2, "select a destination with --destination"),
         (["--to", "oldest", "--destination", "three"], 2, "not configured"),
-        (["--to", "oldest", "--destination", "two"], 1, "has no clients: nothing is"),
+        (["--to", "oldest", "--destination", "two"], 1, "has no clients, so there is"),
         (
             ["--to", "oldest", "--destination", "one", "--client", "7"],
             1,
@@ -257,11 +261,9 @@ def test_what_is_gone():
     told = purged_text(gone)
     assert "binlog.000003 to binlog.000005 (3 files) purged" in told
     assert "from 2025-11-21T" in told
-    assert ", 12 transactions is not in the binlog any more" in told
+    assert ", 12 transactions are no longer in the binlog" in told
     told = purged_text(Gone("binlog.000003", "binlog.000003", 1, None, None))
-    assert (
-        told == "binlog.000003 purged: what was written is not in the binlog any more"
-    )
+    assert told == "binlog.000003 purged: changes are no longer in the binlog"
 
 
 def test_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:

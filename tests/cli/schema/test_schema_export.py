@@ -134,9 +134,9 @@ def test_an_existing_file_is_replaced(written_history, schema, tmp_path):
     [
         (b"{}", "no JSON object with the format"),
         (b'{"format": ', "it is not JSON"),
-        (b"\xff\xfe", "is not UTF-8"),
+        (b"\xff\xfe", "is not valid UTF-8"),
         (b" \n", "it is empty"),
-        (b"CREATE TABLE t (a int);", "name the position in the binlog"),
+        (b"CREATE TABLE t (a int);", "the dump does not contain its binlog position"),
     ],
 )
 def test_files_that_cannot_be_imported(schema, tmp_path, content, problem):
@@ -172,7 +172,7 @@ def test_options_of_dumps(written_history, schema, tmp_path):
     file = tmp_path / "tables.json"
     schema("export", str(file))
     schema("import", "--at", "binlog.000003:4", str(file), status=2)
-    assert "--at and --schema are for dumps in SQL" in schema.err
+    assert "--at and --schema are only for SQL dumps" in schema.err
 
 
 def test_a_running_server_is_not_disturbed(

@@ -114,10 +114,10 @@ def test_notes(written_history, schema):
         first=500,
     )
     told = schema("history", "--table", "shop.book").split("\n\n")
-    assert "(the columns may be others from here on)" in told[0]
-    assert "(what was read of the server later contains it already)" in told[1]
-    assert told[2].splitlines()[2:] == ["  (columns and keys as before)"]
-    assert "may be others" in schema("history", "--table", "shop.guess")
+    assert "(columns may differ from here on)" in told[0]
+    assert "(already contained in definitions read from the server later)" in told[1]
+    assert told[2].splitlines()[2:] == ["  (columns and keys unchanged)"]
+    assert "may differ" in schema("history", "--table", "shop.guess")
 
 
 def test_what_the_server_was_asked(written_history, schema):
@@ -125,7 +125,7 @@ def test_what_the_server_was_asked(written_history, schema):
     answer = "CREATE TABLE `quiet` (`a` int)"
     written_history.write(ADD, answers=((900, answer),))
     told = schema("history", "--table", "shop.quiet").splitlines()
-    assert told[0].endswith("  the server was asked")
+    assert told[0].endswith("  read from the server")
     assert told[1:4] == [f"    {answer}", "  + table shop.quiet", "  + a int"]
     (found,) = schema.objects("history", "--table", "shop.quiet")
     assert found["answer"]
@@ -138,4 +138,4 @@ def test_unknown_tables(written_history, schema):
     schema("history", "--table", "shop.tom", status=1)
     assert "no table shop.tom is known; similar names: shop.tome" in schema.err
     schema("history", "--table", "tome", status=2)
-    assert "--table tome: write it as schema.table" in schema.err
+    assert "--table tome: expected schema.table" in schema.err

@@ -9,7 +9,7 @@ from fix_conf import ACCOUNT, MASTER
 from fix_table_history import T0_MS
 
 from canal_server import cli
-from canal_server.cli.schema.schema_options import place_or_time, printable, time_ms
+from canal_server.cli.schema.schema_options import position_or_time, printable, time_ms
 from canal_server.model.positions import EntryPosition
 
 
@@ -50,11 +50,13 @@ def test_times():
 
 def test_places():
     """A place is a file and an offset; what is neither place nor time is refused."""
-    assert place_or_time("my-bin.000003:4711") == EntryPosition("my-bin.000003", 4711)
-    assert place_or_time("2025-11-21T10:00:00Z") == T0_MS
+    assert position_or_time("my-bin.000003:4711") == EntryPosition(
+        "my-bin.000003", 4711
+    )
+    assert position_or_time("2025-11-21T10:00:00Z") == T0_MS
     for wrong in ("binlog.000003", "binlog.000003:", ":4", "binlog.000003:x"):
         with pytest.raises(argparse.ArgumentTypeError, match="expected a position"):
-            place_or_time(wrong)
+            position_or_time(wrong)
 
 
 def test_printable_keeps_lines():
@@ -80,10 +82,13 @@ def test_which_destination(make_conf, capsys):
     """Several destinations have to be told apart, and an unknown one is refused."""
     conf = make_conf("canal.destinations = a, b\n", a=MASTER, b=MASTER)
     assert cli.main(["schema", "show", "--conf", str(conf)]) == 2
-    assert "name one destination with --destination: a, b" in capsys.readouterr().err
+    assert "select a destination with --destination: a, b" in capsys.readouterr().err
     argv = ["schema", "show", "--conf", str(conf), "--destination", "c"]
     assert cli.main(argv) == 2
-    assert "--destination c: not configured; known are: a, b" in capsys.readouterr().err
+    assert (
+        "--destination c: not configured; configured are: a, b"
+        in capsys.readouterr().err
+    )
     argv[-1] = "b"
     assert cli.main(argv) == 1
     assert "there is no table history" in capsys.readouterr().err

@@ -51,9 +51,9 @@ def test_tables_of_the_server_itself(written_history, schema):
     assert schemas_of(schema.objects("show")) == ["shop"]
     text = schema("show")
     assert "mysql`" not in text
-    assert text.endswith("\n-- not shown without --all: mysql\n")
+    assert text.endswith("\n-- omitted without --all: mysql\n")
     assert schemas_of(schema.objects("show", "--all")) == ["mysql", "shop"]
-    assert "not shown" not in schema("show", "--all")
+    assert "omitted" not in schema("show", "--all")
     named = schema.objects("show", "--table", "mysql.user")
     assert schemas_of(named) == ["mysql"]
 
@@ -135,7 +135,7 @@ def test_an_unknown_table(written_history, schema):
         " similar names: shop.book\n"
     )
     schema("show", "--table", "zzz", status=1)
-    assert "write it as schema.table" in schema.err
+    assert "expected schema.table" in schema.err
     schema("show", "--table", "shop.(", status=2)
     assert "--table shop.(" in schema.err
 
@@ -143,7 +143,7 @@ def test_an_unknown_table(written_history, schema):
 def test_uncertain_tables_are_marked(written_history, schema):
     """A table whose columns are a guess is said to be one, in both formats."""
     written_history.write((300, "CREATE TABLE guess SELECT * FROM book"))
-    assert "-- `guess`: its columns are not known" in schema("show")
+    assert "-- `guess`: its columns are unknown" in schema("show")
     assert "-- uncertain: `guess` may have had other columns" in schema("show")
     guess = [each for each in schema.objects("show") if each["table"] == "guess"]
     assert [(each["uncertain"], each["columns"]) for each in guess] == [(True, None)]

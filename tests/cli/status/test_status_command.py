@@ -66,7 +66,7 @@ def test_a_server_alone(make_conf, start_server, status):
 def test_a_server_in_a_cluster(shared_conf, start_server, status, zookeeper):
     """A server that runs nothing tells who does, then that it does."""
     server = start_server(shared_conf)
-    server.read_until("waiting for its end")
+    server.read_until("standing by")
     _, cluster, _, _, row = status(shared_conf).splitlines()
     assert row.split() == ["example", "competing", OTHER, "-", "-", "-", "-"]
     assert OTHER in cluster
@@ -132,8 +132,8 @@ def test_events_that_were_passed_over():
     counted = "(type 30, table db.t, 2 in all)"
     key = "canal.instance.master.unreadable.events"
     assert list(_table(told))[-3:] == [
-        "a: event b.1:4 (type 19, 2 in all) was left out: a body of 3 bytes",
-        f"a: event b.1:9 was read without an error: take it out of {key}",
+        "a: event b.1:4 (type 19, 2 in total) was skipped: a body of 3 bytes",
+        f"a: event b.1:9 was decoded without an error: remove it from {key}",
         f"g/master2: event b.1:4 {counted} was delivered as raw bytes: {why}",
     ]
 
@@ -302,7 +302,9 @@ def test_limits_without_a_check(make_conf, capsys):
     """A limit that nothing is compared with is an error of usage."""
     conf = make_conf(MAIN + "example")
     assert cli.main(["status", "--max-lag", "1s", "--conf", str(conf)]) == 2
-    assert capsys.readouterr().err == "canal-server status: --max-lag is for --check\n"
+    assert (
+        capsys.readouterr().err == "canal-server status: --max-lag requires --check\n"
+    )
 
 
 def test_a_time_out_of_nothing(capsys):
@@ -310,7 +312,7 @@ def test_a_time_out_of_nothing(capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["status", "--timeout", "0"])
     assert ended.value.code == 2
-    assert "argument --timeout: 0: expected more than 0, as 5s" in (
+    assert "argument --timeout: 0: expected more than 0, such as 5s" in (
         capsys.readouterr().err
     )
 

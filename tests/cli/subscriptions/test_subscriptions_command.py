@@ -57,8 +57,8 @@ def test_what_is_stored(conf, capsys):
     status, told = run(capsys, "list", "--conf", conf)
     assert status == 0
     assert "destination one: not running; as stored" in told
-    assert "how far behind is not known: cannot connect" in told
-    assert "lake at binlog.000001:5000\n    acked last 2025-11-21T1" in told
+    assert "lag is unknown: cannot connect" in told
+    assert "lake at binlog.000001:5000\n    last acked 2025-11-21T1" in told
     assert "old.one at binlog.000001:4711\n    nothing acked yet; filter shop" in told
     assert told.endswith("destination two: not running; as stored\n  no subscription\n")
     status, told = run(capsys, "list", "--conf", conf, "--json")

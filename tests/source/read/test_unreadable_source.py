@@ -91,7 +91,7 @@ def test_a_damaged_row(
     assert f"write {key} in {own}, and restart" in message
 
     # The command of the message, as it is.
-    command = message.split("to see it: ")[1].split(";")[0]
+    command = message.split("to inspect: ")[1].split(";")[0]
     assert cli.main(shlex.split(command)[1:]) == 0
     shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     changes = [each.get("rowChange", {}) for each in shown]
@@ -100,7 +100,7 @@ def test_a_damaged_row(
     path = server.data_folder / file
     assert cli.main(["decode", str(path)]) == cli.FAILED
     assert capsys.readouterr().err.endswith(
-        "; --unreadable skip leaves such events out, =raw prints their bytes\n"
+        "; use --unreadable skip to omit such events, or raw to print their bytes\n"
     )
     assert cli.main(["decode", str(path), "--unreadable", "skip"]) == 0
     values = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

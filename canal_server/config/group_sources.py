@@ -1,7 +1,7 @@
 """Reads the sources of a group: canal.instance.master1.address, master2 and so on.
 
-All else that is set for the source of an instance (account, time-outs, …) holds for
-each of them. Leaves out what makes a destination a group (`modes`).
+Other settings of the source of an instance (account, timeouts, …) apply to each of
+them. Whether a destination is a group is decided in `modes`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from canal_server.config.key_reading import read_all
-from canal_server.config.key_tables import UNREADABLE_FIELD, host_keys, unreadable_key
+from canal_server.config.keys.source_keys import (
+    UNREADABLE_FIELD,
+    host_keys,
+    unreadable_key,
+)
 from canal_server.config.problems import find
 from canal_server.config.schema import Wiring
 
@@ -20,11 +24,11 @@ if TYPE_CHECKING:
     from canal_server.config.schema import HostPort, SourceConfig
     from canal_server.config.substitution import Lookup
 
-MEMBERS_MAX = 64
+SOURCES_MAX = 64
 FIRST_KEY = "canal.instance.master1.address"
 SINGLE_KEY = "canal.instance.master.address"
 WORDS = ("address", "journal.name", "position", "timestamp", "gtid")
-# Those that the original has. Other numbers are ours.
+# The keys of the Java server. Other numbers exist only here.
 KEYS = tuple(
     f"canal.instance.{host}{number}.{word}"
     for host in ("master", "standby")
@@ -32,13 +36,13 @@ KEYS = tuple(
     for word in WORDS
 )
 
-Fields = dict[str, object]  # values by the path of their field
+Fields = dict[str, object]  # values by field path
 
 
-def members(lookup: Lookup, problems: Problems) -> dict[int, Fields]:
+def numbered_sources(lookup: Lookup, problems: Problems) -> dict[int, Fields]:
     """Return the settings of each source that has an address, by its number."""
     found: dict[int, Fields] = {}
-    for number in range(1, MEMBERS_MAX + 1):
+    for number in range(1, SOURCES_MAX + 1):
         has_address = {
             host: find(lookup, f"canal.instance.{host}{number}.address", problems)
             for host in ("master", "standby")
@@ -59,46 +63,46 @@ def members(lookup: Lookup, problems: Problems) -> dict[int, Fields]:
                 standby.origin,
                 f"canal.instance.standby{number}.address",
                 standby.text,
-                f"the standby of no source; set canal.instance.master{number}.address"
-                " too",
+                f"a standby without a source; also set"
+                f" canal.instance.master{number}.address",
             )
     return found
 
 
 def wiring(lookup: Lookup, problems: Problems) -> Wiring:
-    """Return where a group's cursors are: in ZooKeeper where one is named.
+    """Return where the cursors of a group are stored: in ZooKeeper if it is configured.
 
-    In the original nothing of a group outlives the process.
+    The Java server keeps the cursors of a group only in memory.
     """
     named = find(lookup, "canal.zkServers", problems) is not None
     return Wiring.ZOOKEEPER if named else Wiring.FILE
 
 
 def sources(
-    members: Mapping[int, Fields],
+    numbered: Mapping[int, Fields],
     common: Fields,
     make: Callable[[Fields], SourceConfig],
 ) -> tuple[SourceConfig, ...]:
-    """Return the sources: `common` holds what is set for all of them."""
+    """Return the sources; `common` are the settings that apply to all of them."""
     shared = {
         field: value
         for field, value in common.items()
         if not field.startswith(("source.master.", "source.standby."))
         and field != UNREADABLE_FIELD
     }
-    return tuple(make(shared | members[number]) for number in sorted(members))
+    return tuple(make(shared | numbered[number]) for number in sorted(numbered))
 
 
 def check(
     group: tuple[SourceConfig, ...], lookup: Lookup, file: str, problems: Problems
 ) -> None:
-    """Note that there is no source, or that two are one server."""
+    """Report a group without a source, and two sources that are the same server."""
     if not group:
         problems.add(
             file,
             FIRST_KEY,
             "",
-            "no MySQL server is named for the group; write host:port",
+            "no source is set for the group; write host:port",
         )
     names: dict[HostPort, str] = {}
     for source in group:
@@ -113,20 +117,20 @@ def check(
                     found.origin if found else file,
                     key,
                     str(settings.address),
-                    f"the server of {other} too; each may be in a group once",
+                    f"also the server of {other}; a server may be in a group only once",
                 )
 
 
 def hints(lookup: Lookup, problems: Problems, *, grouped: bool) -> list[str]:
-    """Return warnings of addresses that count for nothing, as the kind is another."""
+    """Return warnings about addresses that have no effect on this kind of instance."""
     unused = (SINGLE_KEY,) if grouped else KEYS
     why = (
-        f"the sources of a group are {FIRST_KEY} and on"
+        f"the sources of a group are set by {FIRST_KEY} and so on"
         if grouped
-        else "several sources need classpath:spring/group-instance.xml"
+        else "several sources require classpath:spring/group-instance.xml"
     )
     return [
-        f"{found.origin}: {key}: without effect: {why}"
+        f"{found.origin}: {key}: no effect: {why}"
         for key in unused
         if (found := find(lookup, key, problems)) is not None
     ]

@@ -1,6 +1,6 @@
 """Reads where the table history is kept: a JDBC URL and the name of a component set.
 
-Both are the original's, which is told its database by one and its SQL by the other.
+Both are keys of the Java server: one selects its database, the other its SQL.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ URL_KEY = "canal.instance.tsdb.url"
 USER_KEY = "canal.instance.tsdb.dbUsername"
 
 URL_REMEDY = (
-    "leave it empty for a file in canal.instance.tsdb.dir, or write"
+    "leave it empty to use a file in canal.instance.tsdb.dir, or write"
     " jdbc:mysql://host:port/database"
 )
 EMBEDDED = "jdbc:h2:"
 DATABASE_CHARACTERS_MAX = 64
 NAMED_MAX = 5  # destinations in a warning
 
-# Component sets of the original: whether they are those of a MySQL.
+# Component sets of the Java server, and whether they are for MySQL.
 COMPONENT_SETS = {"h2-tsdb.xml": False, "mysql-tsdb.xml": True}
 
 
+@values.reader("`jdbc:mysql://host:port/database?options`")
 def database(value: str) -> MysqlDatabase | None:
-    """Read `jdbc:mysql://host:port/database?options`; None for the embedded one.
+    """Parse `jdbc:mysql://host:port/database?options`; None for the embedded database.
 
-    Of the options those about TLS and about the key for a password count.
+    Only the options for TLS and for the public key have an effect.
     """
     if value.lower().startswith(EMBEDDED):
         return None
@@ -52,17 +53,17 @@ def database(value: str) -> MysqlDatabase | None:
         re.IGNORECASE,
     )
     if not found:
-        raise ValueError(f"not the URL of a MySQL data base; {URL_REMEDY}")
+        raise ValueError(f"not the URL of a MySQL database; {URL_REMEDY}")
     if "," in found["address"]:
-        raise ValueError("names several servers; write one host:port")
+        raise ValueError("contains several servers; write one host:port")
     if "@" in found["address"]:
         raise ValueError(
-            f"holds an account; write {USER_KEY} and canal.instance.tsdb.dbPassword"
+            f"contains an account; set {USER_KEY} and canal.instance.tsdb.dbPassword"
             " instead"
         )
     name = unquote(found["database"])
     if not 0 < len(name) <= DATABASE_CHARACTERS_MAX:
-        raise ValueError(f"names no data base; {URL_REMEDY}")
+        raise ValueError(f"contains no database name; {URL_REMEDY}")
     options = found["options"] or ""
     key, retrieval = _public_key(options)
     return MysqlDatabase(
@@ -75,7 +76,7 @@ def database(value: str) -> MysqlDatabase | None:
 
 
 def _public_key(options: str) -> tuple[Path | None, bool | None]:
-    """Read which key a password without TLS is for, as Connector/J calls it."""
+    """Parse the options for the public key, which have the names of Connector/J."""
     key, retrieval = None, None
     for name, value in parse_qsl(options):
         word = name.lower()
@@ -83,7 +84,7 @@ def _public_key(options: str) -> tuple[Path | None, bool | None]:
             key = values.folder(value)
             if not (key.is_absolute() and os.access(key, os.R_OK)):
                 raise ValueError(
-                    f"cannot read {name} {value}; name a PEM file, with its whole path"
+                    f"cannot read {name} {value}; set the absolute path of a PEM file"
                 )
         if word == "allowpublickeyretrieval":
             retrieval = values.boolean(value)
@@ -96,7 +97,7 @@ def _ssl_mode(options: str) -> SslMode:
         word = name.lower()
         if word in ("user", "password"):
             raise ValueError(
-                f"holds an account; write {USER_KEY} and"
+                f"contains an account; set {USER_KEY} and"
                 " canal.instance.tsdb.dbPassword instead"
             )
         if word == "usessl":
@@ -109,13 +110,13 @@ def _ssl_mode(options: str) -> SslMode:
 def check(
     config: TableMetaConfig, lookup: Lookup, problems: Problems, file: str
 ) -> None:
-    """Note settings that contradict each other; `file` is where one is missing."""
+    """Report contradicting settings; `file` is the one in which a key is missing."""
     if not config.enable:
         return
 
     def note(key: str, wrong: str) -> None:
         found = find(lookup, key, problems)
-        # A URL may hold a password.
+        # A URL may contain a password.
         problems.add(
             found.origin if found else file,
             key,
@@ -128,26 +129,26 @@ def check(
     if wants_mysql is False and config.database is not None:
         note(
             SPRING_KEY,
-            f"the set for a file, but {URL_KEY} names a MySQL; write"
-            " classpath:spring/tsdb/mysql-tsdb.xml, or take one of the two out",
+            f"a component set for a file, but {URL_KEY} is a MySQL URL; write"
+            " classpath:spring/tsdb/mysql-tsdb.xml, or remove one of the two",
         )
-    # A URL that cannot be read is a problem already.
+    # A URL that cannot be parsed has been reported already.
     url = find(lookup, URL_KEY, problems, secret=True)
     is_mysql = url is not None and not url.text.lower().startswith(EMBEDDED)
     if wants_mysql and not is_mysql:
         note(
             URL_KEY,
-            f"names no MySQL, but {SPRING_KEY} is the set for one; write"
-            " jdbc:mysql://host:port/database, or h2-tsdb.xml there",
+            f"not a MySQL URL, but {SPRING_KEY} is the component set for one; write"
+            " jdbc:mysql://host:port/database, or set h2-tsdb.xml there",
         )
     if config.database is not None and not config.user:
-        note(USER_KEY, f"no account for the MySQL of {URL_KEY}; name one")
+        note(USER_KEY, f"no account for the MySQL server of {URL_KEY}; set one")
 
 
 def check_folders(
     instances: Sequence[InstanceConfig], file: str, problems: Problems
 ) -> None:
-    """Note destinations that would write the same file."""
+    """Report destinations that would write the same file."""
     first: dict[Path, str] = {}
     for instance in instances:
         config = instance.table_meta
@@ -159,13 +160,13 @@ def check_folders(
                 file,
                 DIR_KEY,
                 str(config.dir),
-                f"the folder of {other} and of {instance.destination}; put"
-                " ${canal.instance.destination} into its path",
+                f"the same folder for {other} and {instance.destination}; use"
+                " ${canal.instance.destination} in the path",
             )
 
 
 def shared_hints(instances: Sequence[InstanceConfig], file: str) -> list[str]:
-    """Return a warning of a cluster whose servers keep a history each."""
+    """Return a warning if servers of a cluster keep separate table histories."""
     alone = [
         each.destination
         for each in instances
@@ -181,16 +182,16 @@ def shared_hints(instances: Sequence[InstanceConfig], file: str) -> list[str]:
     return [
         (
             f"{file}: canal.zkServers shares {names} with other servers, but {URL_KEY}"
-            " names no MySQL, so each server keeps the table history in a file of its"
-            " own: one that takes over for the first time does not know the columns"
-            " from before a DDL statement, and may stop with a TableMetaError; set"
-            f" {URL_KEY} = jdbc:mysql://host:port/database on all of them"
+            " is not set, so each server keeps the table history in its own file: a"
+            " server that takes over for the first time does not know the columns from"
+            " before a DDL statement and may stop with a TableMetaError; set"
+            f" {URL_KEY} = jdbc:mysql://host:port/database on all servers"
         )
     ]
 
 
 def _component_set(lookup: Lookup, problems: Problems) -> bool | None:
-    """Tell whether the set is for a MySQL; None when none is named."""
+    """Return whether the component set is for MySQL; None if none is set."""
     found = find(lookup, SPRING_KEY, problems)
     if found is None:
         return None
@@ -200,7 +201,7 @@ def _component_set(lookup: Lookup, problems: Problems) -> bool | None:
             found.origin,
             SPRING_KEY,
             found.text,
-            "not a known component set; leave it empty, or write"
+            "unknown component set; leave it empty, or write"
             f" classpath:spring/tsdb/{' or '.join(COMPONENT_SETS)}",
         )
     return wants_mysql

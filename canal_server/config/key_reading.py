@@ -1,4 +1,4 @@
-"""The values of keys as their tables say how to read them."""
+"""Reads the values of keys as their tables define."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from canal_server.config.problems import find
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from canal_server.config.key_tables import Key
+    from canal_server.config.keys.setting import Key
     from canal_server.config.problems import Problems
     from canal_server.config.substitution import Lookup
 
@@ -19,7 +19,7 @@ def read_all(
 ) -> dict[str, object]:
     """Return the values of the keys that are set, by field.
 
-    A field that is left out keeps its default.
+    Other fields keep their defaults.
     """
     read: dict[str, object] = {}
     for key in keys:

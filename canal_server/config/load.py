@@ -1,7 +1,7 @@
-"""Reads a conf folder: canal.properties and an instance.properties per destination.
+"""Reads a conf folder: canal.properties and one instance.properties per destination.
 
-Everything that is wrong is told at once. Leaves out how a key is found (`resolve`)
-and read (`values`).
+All problems are reported at once. Finding the text of a key is left to `substitution`,
+parsing it to `values`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from canal_server.config import group_sources, history_location, modes
 from canal_server.config.key_reading import read_all
 from canal_server.config.key_tables import INSTANCE_KEYS, SERVER_KEYS
+from canal_server.config.keys.store_keys import DATA_DIR_DEFAULT, DATA_DIR_KEY
 from canal_server.config.problems import Problems, find
 from canal_server.config.properties import (
     Properties,
@@ -44,23 +45,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MAIN_FILE = "canal.properties"
-DATA_DIR_KEY = "canal.file.data.dir"
-DATA_DIR_DEFAULT = Path("../conf")
 
 
 def load(conf_dir: Path, environ: Mapping[str, str]) -> DaemonConfig:
-    """Read and check all settings below `conf_dir`, overridden by `environ`.
+    """Read and validate all settings below `conf_dir`, overridden by `environ`.
 
-    Raises ConfigError with every problem, and with the warnings. Nothing is created or
-    connected to.
+    Raises ConfigError with every problem, and with the warnings. Creates nothing and
+    connects to nothing.
     """
     return _Loading(conf_dir, environ).run()
 
 
 def load_data_dir(conf_dir: Path, environ: Mapping[str, str]) -> Path:
-    """Return where the server of a conf folder keeps its data, and nothing else.
+    """Return the data folder of the server of a conf folder, and nothing else.
 
-    So a running server can be found although its settings were broken since. Raises
+    This way a running server can be found even if its settings became invalid. Raises
     ConfigError.
     """
     return _Loading(conf_dir, environ).data_dir()
@@ -69,7 +68,7 @@ def load_data_dir(conf_dir: Path, environ: Mapping[str, str]) -> Path:
 class InstanceLoader:
     """Reads the settings of single destinations later on.
 
-    `canal.properties` counts as it was when this was made.
+    It keeps the content of `canal.properties` from when it was created.
     """
 
     def __init__(self, conf_dir: Path, environ: Mapping[str, str]) -> None:
@@ -79,30 +78,30 @@ class InstanceLoader:
         self._main = _Loading(conf_dir, environ).main_file()
 
     def scanned(self) -> list[str]:
-        """Return the folders that hold an instance file. Raises OSError.
+        """Return the folders that contain an instance file. Raises OSError.
 
-        Also when the folder has no `canal.properties` any more: it may not be mounted.
+        Also if `canal.properties` is missing: the folder may be unmounted.
         """
         (self.conf_dir / MAIN_FILE).stat()
         return modes.folders_with_instances(self.conf_dir)
 
     def path_of(self, destination: str) -> Path:
-        """Return the file with a destination's own settings."""
+        """Return the file with the settings of a destination."""
         return self.conf_dir / destination / modes.INSTANCE_FILE
 
     def load(
         self, destination: str, others: Sequence[InstanceConfig]
     ) -> tuple[InstanceConfig, list[str]]:
-        """Read and check a destination's settings; returns them with warnings.
+        """Read and validate the settings of a destination; returns them with warnings.
 
-        Raises ConfigError with every problem, also with what `others` have.
+        Raises ConfigError with every problem, including conflicts with `others`.
         """
         loading = _Loading(self.conf_dir, self._environ, self._main)
         return loading.run_one(destination, others)
 
 
 class _Loading:
-    """One reading of a conf folder; collects problems and warnings on the way."""
+    """One reading of a conf folder; collects problems and warnings."""
 
     def __init__(
         self,
@@ -112,7 +111,7 @@ class _Loading:
     ) -> None:
         self._conf_dir = conf_dir
         self._environ = environ
-        self._main = main  # None: it is to be read
+        self._main = main  # None: not read yet
         self._problems = Problems()
         self._files: list[Properties] = []
         self._used: set[str] = set()
@@ -134,8 +133,8 @@ class _Loading:
         self._problems.raise_if_any(lambda: self._warnings(names))
         if not names:
             self._hints.append(
-                f"{main.origin}: no destination so far; a folder with an"
-                f" {modes.INSTANCE_FILE} will be one"
+                f"{main.origin}: no destinations yet; a folder with an"
+                f" {modes.INSTANCE_FILE} becomes one"
             )
         return DaemonConfig(
             conf_dir=Path(os.path.abspath(self._conf_dir)),  # noqa: PTH100  # links stay
@@ -155,7 +154,7 @@ class _Loading:
         if len(together) >= modes.DESTINATIONS_MAX:
             self._problems.add_file(
                 str(self._conf_dir / destination),
-                f"one destination too many, {modes.DESTINATIONS_MAX} are the limit",
+                f"too many destinations; the limit is {modes.DESTINATIONS_MAX}",
             )
         history_location.check_folders([*together, config], main.origin, self._problems)
         self._hints += history_location.shared_hints([config], main.origin)
@@ -174,14 +173,14 @@ class _Loading:
         if main is None:
             self._problems.add_file(
                 str(self._conf_dir / MAIN_FILE),
-                "file not found; name the conf folder with --conf",
+                "file not found; set the conf folder with --conf",
             )
         self._problems.raise_if_any()
-        assert main is not None, "or a problem was raised"
+        assert main is not None, "otherwise a problem was raised"
         return main
 
     def _read(self, path: Path) -> Properties | None:
-        """Read a file; None when there is none. Unreadable ones are a problem."""
+        """Read a file; None if there is none. Reports unreadable files."""
         try:
             file = read_properties(path)
         except FileNotFoundError:
@@ -202,7 +201,7 @@ class _Loading:
                 user.origin,
                 "canal.user",
                 user.text,
-                "a user without canal.passwd; set it to hex(SHA1(SHA1(password)))",
+                "user without canal.passwd; set that to hex(SHA1(SHA1(password)))",
             )
         return server
 
@@ -228,9 +227,9 @@ class _Loading:
         modes.check_zookeeper(lookup, destination, wiring, main.origin, problems)
         lazy = modes.is_lazy(server_lookup, destination, problems)
         read = self._anchor(read_all(INSTANCE_KEYS, lookup, problems))
-        members = group_sources.members(lookup, problems) if grouped else {}
+        numbered = group_sources.numbered_sources(lookup, problems) if grouped else {}
         sources = group_sources.sources(
-            {number: self._anchor(fields) for number, fields in members.items()},
+            {number: self._anchor(fields) for number, fields in numbered.items()},
             read,
             _source,
         )
@@ -261,7 +260,7 @@ class _Loading:
             self._check_login(lookup, own.origin)
         for source in sources or (config.source,):
             self._check_source(source, lookup, own.origin)
-            self._check_place(source, lookup)
+            self._check_start(source, lookup)
             self._check_standby(source, lookup)
         history_location.check(config.table_meta, lookup, problems, own.origin)
         self._without_effect += set_without_effect(lookup)
@@ -277,42 +276,41 @@ class _Loading:
     def _check_address(
         self, source: SourceConfig, lookup: Lookup, file: str, *, missing: bool
     ) -> None:
-        """Note that no server is named; `missing` is the file that should do so."""
+        """Report a missing server address; `missing` is the file that should set it."""
         key = "canal.instance.master.address"
-        # An address that is there but cannot be read is a problem already.
+        # An invalid address has been reported already.
         if source.master.address is not None or find(lookup, key, self._problems):
             return
         if missing:
             self._problems.add_file(
-                file, f"file not found, and {key} is set nowhere else; write it there"
+                file,
+                f"file not found, and {key} is not set elsewhere; set it in this file",
             )
         else:
-            self._problems.add(
-                file, key, "", "no MySQL server is named; write host:port"
-            )
+            self._problems.add(file, key, "", "no MySQL server is set; write host:port")
 
     def _check_login(self, lookup: Lookup, file: str) -> None:
-        """Note that no account is named: none is made up."""
+        """Report a missing account: there is no default."""
         user, password = "canal.instance.dbUsername", "canal.instance.dbPassword"
         if not _is_set(lookup, user):
-            self._problems.add(file, user, "", "not set; name a MySQL account")
+            self._problems.add(file, user, "", "not set; set a MySQL account")
         if not _is_set(lookup, password) and not lookup.is_written(password):
             self._problems.add(
                 file,
                 password,
                 "",
-                "not set; write the account's password, nothing after the = for none",
+                "not set; set the password of the account, or an empty value for none",
             )
 
-    def _check_place(self, source: SourceConfig, lookup: Lookup) -> None:
-        """Warn of a place to begin that counts for nothing as it is written."""
+    def _check_start(self, source: SourceConfig, lookup: Lookup) -> None:
+        """Warn about a start position that has no effect as it is configured."""
         master = source.master
         name = f"master{source.member or ''}"
-        for word, is_set, lacks in (
+        for word, is_set, missing in (
             (
                 "position",
                 master.position and not master.journal_name,
-                f"canal.instance.{name}.journal.name, the file it is in, is not set",
+                f"canal.instance.{name}.journal.name, the binlog file, is not set",
             ),
             (
                 "gtid",
@@ -323,14 +321,14 @@ class _Loading:
             key = f"canal.instance.{name}.{word}"
             found = find(lookup, key, self._problems)
             if is_set and found:
-                self._hints.append(f"{found.origin}: {key}: without effect: {lacks}")
+                self._hints.append(f"{found.origin}: {key}: no effect: {missing}")
 
     def _check_standby(self, source: SourceConfig, lookup: Lookup) -> None:
-        """Warn of a standby that is never gone to, and of a switch without one."""
+        """Warn about a standby that is never used, and a switch without a standby."""
         detecting = source.detecting
         switches = detecting.enable and detecting.switch_to_standby
         address = f"canal.instance.standby{source.member or ''}.address"
-        for key, is_set, lacks in (
+        for key, is_set, missing in (
             (
                 address,
                 source.standby.address is not None and not switches,
@@ -338,17 +336,17 @@ class _Loading:
             ),
             (
                 "canal.instance.detecting.heartbeatHaEnable",
-                # In a group others may have one.
+                # In a group, other sources may have one.
                 switches and source.standby.address is None and not source.member,
                 f"{address} is not set",
             ),
         ):
             found = find(lookup, key, self._problems)
             if is_set and found:
-                self._hints.append(f"{found.origin}: {key}: without effect: {lacks}")
+                self._hints.append(f"{found.origin}: {key}: no effect: {missing}")
 
     def _check_source(self, source: SourceConfig, lookup: Lookup, file: str) -> None:
-        """Note values that do not fit together or name files that are not there."""
+        """Report values that contradict each other or files that are unreadable."""
 
         def note(key: str, wrong: str) -> None:
             found = find(lookup, key, self._problems)
@@ -359,7 +357,7 @@ class _Loading:
         if source.silence_s <= source.heartbeat_s:
             note(
                 "canal.instance.network.silence.seconds",
-                f"not more than {source.heartbeat_s:g} seconds, the heartbeat's period;"
+                f"must be more than the heartbeat period of {source.heartbeat_s:g} s;"
                 f" write {3 * source.heartbeat_s:g}",
             )
         for name, host in (("master", source.master), ("standby", source.standby)):
@@ -371,12 +369,15 @@ class _Loading:
                 ("serverPublicKey", host.server_public_key),
             ):
                 if path and not os.access(path, os.R_OK):
-                    note(prefix + word, f"cannot read {path}; name a PEM file")
+                    note(prefix + word, f"cannot read {path}; set a PEM file")
             if host.ssl_key and not host.ssl_cert:
-                note(prefix + "sslKey", f"a key alone; set {prefix}sslCert too")
+                note(
+                    prefix + "sslKey",
+                    f"a key without a certificate; also set {prefix}sslCert",
+                )
 
     def _data_dir(self, main: Properties) -> Path:
-        # What each destination has of its own is not there yet.
+        # Values that depend on the destination are not available yet.
         fixed = {"canal.instance.destination": ""}
         lookup = InstanceLookup(self._environ, [main], fixed=fixed)
         found = find(lookup, DATA_DIR_KEY, self._problems)
@@ -388,18 +389,18 @@ class _Loading:
         for file in self._files:
             warnings += unknown_warnings(file, destinations, self._used)
             warnings += [
-                f"{file.origin}: {key}: characters beyond ASCII are read as"
-                " ISO-8859-1; write them as \\uXXXX"
+                f"{file.origin}: {key}: non-ASCII characters are read as ISO-8859-1;"
+                " write them as \\uXXXX"
                 for key in file.non_ascii
             ]
         return warnings
 
 
 def anchored(conf_dir: Path, path: Path) -> Path:
-    """Make a path of a setting absolute.
+    """Return the absolute path for a path in a setting.
 
-    A relative path begins at the conf folder, and there `../conf` means that folder
-    itself, whatever its name: the original runs in a folder beside `conf`.
+    A relative path starts at the conf folder, where `../conf` means that folder itself,
+    whatever its name: the Java server runs in a sibling folder of `conf`.
     """
     parts = path.parts
     if parts[:2] == ("..", "conf"):
@@ -408,7 +409,7 @@ def anchored(conf_dir: Path, path: Path) -> Path:
 
 
 def _is_set(lookup: Lookup, key: str) -> bool:
-    """Tell whether a key has a value; one that cannot be resolved is one."""
+    """Return whether a key has a value, even one that cannot be resolved."""
     try:
         return lookup.find(key) is not None
     except UnresolvableError:
@@ -426,9 +427,9 @@ def _source(read: dict[str, object]) -> SourceConfig:
 
 
 def _fields(read: dict[str, object], prefix: str) -> dict[str, Any]:
-    """Return the values of one section, without those of sections inside it.
+    """Return the values of one section, without those of its subsections.
 
-    That each has its field's type is up to the tables in `keys`, and tested there.
+    The tables in `key_tables` guarantee the types of the values; their tests verify it.
     """
     names = {
         field.removeprefix(prefix): value

@@ -1,6 +1,6 @@
-"""The settings that decide what runs, and a refusal of what does not exist here.
+"""The settings that decide what runs, and errors for modes that do not exist here.
 
-Leaves out the plain values (`canal_server.config.key_tables`).
+Plain values are in `canal_server.config.key_tables`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from canal_server.config import values
+from canal_server.config.keys.mode_keys import SCAN_INTERVAL_S
 from canal_server.config.problems import find
 from canal_server.config.schema import Wiring
 
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
 
 DESTINATIONS_MAX = 10_000
 DESTINATION_CHARACTERS_MAX = 100
-SCAN_INTERVAL_S = 5.0
 SCAN_INTERVAL_S_MAX = 86_400
 INSTANCE_FILE = "instance.properties"
 
-# The component sets that the original names by a Spring file.
+# The component sets, which the Java server selects by a Spring file.
 WIRINGS = {
     "memory-instance.xml": Wiring.MEMORY,
     "file-instance.xml": Wiring.FILE,
@@ -37,28 +37,28 @@ EXPRESSION = re.compile(r"(?P<prefix>.*)\{(?P<first>\d{1,9})-(?P<last>\d{1,9})\}
 
 
 def refuse_server_modes(lookup: Lookup, problems: Problems) -> None:
-    """Note the modes of a whole server that are not served."""
+    """Report unsupported modes of the whole server."""
     mode = find(lookup, "canal.serverMode", problems)
     if mode and mode.text.lower() != "tcp":
-        _refuse(problems, "canal.serverMode", mode, "only tcp is served; write tcp")
+        _refuse(problems, "canal.serverMode", mode, "unsupported mode; write tcp")
     manager = find(lookup, "canal.admin.manager", problems)
     if manager:
         _refuse(
             problems,
             "canal.admin.manager",
             manager,
-            "settings from canal-admin are not served; leave it empty and"
-            " keep the settings in files",
+            "settings from canal-admin are not supported; leave it empty and keep the"
+            " settings in files",
         )
 
 
 def refuse_instance_modes(
     lookup: Lookup, instance_lookup: Lookup, destination: str, problems: Problems
 ) -> None:
-    """Note the modes of one instance that are not served."""
+    """Report unsupported modes of one instance."""
     key, mode = _of_destination(lookup, destination, "mode", problems)
     if mode and mode.text.lower() != "spring":
-        _refuse(problems, key, mode, "settings come from files only; write spring")
+        _refuse(problems, key, mode, "unsupported mode; write spring")
     key = "canal.instance.enableDruid"
     encrypted = find(instance_lookup, key, problems)
     if encrypted and encrypted.text.lower() in values.TRUE:
@@ -66,25 +66,25 @@ def refuse_instance_modes(
             problems,
             key,
             encrypted,
-            "encrypted passwords are not served; write false and the password itself,"
-            " or give it as the environment variable CANAL_INSTANCE_DBPASSWORD",
+            "encrypted passwords are not supported; write false and use the plain"
+            " password, or set the environment variable CANAL_INSTANCE_DBPASSWORD",
         )
 
 
 def wiring_of(lookup: Lookup, destination: str, problems: Problems) -> Wiring:
-    """Return which component set a destination asks for."""
+    """Return the component set of a destination."""
     key, found = _of_destination(lookup, destination, "spring.xml", problems)
     if found is None:
         return Wiring.FILE
     wiring = WIRINGS.get(_file_name(found))
     if wiring is None:
-        _refuse(problems, key, found, f"not a known component set; {WIRING_REMEDY}")
+        _refuse(problems, key, found, f"unknown component set; {WIRING_REMEDY}")
         return Wiring.FILE
     return wiring
 
 
 def is_group(lookup: Lookup, destination: str, problems: Problems) -> bool:
-    """Tell whether a destination merges several sources."""
+    """Return whether a destination merges several sources."""
     _, found = _of_destination(lookup, destination, "spring.xml", problems)
     return found is not None and _file_name(found) == GROUP_FILE
 
@@ -96,7 +96,7 @@ def _file_name(found: Found) -> str:
 def check_zookeeper(
     lookup: Lookup, destination: str, wiring: Wiring, file: str, problems: Problems
 ) -> None:
-    """Note that cursors are to be in ZooKeeper and none is named, or the reverse."""
+    """Report cursors in ZooKeeper without an address of it, and the reverse."""
     key = "canal.zkServers"
     found = find(lookup, key, problems)
     if wiring is Wiring.ZOOKEEPER and found is None:
@@ -104,24 +104,24 @@ def check_zookeeper(
             file,
             key,
             "",
-            f"no ZooKeeper is named, but {destination} keeps its cursors there"
+            f"no ZooKeeper is set, but {destination} stores its cursors there"
             " (default-instance.xml); write host:2181",
         )
     elif wiring is not Wiring.ZOOKEEPER and found is not None:
-        # In the original this has servers share their destinations. Which server
-        # takes over would then begin where its own files say, or at the end.
+        # The Java server would share its destinations then. The server that takes over
+        # would start where its own files say, or at the end of the binlog.
         _refuse(
             problems,
             key,
             found,
-            f"servers would share {destination}, but not its cursors: a take-over would"
-            " lose changes; have them there by"
-            " classpath:spring/default-instance.xml, or leave it empty",
+            f"servers would share {destination}, but not its cursors, so a failover"
+            " would lose changes; store the cursors in ZooKeeper with"
+            " classpath:spring/default-instance.xml, or leave this empty",
         )
 
 
 def is_lazy(lookup: Lookup, destination: str, problems: Problems) -> bool:
-    """Tell whether an instance waits for its first subscription."""
+    """Return whether an instance waits for its first subscription."""
     key, found = _of_destination(lookup, destination, "lazy", problems)
     return _switch(key, found, problems)
 
@@ -129,10 +129,10 @@ def is_lazy(lookup: Lookup, destination: str, problems: Problems) -> bool:
 def destinations(
     lookup: Lookup, file: str, conf_dir: Path, problems: Problems
 ) -> list[str]:
-    """Return the names of the destinations, those that are configured first.
+    """Return the names of the destinations, configured ones first.
 
-    With canal.auto.scan, folders of `conf_dir` with an instance file count too.
-    `file` is named when there is no destination at all.
+    With canal.auto.scan, folders of `conf_dir` with an instance file are included.
+    `file` is the one to report if there is no destination at all.
     """
     key = "canal.destinations.expr"
     found = find(lookup, key, problems)
@@ -150,7 +150,7 @@ def destinations(
             problems,
             key,
             found,
-            f"{bad} is not a name; use up to {DESTINATION_CHARACTERS_MAX} characters"
+            f"invalid name {bad}; use up to {DESTINATION_CHARACTERS_MAX} characters"
             " without blanks and slashes",
         )
     scans = scans_folders(lookup, problems)
@@ -158,21 +158,23 @@ def destinations(
         try:
             usable += folders_with_instances(conf_dir)
         except OSError as error:
-            problems.add_file(str(conf_dir), f"cannot be listed: {error.strerror}")
-    # Where folders are looked for, the first destination may come later.
+            problems.add_file(
+                str(conf_dir), f"cannot list the folder: {error.strerror}"
+            )
+    # With a scan of folders, the first destination may appear later.
     if not found and not usable and not scans:
-        problems.add(file, key, "", "no destination; name one")
+        problems.add(file, key, "", "no destinations; set at least one")
     return list(dict.fromkeys(usable))
 
 
 def scans_folders(lookup: Lookup, problems: Problems) -> bool:
-    """Tell whether folders with an instance file are destinations, too."""
+    """Return whether folders with an instance file are destinations."""
     scan = find(lookup, "canal.auto.scan", problems)
     return _switch("canal.auto.scan", scan, problems)
 
 
 def scan_interval_s(lookup: Lookup, problems: Problems) -> float:
-    """Return after how long folders are looked for again."""
+    """Return the interval between two scans for folders."""
     key = "canal.auto.scan.interval"
     found = find(lookup, key, problems)
     if found is not None:
@@ -184,7 +186,7 @@ def scan_interval_s(lookup: Lookup, problems: Problems) -> float:
 
 
 def _expanded(found: Found, problems: Problems) -> list[str]:
-    """Read `prefix{1-3}` as prefix1, prefix2, prefix3."""
+    """Expand `prefix{1-3}` to prefix1, prefix2, prefix3."""
     match = EXPRESSION.fullmatch(found.text)
     names: list[str] = []
     if match:
@@ -196,13 +198,14 @@ def _expanded(found: Found, problems: Problems) -> list[str]:
             problems,
             "canal.destinations.expr",
             found,
-            f"not 1 to {DESTINATIONS_MAX} names; write it like example{{1-3}}",
+            f"expands to fewer than 1 or more than {DESTINATIONS_MAX} names; write it "
+            f"like example{{1-3}}",
         )
     return names
 
 
 def folders_with_instances(conf_dir: Path) -> list[str]:
-    """Return the folders that hold an instance file, by name."""
+    """Return the folders that contain an instance file, sorted by name."""
     return sorted(
         folder.name
         for folder in conf_dir.iterdir()
@@ -214,7 +217,7 @@ def folders_with_instances(conf_dir: Path) -> list[str]:
 
 
 def _is_usable(name: str) -> bool:
-    """Tell whether a name can be a folder and a word of the protocol."""
+    """Return whether a name can be a folder and a field of the protocol."""
     return (
         len(name) <= DESTINATION_CHARACTERS_MAX
         and name not in {".", ".."}
@@ -226,7 +229,7 @@ def _is_usable(name: str) -> bool:
 def _of_destination(
     lookup: Lookup, destination: str, word: str, problems: Problems
 ) -> tuple[str, Found | None]:
-    """Look up canal.instance.<destination>.<word>, else the global one."""
+    """Look up canal.instance.<destination>.<word>, or else the global key."""
     key = f"canal.instance.{destination}.{word}"
     found = find(lookup, key, problems)
     if found is None:

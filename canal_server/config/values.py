@@ -1,7 +1,7 @@
-"""Turns the text of a setting into its value.
+"""Parses the text of a setting.
 
-Each function takes a trimmed text that is not blank and raises ValueError with
-what is wrong and the remedy. Leaves out where texts come from.
+Each function takes a trimmed text that is not blank and raises ValueError with the
+problem and the remedy. Where texts come from is left to `substitution`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import codecs
 import ipaddress
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from canal_server.config.schema import (
     Action,
@@ -23,6 +24,8 @@ from canal_server.filters.table_filters import compile_expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+T_co = TypeVar("T_co", covariant=True)
 
 MYSQL_PORT = 3306
 PORT_MAX = 65_535
@@ -37,7 +40,7 @@ _ZOOKEEPERS = f"{_ZOOKEEPER}(?:,{_ZOOKEEPER})*"
 TRUE = frozenset({"true", "on", "yes", "y", "t", "1"})
 FALSE = frozenset({"false", "off", "no", "n", "f", "0"})
 
-# Names that Java knows and Python does not; and MySQL's own.
+# Names that Java knows and Python does not, and the names of MySQL.
 CHARSETS = {
     "utf8mb4": "utf-8",
     "unicode": "utf-16",
@@ -50,19 +53,43 @@ CHARSETS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Reader(Generic[T_co]):
+    """Parses a text; `kind` describes the texts that it accepts."""
+
+    kind: str  # Markdown, for the reference documentation
+    read: Callable[[str], T_co]
+
+    def __call__(self, value: str) -> T_co:
+        """Return the value. Raises ValueError."""
+        return self.read(value)
+
+
+def reader(kind: str) -> Callable[[Callable[[str], T_co]], Reader[T_co]]:
+    """Make a decorator that turns a function into a Reader of this kind."""
+
+    def made(read: Callable[[str], T_co]) -> Reader[T_co]:
+        return Reader(kind, read)
+
+    return made
+
+
+@reader("text")
 def text(value: str) -> str:
     """Return the text as it is."""
     return value
 
 
+@reader("regular expressions, separated by commas")
 def tables(value: str) -> str:
-    """Return a list of tables as it is, if it can be used as a filter."""
+    """Return a list of tables unchanged, if it is a valid filter."""
     compile_expression(value)
     return value
 
 
+@reader("`true` or `false`")
 def boolean(value: str) -> bool:
-    """Read a switch, in any case."""
+    """Parse a switch, in upper or lower case."""
     word = value.lower()
     if word in TRUE:
         return True
@@ -71,21 +98,24 @@ def boolean(value: str) -> bool:
     raise ValueError("not a switch; write true or false")
 
 
+@reader("`true` or `false`")
 def opposite(value: str) -> bool:
-    """Read a switch whose key says the contrary of our field."""
+    """Parse a switch whose key has the opposite meaning of our field."""
     return not boolean(value)
 
 
-def integer(least: int, most: int, unit: str = "") -> Callable[[str], int]:
+def integer(least: int, most: int, unit: str = "") -> Reader[int]:
     """Make a reader of whole numbers from `least` to `most`."""
     what = f" {unit}" if unit else ""
+    limits = f"{least} or more" if most >= INT32_MAX else f"{least} to {most}"
 
+    @reader(f"whole number{' of' + what if what else ''}, {limits}")
     def read(value: str) -> int:
-        # int() would also take blanks, underscores and digits of other scripts.
+        # int() would also accept blanks, underscores and digits of other scripts.
         if not re.fullmatch(r"[+-]?[0-9]{1,30}", value):
             raise ValueError(
                 f"not a whole number{' of' + what if what else ''};"
-                f" write one from {least} to {most}"
+                f" write a number from {least} to {most}"
             )
         number = int(value)
         if not least <= number <= most:
@@ -95,36 +125,40 @@ def integer(least: int, most: int, unit: str = "") -> Callable[[str], int]:
     return read
 
 
-def seconds(least: int, most: int) -> Callable[[str], float]:
+def seconds(least: int, most: int) -> Reader[float]:
     """Make a reader of whole seconds."""
     read_integer = integer(least, most, "seconds")
-    return lambda value: float(read_integer(value))
+    return Reader(read_integer.kind, lambda value: float(read_integer(value)))
 
 
 _NAMED_EVENT = re.compile(r"(?P<file>[^\s:=,/]+):(?P<at>[0-9]{1,19})=(?P<how>\w+)")
 
 
+@reader("`file:position=skip` or `=raw`, separated by commas")
 def named_events(value: str) -> tuple[NamedEvent, ...]:
-    """Read `file:position=skip|raw`, several with commas."""
+    """Parse `file:position=skip|raw`, separated by commas."""
     found: dict[tuple[str, int], NamedEvent] = {}
     for item in (part.strip() for part in value.split(",")):
         parts = _NAMED_EVENT.fullmatch(item)
         if parts is None or parts["how"] not in set(Action):
             raise ValueError(
-                f"{item!r} names no event; write file:position=skip or =raw, as"
+                f"{item!r} is not an event; write file:position=skip or =raw, such as"
                 " binlog.000003:4711=skip"
             )
         event = NamedEvent(parts["file"], int(parts["at"]), Action(parts["how"]))
         if (event.file, event.position) in found:
-            raise ValueError(f"{event.file}:{event.position} is named twice")
+            raise ValueError(
+                f"{event.file}:{event.position} is given twice; remove one"
+            )
         found[event.file, event.position] = event
     return tuple(found.values())
 
 
-def power_of_two(most: int) -> Callable[[str], int]:
+def power_of_two(most: int) -> Reader[int]:
     """Make a reader of powers of two from 2 to `most`."""
     read_integer = integer(2, most)
 
+    @reader(f"power of two, 2 to {most}")
     def read(value: str) -> int:
         number = read_integer(value)
         if number & (number - 1):
@@ -136,10 +170,11 @@ def power_of_two(most: int) -> Callable[[str], int]:
     return read
 
 
+@reader("`host:port`")
 def address(value: str) -> HostPort:
-    """Read `host:port`; `[::1]:3306` for IPv6; the port may be left out."""
+    """Parse `host:port`; `[::1]:3306` for IPv6; the port may be omitted."""
     if re.search("[,;]", value):
-        raise ValueError("names several servers; write one host:port")
+        raise ValueError("contains several servers; write one host:port")
     found = re.fullmatch(
         rf"(?:\[(?P<ipv6>[^\[\]/]+)\]|(?P<host>{_HOST}))(?::(?P<port>\d+))?",
         value,
@@ -151,7 +186,7 @@ def address(value: str) -> HostPort:
         )
     port = int(found["port"][:6]) if found["port"] else MYSQL_PORT
     if not 1 <= port <= PORT_MAX:
-        raise ValueError(f"the port is out of range; write 1 to {PORT_MAX}")
+        raise ValueError(f"port out of range; write 1 to {PORT_MAX}")
     if found["ipv6"]:
         try:
             ipaddress.IPv6Address(found["ipv6"])
@@ -160,21 +195,25 @@ def address(value: str) -> HostPort:
     return HostPort(found["ipv6"] or found["host"], port)
 
 
+@reader("host name or IP address")
 def host(value: str) -> str:
-    """Read the name or IP of one host, without a port."""
+    """Parse the name or IP address of one host, without a port."""
     if re.fullmatch(_HOST, value, re.ASCII):
         return value
     try:
         ipaddress.ip_address(value)
     except ValueError:
-        raise ValueError("not a host; write one name or IP, without a port") from None
+        raise ValueError(
+            "not a host; write one name or IP address, without a port"
+        ) from None
     return value
 
 
+@reader("`host:port,host:port/path`")
 def zookeeper_servers(value: str) -> str:
-    """Read `host:port,host:port/chroot`, several with semicolons between them.
+    """Parse `host:port,host:port/chroot`, or several of these, separated by semicolons.
 
-    They become one list: all must be of one ensemble.
+    The result is one list: all servers must belong to one ensemble.
     """
     servers: list[str] = []
     chroots: set[str] = set()
@@ -183,37 +222,42 @@ def zookeeper_servers(value: str) -> str:
         if not re.fullmatch(_ZOOKEEPERS, hosts, re.ASCII):
             raise ValueError("not a list of servers; write host:2181,host:2181")
         if not re.fullmatch(r"([^\s/]+(/[^\s/]+)*)?", chroot):
-            raise ValueError(f"/{chroot} is not the path of a node")
+            raise ValueError(f"/{chroot} is not a node path; write it like /canal")
         servers += [host.strip() for host in hosts.split(",")]
         chroots.add(slash + chroot if chroot else "")
     if len(chroots) > 1:
-        raise ValueError("its lists end in different paths; write the same behind each")
+        raise ValueError(
+            "its lists end with different paths; write the same path after each list"
+        )
     return ",".join(servers) + chroots.pop()
 
 
-def names(*known: str) -> Callable[[str], tuple[str, ...]]:
+def names(*known: str) -> Reader[tuple[str, ...]]:
     """Make a reader of lists of known words, separated by commas."""
 
+    @reader(f"any of {', '.join(f'`{each}`' for each in known)}, separated by commas")
     def read(value: str) -> tuple[str, ...]:
         words = [word.strip().upper() for word in value.split(",")]
         for word in words:
             if word and word not in known:
-                raise ValueError(f"{word} is not known; choose from {', '.join(known)}")
+                raise ValueError(f"{word} is unknown; choose from {', '.join(known)}")
         return tuple(word for word in words if word)
 
     return read
 
 
+@reader("`MEMSIZE` or `ITEMSIZE`")
 def batch_mode(value: str) -> BatchMode:
-    """Read MEMSIZE or ITEMSIZE."""
+    """Parse MEMSIZE or ITEMSIZE."""
     try:
         return BatchMode(value.upper())
     except ValueError:
         raise ValueError("not a batch mode; write MEMSIZE or ITEMSIZE") from None
 
 
+@reader(", ".join(f"`{mode}`" for mode in SslMode))
 def ssl_mode(value: str) -> SslMode:
-    """Read a mode of TLS."""
+    """Parse a TLS mode."""
     try:
         return SslMode(value.upper())
     except ValueError:
@@ -222,30 +266,33 @@ def ssl_mode(value: str) -> SslMode:
         ) from None
 
 
+@reader("name of a character set")
 def charset(value: str) -> str:
-    """Read the name of a character set as Java, MySQL or Python writes it."""
+    """Parse the name of a character set in the spelling of Java, MySQL or Python."""
     name = CHARSETS.get(value.lower(), value)
     try:
         codec = codecs.lookup(name)
-        "".encode(codec.name)  # raises for codecs that are not of text
+        "".encode(codec.name)  # raises for codecs that do not encode text
     except (LookupError, ValueError):
-        raise ValueError("not a known character set; write UTF-8") from None
+        raise ValueError("unknown character set; write UTF-8") from None
     return codec.name
 
 
+@reader("path")
 def folder(value: str) -> Path:
-    """Read a path; whoever loads it makes it absolute."""
+    """Parse a path; the caller makes it absolute."""
     if "\0" in value:
-        raise ValueError("not a path; take the zero character out")
+        raise ValueError("not a path; remove the NUL character")
     return Path(value)
 
 
+@reader("40 hexadecimal digits")
 def password_hash(value: str) -> str:
-    """Read hex(SHA1(SHA1(password))), with or without MySQL's leading `*`."""
+    """Parse hex(SHA1(SHA1(password))), with or without MySQL's leading `*`."""
     digits = value.removeprefix("*").lower()
     if not re.fullmatch(rf"[0-9a-f]{{{SHA1_HEX_DIGITS}}}", digits):
         raise ValueError(
             f"not {SHA1_HEX_DIGITS} hexadecimal digits; write SHA1(SHA1(password)),"
-            " which docs/howto/security.md tells how to make"
+            " as described in docs/howto/security.md"
         )
     return digits

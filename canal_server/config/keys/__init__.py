@@ -1,0 +1,1 @@
+"""The tables of settings: for each key its field, its reader and its description."""

@@ -1,0 +1,108 @@
+"""The keys that decide what is served; `canal_server.config.modes` reads them."""
+
+from __future__ import annotations
+
+from canal_server.config import history_location
+from canal_server.config.keys.setting import Mode
+
+SCAN_INTERVAL_S = 5.0
+
+SERVER_MODES = (
+    Mode(
+        "canal.serverMode",
+        "`tcp`",
+        "tcp",
+        "How changes leave the server. Only `tcp` is served.",
+    ),
+    Mode(
+        "canal.destinations",
+        "names, separated by commas",
+        "",
+        "The names of the instances. Each has a folder of that name.",
+    ),
+    Mode(
+        "canal.destinations.expr",
+        "`prefix{first-last}`",
+        "",
+        "Numbered names, instead of `canal.destinations`: `example{1-3}` means"
+        " `example1`, `example2` and `example3`.",
+    ),
+    Mode(
+        "canal.auto.scan",
+        "`true` or `false`",
+        "false",
+        "`true` adds the folders that hold an `instance.properties`, and"
+        " [follows changes of them](../howto/destinations.md) while the server runs.",
+    ),
+    Mode(
+        "canal.auto.scan.interval",
+        "whole number of seconds, 1 to 86400",
+        f"{SCAN_INTERVAL_S:g}",
+        "The time between two scans of the folders.",
+    ),
+    Mode(
+        "canal.conf.dir",
+        "path",
+        "",
+        "The conf folder, for use as `${canal.conf.dir}` in other values.",
+    ),
+    Mode(
+        "canal.admin.manager",
+        "empty",
+        "",
+        "Must be empty: canal-admin is not served.",
+    ),
+)
+
+# Each also exists for a single destination, as canal.instance.<destination>.<word>.
+DESTINATION_MODES = (
+    Mode(
+        "canal.instance.global.mode",
+        "`spring`",
+        "spring",
+        "Where settings come from. Only `spring`, settings in files, is served.",
+    ),
+    Mode(
+        "canal.instance.global.lazy",
+        "`true` or `false`",
+        "false",
+        "`true` starts an instance with its first subscription.",
+    ),
+    Mode(
+        "canal.instance.global.spring.xml",
+        "name of a component set",
+        "file-instance.xml",
+        "What outlives the process. `memory-instance.xml` keeps cursors in memory only,"
+        " `file-instance.xml` in `meta.dat`, `default-instance.xml` in"
+        " [ZooKeeper](data-files.md#cursors-in-zookeeper). `group-instance.xml` merges"
+        " [several sources](#a-group-of-sources); its cursors are in `meta.dat`, or in"
+        " ZooKeeper if `canal.zkServers` is set. A prefix such as `classpath:spring/`"
+        " is ignored.",
+    ),
+    Mode(
+        "canal.instance.global.manager.address",
+        "text",
+        "",
+        "The address of canal-admin. It is not used.",
+    ),
+)
+
+SOURCE_MODES = (
+    Mode(
+        "canal.instance.enableDruid",
+        "`false`",
+        "false",
+        "Must be `false`: encrypted passwords are not served.",
+    ),
+)
+
+HISTORY_MODES = (
+    Mode(
+        history_location.SPRING_KEY,
+        "name of a component set",
+        "",
+        "Which of the two is meant: `classpath:spring/tsdb/h2-tsdb.xml` is the file,"
+        " `classpath:spring/tsdb/mysql-tsdb.xml` is a MySQL server. A value that"
+        " contradicts the URL is an error. Empty decides by the URL.",
+    ),
+)

@@ -1,0 +1,99 @@
+"""The keys of the server itself: its port and its clients."""
+
+from __future__ import annotations
+
+from canal_server.config import values
+from canal_server.config.keys.setting import DAY_S, Key
+from canal_server.config.values import INT32_MAX, PORT_MAX
+
+SERVER_KEYS = (
+    Key(
+        "canal.ip",
+        "ip",
+        values.host,
+        "The address that the server listens on. Empty means all addresses of the"
+        " host.",
+    ),
+    Key(
+        "canal.port",
+        "port",
+        values.integer(0, PORT_MAX),
+        "The TCP port for clients. 0 picks any free port.",
+    ),
+    Key(
+        "canal.register.ip",
+        "register_ip",
+        values.host,
+        "The IPv4 address or name that [ZooKeeper](../howto/cluster.md) gives to"
+        " clients. Empty means `canal.ip`, or, if that is empty too, the first address"
+        " of the host that is not a loopback address.",
+    ),
+    Key(
+        "canal.withoutNetty",
+        "listen",
+        values.opposite,
+        "`true` opens no port for clients.",
+    ),
+    Key(
+        "canal.user",
+        "user",
+        values.text,
+        "The name that clients log in with. Empty lets everybody log in.",
+    ),
+    Key(
+        "canal.passwd",
+        "passwd",
+        values.password_hash,
+        "The password of clients, as hex(SHA1(SHA1(password)));"
+        " [how to compute it](../howto/security.md).",
+        secret=True,
+    ),
+    Key(
+        "canal.server.connections.max",
+        "connections_max",
+        values.integer(1, 100_000),
+        "The highest number of connections at the same time. Further connections are"
+        " refused.",
+        ours=True,
+    ),
+    Key(
+        "canal.server.connections.per.address.max",
+        "per_address_max",
+        values.integer(1, 100_000),
+        "The highest number of connections from one address. All addresses of an IPv6"
+        " /64 network count as one.",
+        ours=True,
+    ),
+    Key(
+        "canal.server.connections.pending.max",
+        "pending_max",
+        values.integer(1, 100_000),
+        "The highest number of connections that have not logged in. When there are"
+        " more, or when all connections are in use, the server closes the oldest"
+        " pending connection of the address that has the most of them.",
+        ours=True,
+    ),
+    Key(
+        "canal.server.handshake.timeout.seconds",
+        "handshake_timeout_s",
+        values.seconds(1, DAY_S),
+        "How long a connection may take to log in.",
+        ours=True,
+    ),
+    Key(
+        "canal.server.send.timeout.seconds",
+        "send_timeout_s",
+        values.seconds(1, DAY_S),
+        "How long a client may read nothing of a response before the server closes the"
+        " connection. A client can ask for a shorter time.",
+        ours=True,
+    ),
+    Key(
+        "canal.server.frame.bytes.max",
+        "frame_bytes_max",
+        values.integer(1024, INT32_MAX, "bytes"),
+        "The size of the largest request that is accepted. Before a client has logged"
+        " in, the limit is 60 KiB.",
+        ours=True,
+    ),
+)

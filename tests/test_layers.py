@@ -90,6 +90,7 @@ DOORS = {
     "pyspark": {"spark", "mirror"},
     "pyarrow": {"spark", "mirror"},
     "deltalake": {"mirror"},
+    "matplotlib": {"mirror"},
     "yaml": {"mirror"},
     "pymysql": {"mysql"},
     "javaproperties": {"config"},

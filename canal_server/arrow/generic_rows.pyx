@@ -23,15 +23,12 @@ from canal_server.arrow.entry_shapes cimport (
 from canal_server.arrow.text_values cimport is_utf8
 from canal_server.core.entry_wire cimport (
     EVENT_DELETE, EVENT_INSERT, EVENT_TRUNCATE, EVENT_UPDATE, EVENT_XACOMMIT,
-    EVENT_XAROLLBACK, Slice, input_of, same, skip_field, take_slice, take_varint,
+    EVENT_XAROLLBACK, TAG_AFTER, TAG_BEFORE, TAG_ROW, Slice, input_of, next_field, same,
 )
 from canal_server.decoder.text.charset_text cimport is_ascii
 
 cdef enum:
     SHAPES = 64         # tables whose columns are remembered; a power of two
-    TAG_BEFORE = 0x0A   # of RowData
-    TAG_AFTER = 0x12
-    TAG_ROW = 0x62      # of RowChange
 
 cdef enum:
     # The columns in the order of `take`. A map is a list, its keys and its items.
@@ -114,16 +111,12 @@ cdef class GenericColumns(EntryColumns):
     cdef int put_change(self) noexcept nogil:
         cdef Input source = input_of(self.head.store)
         cdef Slice row
-        cdef uint64_t tag
         cdef size_t count = self.rows
         cdef int status = self.find_shape()
-        while source.p < source.end and status == OK:
-            tag = take_varint(&source)
-            if tag == TAG_ROW:
-                row = take_slice(&source)
-                status = MALFORMED if source.short else self.put_row(row)
-            else:
-                skip_field(&source, tag)
+        while status == OK and next_field(&source, TAG_ROW, &row):
+            status = self.put_row(row)
+        if source.short:
+            return MALFORMED
         if status != OK:
             return status
         count = self.rows - count
@@ -191,18 +184,10 @@ cdef class GenericColumns(EntryColumns):
         cdef ArrowColumn* items = image + 2
         cdef Slice column, value
         cdef ColumnText* text
-        cdef uint64_t tag
         cdef size_t at = 0
         cdef int status = OK
         cdef const uint8_t* end = self.head.store.p + self.head.store.n
-        while source.p < source.end:
-            tag = take_varint(&source)
-            if tag != wanted:
-                skip_field(&source, tag)
-                continue
-            column = take_slice(&source)
-            if source.short:
-                return MALFORMED
+        while next_field(&source, wanted, &column):
             status = read_column(self.shape, at, column, &text, &value)
             if status != OK:
                 return status

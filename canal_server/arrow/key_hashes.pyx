@@ -13,15 +13,13 @@ from canal_server.core.wire cimport Input
 from canal_server.arrow.column_buffers cimport MALFORMED, OK
 from canal_server.arrow.entry_shapes cimport ColumnText, Shape, read_column
 from canal_server.core.entry_wire cimport (
-    Slice, input_of, skip_field, take_slice, take_varint,
+    TAG_AFTER, TAG_BEFORE, Slice, input_of, skip_field, take_slice, take_varint,
 )
 
 cdef uint64_t FNV_BASIS = 0xCBF29CE484222325
 cdef uint64_t FNV_PRIME = 0x100000001B3
 
 cdef enum:
-    TAG_BEFORE = 0x0A  # of RowData
-    TAG_AFTER = 0x12
     KEY_COLUMNS_MAX = 32  # of an index, in MariaDB; MySQL has 16
 
 cdef struct KeyImage:

@@ -20,7 +20,7 @@ from canal_server.arrow.column_buffers cimport (
 from canal_server.arrow.entry_walk cimport FILE_NAME_MAX, EntryColumns
 from canal_server.arrow.conversions cimport READ_ENUM, READ_SET
 from canal_server.arrow.key_hashes cimport RowKeys, read_keys
-from canal_server.arrow.label_texts cimport Members
+from canal_server.arrow.label_texts cimport ColumnLabels
 from canal_server.arrow.put_values cimport (
     KIND_BINARY, KIND_TEXT, Field, Zone, layout_of_kind, put_value, width_of_kind,
 )
@@ -28,21 +28,18 @@ from canal_server.arrow.entry_shapes cimport (
     IGNORED, UNRESOLVED, ColumnText, Shape, free_shape, name_shape, read_column,
 )
 from canal_server.core.entry_wire cimport (
-    EVENT_DELETE, EVENT_INSERT, Slice, input_of, same, skip_field,
-    take_slice, take_varint,
+    EVENT_DELETE, EVENT_INSERT, TAG_AFTER, TAG_BEFORE, TAG_ROW, Slice, input_of,
+    next_field, same,
 )
 
 from canal_server.arrow.type_pairs import filled_bytes, reading_of
 from canal_server.arrow.column_problems import (
-    not_logged, unreadable, without_members,
+    not_logged, unreadable, without_labels,
 )
 from canal_server.arrow.put_values import KINDS
 
 cdef enum:
-    TAG_BEFORE = 0x0A     # of RowData
-    TAG_AFTER = 0x12
-    TAG_ROW = 0x62        # of RowChange
-    MEMBERS_KEPT = 256    # types whose labels are remembered
+    LABELS_KEPT = 256    # types whose labels are remembered
     VALUE_SHOWN_MAX = 60  # bytes of a value in a message
 
 cdef enum Updates:
@@ -80,8 +77,8 @@ cdef class TypedColumns(EntryColumns):
     cdef ArrowColumn change_type
     cdef ArrowColumn position
     cdef Shape shape
-    cdef dict members          # by the type's text
-    cdef size_t members_known
+    cdef dict labels          # by the type's text
+    cdef size_t labels_known
     cdef list known            # type and whether it is of the key; None: not compared
     cdef bint unlike           # a column was met that is not what is known
 
@@ -91,7 +88,7 @@ cdef class TypedColumns(EntryColumns):
         init_column(&self.structs[1], LAYOUT_STRUCT, 0)
         init_column(&self.change_type, LAYOUT_TEXT, 0)
         init_column(&self.position, LAYOUT_TEXT, 0)
-        self.members = {}
+        self.labels = {}
 
     def __init__(self, str schema, str table, fields, *, str updates="postimage",
                  bint split_keys=False, bint zero_is_null=True, zone=(), missing=(),
@@ -196,7 +193,6 @@ cdef class TypedColumns(EntryColumns):
         cdef Input source
         cdef Slice row, field, value
         cdef ColumnText* text
-        cdef uint64_t tag = 0
         cdef uint64_t wanted = (
             TAG_BEFORE if self.change.event == EVENT_DELETE else TAG_AFTER)
         cdef size_t at = 0
@@ -204,24 +200,11 @@ cdef class TypedColumns(EntryColumns):
         if self.known is None:
             return OK
         source = input_of(self.head.store)
-        while source.p < source.end and tag != TAG_ROW:
-            tag = take_varint(&source)
-            if tag == TAG_ROW:
-                row = take_slice(&source)
-            else:
-                skip_field(&source, tag)
-        if tag != TAG_ROW or source.short:
+        if not next_field(&source, TAG_ROW, &row):
             return MALFORMED if source.short else OK
         self.unlike = False
         source = input_of(row)
-        while source.p < source.end:
-            tag = take_varint(&source)
-            if tag != wanted:
-                skip_field(&source, tag)
-                continue
-            field = take_slice(&source)
-            if source.short:
-                return MALFORMED
+        while next_field(&source, wanted, &field):
             status = read_column(&self.shape, at, field, &text, &value)
             at += 1
             if status == OK and text.target == UNRESOLVED:
@@ -239,21 +222,17 @@ cdef class TypedColumns(EntryColumns):
     cdef int put_change(self) noexcept nogil:
         cdef Input source
         cdef Slice row
-        cdef uint64_t tag
         cdef size_t before = self.rows
         cdef int status = OK
         if not self.is_ours():
             return OK
-        if self.members_known >= MEMBERS_KEPT and not self.forget_members():
+        if self.labels_known >= LABELS_KEPT and not self.forget_labels():
             return NO_ROOM
         source = input_of(self.head.store)
-        while source.p < source.end and status == OK:
-            tag = take_varint(&source)
-            if tag == TAG_ROW:
-                row = take_slice(&source)
-                status = MALFORMED if source.short else self.put_row(row)
-            else:
-                skip_field(&source, tag)
+        while status == OK and next_field(&source, TAG_ROW, &row):
+            status = self.put_row(row)
+        if source.short:
+            return MALFORMED
         return self.put_positions(self.rows - before) if status == OK else status
 
     cdef int put_row(self, Slice row) noexcept nogil:
@@ -327,20 +306,12 @@ cdef class TypedColumns(EntryColumns):
         cdef ArrowColumn* column
         cdef Slice field, value
         cdef ColumnText* text
-        cdef uint64_t tag
         cdef size_t at = 0
         cdef size_t found = 0
         cdef size_t length = self.rows - 1  # of each column, before this row
         cdef const uint8_t* end = self.head.store.p + self.head.store.n
         cdef int status
-        while source.p < source.end:
-            tag = take_varint(&source)
-            if tag != wanted:
-                skip_field(&source, tag)
-                continue
-            field = take_slice(&source)
-            if source.short:
-                return MALFORMED
+        while next_field(&source, wanted, &field):
             status = read_column(&self.shape, at, field, &text, &value)
             at += 1
             if status != OK:
@@ -387,17 +358,9 @@ cdef class TypedColumns(EntryColumns):
         cdef Input source = input_of(row)
         cdef Slice field, value
         cdef ColumnText* text
-        cdef uint64_t tag
         cdef size_t at = 0
         cdef int status
-        while source.p < source.end:
-            tag = take_varint(&source)
-            if tag != TAG_AFTER:
-                skip_field(&source, tag)
-                continue
-            field = take_slice(&source)
-            if source.short:
-                return MALFORMED
+        while next_field(&source, TAG_AFTER, &field):
             status = read_column(&self.shape, at, field, &text, &value)
             if status != OK:
                 return status
@@ -426,15 +389,15 @@ cdef class TypedColumns(EntryColumns):
 
     # --- names and types --------------------------------------------------------------
 
-    cdef bint forget_members(self) noexcept with gil:
+    cdef bint forget_labels(self) noexcept with gil:
         """Forget labels and the columns that point to them; false without memory."""
-        self.members.clear()
-        self.members_known = 0
+        self.labels.clear()
+        self.labels_known = 0
         return name_shape(&self.shape, self.schema_text, self.table_text) == OK
 
     cdef int resolve(self, ColumnText* text) noexcept with gil:
         """Find out where a column goes, and how its values are to be read."""
-        cdef Members members
+        cdef ColumnLabels labels
         try:
             name = text.name.p[:text.name.n].decode()
             number = self.numbers.get(name.lower())
@@ -445,22 +408,22 @@ cdef class TypedColumns(EntryColumns):
                 return OK
             mysql_type = text.mysql_type.p[:text.mysql_type.n].decode()
             text.reading = reading_of(mysql_type, self.fields[<int>number].kind)
-            text.members = NULL
+            text.labels = NULL
             text.filled = 0
             if self.fields[<int>number].kind == KIND_BINARY:
                 text.filled = filled_bytes(mysql_type)
             if self.fields[<int>number].kind == KIND_TEXT:
                 base = mysql_type[:5].partition("(")[0].strip().lower()
                 if base in ("enum", "set"):
-                    members = self.members.setdefault(mysql_type, None)
-                    if members is None:
-                        members = self.members[mysql_type] = Members(mysql_type)
-                        self.members_known += 1
-                    if len(members) == 0:
+                    labels = self.labels.setdefault(mysql_type, None)
+                    if labels is None:
+                        labels = self.labels[mysql_type] = ColumnLabels(mysql_type)
+                        self.labels_known += 1
+                    if len(labels) == 0:
                         column = f"column {name} of {self.schema}.{self.table}"
-                        self.fail(without_members(column, mysql_type))
+                        self.fail(without_labels(column, mysql_type))
                         return FAILED
-                    text.members = &members.labels
+                    text.labels = &labels.labels
                     text.reading = READ_ENUM if base == "enum" else READ_SET
             text.target = number
         except MemoryError:

@@ -1,8 +1,8 @@
 # cython: language_level=3
 """Reading of the entry protocol: the envelope of entries, and fields of messages.
 
-All reads go through `need` of core.wire. What is malformed sets `short`. Fields that
-are not known are left out, as are known ones of another wire type.
+All reads go through `need` of core.wire. Malformed input sets `short`. Unknown fields
+are skipped, as are known ones of another wire type.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -20,7 +20,7 @@ cdef enum EntryKind:
     ENTRY_END = 3
 
 cdef enum EventKind:
-    # EventType of the entry protocol; those that are told apart here.
+    # EventType of the entry protocol; those that are distinguished here.
     EVENT_INSERT = 1
     EVENT_UPDATE = 2
     EVENT_DELETE = 3
@@ -28,7 +28,13 @@ cdef enum EventKind:
     EVENT_TRUNCATE = 8
     EVENT_XACOMMIT = 13
     EVENT_XAROLLBACK = 14
-    EVENT_XA_ROWS = 1000  # none of the protocol: rows of an XA transaction (arrow_router)
+    EVENT_XA_ROWS = 1000  # not in the protocol: XA rows (arrow_router)
+
+cdef enum:
+    # Fields that hold messages: of RowData, and of RowChange.
+    TAG_BEFORE = 0x0A
+    TAG_AFTER = 0x12
+    TAG_ROW = 0x62
 
 cdef struct EntryHead:
     Slice file
@@ -70,7 +76,7 @@ cdef inline Input input_of(Slice slice) noexcept nogil:
 
 
 cdef inline uint64_t take_varint(Input* source) noexcept nogil:
-    """Take a varint; 0 when it is cut off or longer than ten bytes."""
+    """Read a varint; 0 when it is truncated or longer than ten bytes."""
     cdef uint8_t byte
     if source.p < source.end and source.p[0] < 128:
         byte = source.p[0]
@@ -80,12 +86,24 @@ cdef inline uint64_t take_varint(Input* source) noexcept nogil:
 
 
 cdef inline Slice take_slice(Input* source) noexcept nogil:
-    """Take a length and so many bytes; none when there are fewer."""
+    """Read a length and so many bytes; none when there are fewer."""
     cdef Slice slice
     cdef uint64_t n = take_varint(source)
     slice.p = need(source, n)
     slice.n = n if slice.p != NULL else 0
     return slice
+
+
+cdef inline bint next_field(Input* source, uint64_t tag, Slice* field) noexcept nogil:
+    """Read the next field that has this tag; false after the last one, or if short."""
+    cdef uint64_t found
+    while source.p < source.end:
+        found = take_varint(source)
+        if found == tag:
+            field[0] = take_slice(source)
+            return not source.short
+        skip_field(source, found)
+    return False
 
 
 cdef inline bint same(Slice slice, const uint8_t* p, size_t n) noexcept nogil:

@@ -1,4 +1,4 @@
-"""A client for Python programs: subscribe to a destination and take its changes.
+"""A client for Python programs: subscribe to a destination and receive its changes.
 
 ::
 
@@ -11,8 +11,9 @@
                 if entry.entry_type == EntryType.ROWDATA:
                     print(entry.header.table_name, entry.row_change())
 
-Works against this server and against the original one. Leaves out clusters: it talks
-to one address, and does not reconnect by itself.
+It works with this server and with canal's own server. It connects to one address and
+does not reconnect by itself; clusters are not supported. Any package above `protocol`
+may import it.
 """
 
 from __future__ import annotations

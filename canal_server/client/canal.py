@@ -1,4 +1,4 @@
-"""The client itself: one destination, one client id, one connection."""
+"""The client: one destination, one client id, one connection."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ T = TypeVar("T")
 _MILLISECONDS = 2  # as Get.unit
 _AT_ONCE, _WITHOUT_LIMIT = -1, 0  # as Get.timeout
 _ALL_BATCHES = 0  # as ClientRollback.batch_id
-_LAST_ACK_S = 1.0  # for a server to carry out the last ack
+_LAST_ACK_S = 1.0  # for the server to execute the last ack
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a get brought: entries in the order of the binlog, often none.
+    """The result of a get: entries in the order of the binlog, often none.
 
-    A message may begin or end amid a transaction. `id` is what `ack` wants; -1 when
+    A message may start or end inside a transaction. Pass `id` to `ack`; it is -1 if
     there are no entries.
     """
 
@@ -51,34 +51,34 @@ class Message:
 
 
 class CanalClient:
-    """Takes the changes of one destination; for one thread at a time.
+    """Receives the changes of one destination; for one thread at a time.
 
-    The order of calls is `connect` (or `with`), `subscribe`, then `get` and `ack` in
-    turn, or `messages`. What was not acked comes again after the next `subscribe`,
-    so every change comes at least once.
+    Call `connect` (or use `with`), then `subscribe`, then `get` and `ack` in turn, or
+    `messages`. Changes that are not acked are delivered again after the next
+    `subscribe`, so every change arrives at least once.
 
     Args:
         host: the server's name or address
         port: the server's port
         destination: name of the instance
-        client_id: who this client is, -32768 to 32767; the server keeps a position
-            for each
-        user: empty when the server asks for none
-        password: in clear; what is sent proves it without showing it
-        timeout_s: how long to wait for the connection and for each answer, beyond
-            what a get itself may wait
+        client_id: identifies this client, -32768 to 32767; the server stores a
+            position for each
+        user: empty if the server requires no login
+        password: in clear text; it is sent only in scrambled form
+        timeout_s: how long to wait for the connection and for each answer, in addition
+            to the timeout of a get
 
     Raises:
-        ClientError: the server refused a request; `code` and text are the server's
-        ProtocolError: the other side speaks something else
-        OSError: the network failed or took too long (ConnectionError, TimeoutError)
+        ClientError: the server refused a request, with its `code` and text
+        ProtocolError: the other side does not speak this protocol
+        OSError: the network failed or timed out (ConnectionError, TimeoutError)
 
-    After an error other than ClientError the connection is closed; `connect` and
-    `subscribe` begin anew.
+    After an error other than ClientError the connection is closed; call `connect` and
+    `subscribe` again.
 
     """
 
-    def __init__(  # noqa: PLR0917  # host, port, destination is a known order
+    def __init__(  # noqa: PLR0917  # host, port, destination is a familiar order
         self,
         host: str = "127.0.0.1",
         port: int = 11111,
@@ -96,8 +96,8 @@ class CanalClient:
         self._password = password
         self._timeout_s = timeout_s
         self._link: Link | None = None
-        # Acks and rollbacks are answered only when they are refused. Until another
-        # request was answered well, a refusal may be theirs.
+        # Acks and rollbacks are answered only if they are refused. Until another
+        # request has succeeded, a refusal may belong to one of them.
         self._unanswered = False
 
     # ----------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class CanalClient:
     # ----------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Connect and log in. Raises ClientError when the log-in is refused."""
+        """Connect and log in. Raises ClientError if the login is refused."""
         self.close()
         self._link = open_link(
             self.host, self.port, self._user, self._password, self._timeout_s
@@ -113,10 +113,10 @@ class CanalClient:
         self._unanswered = False
 
     def close(self) -> None:
-        """Close the connection; the subscription stays, also what was not acked.
+        """Close the connection; the subscription and unacked changes are kept.
 
-        Waits up to a second until the server has carried out the last ack or
-        rollback, so that whoever connects next sees its effect.
+        Waits up to a second until the server has executed the last ack or rollback, so
+        that the next client to connect sees its effect.
         """
         if self._link is not None and self._unanswered:
             self._link.finish(_LAST_ACK_S)
@@ -139,23 +139,23 @@ class CanalClient:
     # Subscriptions
     # ----------------------------------------------------------------------------
 
-    def subscribe(self, filter: str = "") -> None:  # noqa: A002  # the protocol's word
-        r"""Subscribe, and go on behind the last ack.
+    def subscribe(self, filter: str = "") -> None:  # noqa: A002  # the protocol's term
+        r"""Subscribe, and resume after the last ack.
 
         Args:
             filter: regular expressions for `schema.table`, separated by commas
-                (`shop\..*,crm\.person`); empty: what the server has configured
+                (`shop\..*,crm\.person`); empty: the filter configured on the server
 
         """
         self._exchange(
             PacketType.SUBSCRIPTION,
             Sub(self.destination, str(self.client_id), filter),
         )
-        # Batches that an earlier connection left open come again.
+        # Batches left open by an earlier connection are delivered again.
         self.rollback()
 
     def unsubscribe(self) -> None:
-        """End the subscription: the server holds nothing for this client any more."""
+        """Remove the subscription, so that the server retains no changes for it."""
         self._exchange(
             PacketType.UNSUBSCRIPTION, Unsub(self.destination, str(self.client_id))
         )
@@ -165,12 +165,12 @@ class CanalClient:
     # ----------------------------------------------------------------------------
 
     def get(self, batch_size: int = 1000, timeout_s: float | None = 0.0) -> Message:
-        """Take the next message; it is not acked by that.
+        """Return the next message, without acking it.
 
         Args:
-            batch_size: how much to take at most: units of 1 KiB or entries, as the
-                server is configured (`canal.instance.memory.batch.mode`)
-            timeout_s: how long to wait when there is nothing; None: without limit
+            batch_size: maximum size, in units of 1 KiB or in entries, depending on the
+                server setting `canal.instance.memory.batch.mode`
+            timeout_s: how long to wait for a change; None: without limit
 
         """
         if timeout_s is None:
@@ -197,23 +197,23 @@ class CanalClient:
         return Message(messages.batch_id, tuple(map(decode_entry, messages.messages)))
 
     def ack(self, message_id: int) -> None:
-        """Say that a message was dealt with; messages are acked in their order.
+        """Acknowledge a message as processed; messages are acked in order.
 
-        Not answered: when the server refuses it, the next request raises ClientError
-        and the connection is closed.
+        There is no answer: if the server refuses it, the next request raises
+        ClientError and the connection is closed.
         """
-        self._tell(
+        self._send_unanswered(
             PacketType.CLIENTACK,
             ClientAck(self.destination, str(self.client_id), message_id),
         )
 
     def rollback(self, message_id: int = _ALL_BATCHES) -> None:
-        """Ask for the oldest message that is not acked, and all after it, again.
+        """Request the oldest message that is not acked, and all after it, again.
 
-        `message_id` is that message's or 0, which is the same without a check. Not
-        answered, as an ack.
+        `message_id` is the id of that message, or 0 to skip the check. There is no
+        answer, as for `ack`.
         """
-        self._tell(
+        self._send_unanswered(
             PacketType.CLIENTROLLBACK,
             ClientRollback(self.destination, str(self.client_id), message_id),
         )
@@ -221,10 +221,11 @@ class CanalClient:
     def messages(
         self, batch_size: int = 1000, timeout_s: float = 1.0
     ) -> Iterator[Message]:
-        """Yield messages without end, each acked when the next one is asked for.
+        """Yield messages forever, and ack each one when the next is requested.
 
-        When the loop is left by an error or a break, the message in hand is not acked
-        and comes again. Arguments as for `get`; empty messages are not yielded.
+        If the loop ends with an error or a break, the current message is not acked and
+        is delivered again. The arguments are those of `get`; empty messages are not
+        yielded.
         """
         while True:
             message = self.get(batch_size, timeout_s)
@@ -237,11 +238,11 @@ class CanalClient:
     # ----------------------------------------------------------------------------
 
     def _exchange(self, kind: PacketType, content: object) -> None:
-        """Send a request that is answered by an ack."""
+        """Send a request whose answer is an ack."""
         self._ask(kind, content, PacketType.ACK, Ack, self._timeout_s)
 
-    def _tell(self, kind: PacketType, content: object) -> None:
-        """Send a request that is answered only when it is refused."""
+    def _send_unanswered(self, kind: PacketType, content: object) -> None:
+        """Send a request that is answered only if it is refused."""
         link = self._connected()
         try:
             link.send(kind, content)
@@ -258,7 +259,7 @@ class CanalClient:
         of: type[T],
         timeout_s: float | None,
     ) -> T:
-        """Send a request and return its answer, a message of the class `of`."""
+        """Send a request and return its answer, a message of type `of`."""
         link = self._connected()
         try:
             link.send(kind, content)
@@ -267,16 +268,16 @@ class CanalClient:
             return decode(of, packet.body)
         except ClientError:
             if self._unanswered:
-                # Perhaps it was an earlier ack that is refused here: then the answer
-                # to this request is still to come, and all later ones are too.
+                # This may refuse an earlier ack: then the answer to this request, and
+                # to all later ones, is still outstanding.
                 self._drop()
             raise
-        except BaseException:  # also Ctrl-C: the answer would be taken for another's
+        except BaseException:  # also Ctrl-C: a later request would get this answer
             self._drop()
             raise
 
     def _check(self, packet: Packet, expected: PacketType) -> None:
-        """Raise unless the packet is what was asked for."""
+        """Raise an error unless the packet is the expected answer."""
         if packet.type == PacketType.ACK:
             ack = decode(Ack, packet.body)
             if ack.error_code:

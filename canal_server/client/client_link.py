@@ -24,34 +24,34 @@ _DROPPED_BYTES = 65536  # at a time
 class Link:
     """One connection; for one thread.
 
-    All methods raise ConnectionError when the server closed, TimeoutError when it
-    takes too long, other OSError when the network fails. After an error the stream
-    may be torn amid a packet: close the link.
+    All methods raise ConnectionError if the server closed the connection, TimeoutError
+    if an answer takes too long, and other OSErrors if the network fails. After an error
+    the stream may end inside a packet: close the link.
     """
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
-        self._timeout_s = timeout_s  # to connect, and to get rid of a request
+        self._timeout_s = timeout_s  # to connect, and to send a request
         self._server = f"{host}:{port}"
         self._sock = socket.create_connection((host, port), timeout_s)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def send(self, kind: PacketType, content: object) -> None:
-        """Send one packet around a message of `protocol.packets`."""
+        """Send one packet with a message of `protocol.packets`."""
         self._sock.settimeout(self._timeout_s)
         self._sock.sendall(frame(encode_packet(kind, content)))
 
     def receive(self, timeout_s: float | None, limit: int = FRAME_BYTES_MAX) -> Packet:
         """Wait for the next packet; None waits without limit.
 
-        Raises ProtocolError when what comes is none, or longer than `limit` bytes.
+        Raises ProtocolError if the data is not a packet, or longer than `limit` bytes.
         """
         deadline = Deadline(timeout_s)
         length = frame_length(self._read(LENGTH_BYTES, deadline), limit)
         return decode(Packet, self._read(length, deadline))
 
     def receive_frame(self, timeout_s: float | None) -> memoryview:
-        """Wait for the next frame and return its body, which is not read."""
+        """Wait for the next frame and return its body, undecoded."""
         deadline = Deadline(timeout_s)
         head = bytes(self._read_into(bytearray(LENGTH_BYTES), deadline))
         length = frame_length(head, FRAME_BYTES_MAX)
@@ -62,11 +62,11 @@ class Link:
         self._sock.close()
 
     def finish(self, timeout_s: float) -> None:
-        """Wait until the server has dealt with all requests, then close.
+        """Wait until the server has processed all requests, then close.
 
-        For requests without an answer: a server reads what was sent before it sees
-        our end of the stream, and closes its own then. Answers that come are dropped.
-        Never raises; when it takes longer than `timeout_s`, it just closes.
+        For requests without an answer: a server reads all data before it sees the end
+        of our stream, and then closes its own. Received answers are discarded. Never
+        raises; after `timeout_s` it just closes.
         """
         deadline = Deadline(timeout_s)
         try:
@@ -76,7 +76,7 @@ class Link:
                 if not self._sock.recv(_DROPPED_BYTES):
                     break
         except OSError:
-            pass  # it has closed, or is silent
+            pass  # closed, or no answer
         finally:
             self._sock.close()
 
@@ -88,7 +88,7 @@ class Link:
         while rest:
             left_s = deadline.remaining_s()
             if left_s == 0:
-                raise TimeoutError(f"no answer from {self._server} in time")
+                raise TimeoutError(f"no answer from {self._server} within the timeout")
             self._sock.settimeout(left_s)
             count = self._sock.recv_into(rest)
             if not count:

@@ -1,6 +1,6 @@
-"""Entries for the eye and for other programs: lines of text, and JSON.
+"""Entries as lines of text for people and as JSON for other programs.
 
-Both leave out the marks of transactions unless they are asked for.
+Both omit the begin and end of transactions by default.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _STATEMENT_COLOUR = "\x1b[36m"  # cyan
 
 
 def changes(entry: Entry, *, marks: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield what an entry holds as objects that JSON can hold, one per row.
+    """Yield the content of an entry as JSON objects, one per row.
 
     Every object has `type`, `schema`, `table`, `time` (ms since 1970), `file` and
     `position`, and `gtid` if there is one. A row has `key` (names of its key columns)
-    and, by column name, `before` and `after`, an update also `changed` (names);
-    values are text, None for NULL. A statement has `sql`. With `marks` there are also
+    and, by column name, `before` and `after`, an update also `changed` (names); values
+    are strings, None for NULL. A statement has `sql`. With `marks` there are also
     objects of type BEGIN and END.
 
-    Raises ProtocolError when the content cannot be decoded.
+    Raises ProtocolError if the content cannot be decoded.
     """
     header = entry.header
     common: dict[str, Any] = {
@@ -76,12 +76,12 @@ def json_line(change: dict[str, Any]) -> str:
 def text_lines(
     entry: Entry, *, colour: bool = False, marks: bool = False
 ) -> Iterator[str]:
-    """Yield lines for a person to read, one per row, statement or mark.
+    """Yield lines of text, one per row, statement or mark.
 
     Times are local, with their zone. Control characters in values are escaped, long
-    values are cut; `colour` adds a terminal's escape sequences.
+    values are truncated; `colour` adds terminal escape sequences.
 
-    Raises ProtocolError when the content cannot be decoded.
+    Raises ProtocolError if the content cannot be decoded.
     """
     paint = _Painter(colour)
     seconds = entry.header.execute_time / 1000
@@ -108,7 +108,7 @@ def text_lines(
 
 
 class _Painter:
-    """Wraps text in escape sequences, or does not."""
+    """Wraps text in escape sequences, or returns it unchanged."""
 
     def __init__(self, colour: bool) -> None:
         self._colour = colour
@@ -141,7 +141,7 @@ def _names(columns: Iterator[Column]) -> list[str]:
 
 
 def _row_text(row: RowData, paint: _Painter) -> str:
-    """Return all columns of a new or old row; of an update the key and the changes."""
+    """Return all columns of a row; of an update, the key and the changes."""
     if not (row.before_columns and row.after_columns):
         return _columns_text(row.after_columns or row.before_columns, paint)
     before = {column.name: column for column in row.before_columns}
@@ -151,7 +151,7 @@ def _row_text(row: RowData, paint: _Painter) -> str:
         old = before.get(column.name)
         if column.updated:
             value = _value(column)
-            if old is not None:  # it is missing where the server logs only the key
+            if old is not None:  # missing if the server logs only the key
                 value = f"{paint(_DIM, _value(old))} → {value}"
             parts.append(f"{name}={value}")
         elif column.is_key:
@@ -184,7 +184,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """Escape what a terminal could take for a command."""
+    """Escape control characters, which a terminal could interpret."""
     if text.isprintable():
         return text
     return "".join(

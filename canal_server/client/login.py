@@ -1,4 +1,4 @@
-"""Connecting and logging in, as every client does it."""
+"""Connecting and logging in, shared by all clients."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from canal_server.protocol.packets import (
 )
 from canal_server.protocol.protobuf import decode
 
-# A server of another kind is told by the length that its first bytes seem to be.
+# Other servers are recognized by the length that their first bytes seem to encode.
 _GREETING_BYTES_MAX = 64 * 1024
-_IDLE_MS = 3_600_000  # when the server may end a connection that is silent
+_IDLE_MS = 3_600_000  # when the server may close an idle connection
 
 
 def open_link(host: str, port: int, user: str, password: str, timeout_s: float) -> Link:
     """Connect and log in.
 
-    Raises ClientError when the log-in is refused, ProtocolError when the other side
-    is no such server, OSError when the network fails.
+    Raises ClientError if the login is refused, ProtocolError if the other side is not a
+    canal server, OSError if the network fails.
     """
     link = Link(host, port, timeout_s)
     try:
@@ -39,12 +39,12 @@ def open_link(host: str, port: int, user: str, password: str, timeout_s: float) 
 
 def _log_in(link: Link, user: str, password: str, timeout_s: float) -> None:
     packet = link.receive(timeout_s, _GREETING_BYTES_MAX)
-    if packet.type == PacketType.ACK:  # too many clients, for instance
+    if packet.type == PacketType.ACK:  # such as for too many clients
         raise refusal(decode(Ack, packet.body))
     if packet.type != PacketType.HANDSHAKE or packet.version != VERSION:
         raise ProtocolError(
-            f"a greeting with packet type {packet.type!r} of "
-            f"version {packet.version}, expected a handshake of {VERSION}"
+            f"unexpected greeting: packet type {packet.type!r} of version "
+            f"{packet.version}, expected a handshake of {VERSION}"
         )
     seed = decode(Handshake, packet.body).seeds
     auth = ClientAuth(
@@ -60,7 +60,8 @@ def _log_in(link: Link, user: str, password: str, timeout_s: float) -> None:
 
 
 def refusal(ack: Ack) -> ClientError:
-    """Return the error that a server answered with."""
+    """Return the error for a refusal of the server."""
     return ClientError(
-        ack.error_message or "refused without a reason", code=ack.error_code or 0
+        ack.error_message or "request refused without a reason",
+        code=ack.error_code or 0,
     )

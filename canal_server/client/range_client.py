@@ -1,4 +1,4 @@
-"""A client of ranged reads: named cursors, and ranges of changes that can be repeated.
+"""A client of ranged reads: named cursors, and repeatable reads of ranges of changes.
 
 ::
 
@@ -9,8 +9,8 @@
             ...  # bytes: entries as field 2 of Messages, 0x12 length Entry
         client.ack("example", "lake", ends.end)
 
-Leaves out what to do with entries (`canal_server.protocol.entry_messages`), and
-clusters: it talks to one address.
+Decoding the entries is left to `canal_server.protocol.entry_messages`. The client
+connects to one address; clusters are not supported.
 """
 
 from __future__ import annotations
@@ -84,31 +84,31 @@ _NOWHERE: Final = RangePosition()
 
 
 class RangedClient:
-    """Asks one server; for one thread at a time.
+    """Sends requests to one server; for one thread at a time.
 
-    Connects when the first request is made, and again after the connection was lost:
-    every request may be repeated. A read that is not consumed to its end closes the
-    connection, and so does every error but ClientError.
+    Connects with the first request, and again after the connection was lost: every
+    request may be repeated. A read that is not consumed completely closes the
+    connection, and so does every error except ClientError.
 
     Args:
         host: the server's name or address
         port: the server's port
-        user: empty when the server asks for none
-        password: in clear; what is sent proves it without showing it
-        connect_timeout_s: how long connecting and logging in may take
-        timeout_s: how long to wait for an answer, beyond what a head may wait
+        user: empty if the server requires no login
+        password: in clear text; it is sent only in scrambled form
+        connect_timeout_s: timeout to connect and log in
+        timeout_s: how long to wait for an answer, in addition to `wait_ms` of a head
 
     Raises:
-        ClientError: the server refused a request; `code` and text are the server's:
-            404 no such subscription, 409 a position of another epoch (a plan may tell
-            what a range is now), 410 what lies behind it is purged, 423 another query
-            reads the subscription, 503 try again, or another server
-        ProtocolError: the other side speaks something else
-        OSError: the network failed or took too long (ConnectionError, TimeoutError)
+        ClientError: the server refused a request, with its `code` and text:
+            404 no such subscription, 409 a position of another epoch (`plan` may
+            translate its range), 410 the changes after it are purged, 423 another query
+            reads the subscription, 503 retry here or on another server
+        ProtocolError: the other side does not speak this protocol
+        OSError: the network failed or timed out (ConnectionError, TimeoutError)
 
     """
 
-    def __init__(  # noqa: PLR0917  # host, port is a known order
+    def __init__(  # noqa: PLR0917  # host, port is a familiar order
         self,
         host: str = "127.0.0.1",
         port: int = 11111,
@@ -126,7 +126,7 @@ class RangedClient:
         self._link: Link | None = None
 
     def connect(self) -> None:
-        """Connect and log in, unless that is done."""
+        """Connect and log in, unless connected."""
         if self._link is None:
             self._link = open_link(
                 self.host,
@@ -137,7 +137,7 @@ class RangedClient:
             )
 
     def close(self) -> None:
-        """Close the connection; cursors stay."""
+        """Close the connection; the cursors are kept."""
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -157,20 +157,20 @@ class RangedClient:
         self,
         destination: str,
         name: str,
-        filter: str = "",  # noqa: A002  # the protocol's word
+        filter: str = "",  # noqa: A002  # the protocol's term
         start: str = "latest",
         *,
         temporary: bool = False,
     ) -> RangeSubscribed:
-        """Give a subscription a cursor, or return the one that it has.
+        """Create a subscription with a cursor, or return its existing one.
 
         Args:
             destination: name of the instance
             name: of the subscription: letters, digits, `_ . -`
-            filter: regular expressions for `schema.table`; empty: the server's own
-            start: where a new one begins: `latest`, `earliest`, `time:<ms>`,
-                `file:<name>:<offset>` or `gtid:<set>`; later calls ignore it
-            temporary: it ends with this connection, however that ends
+            filter: regular expressions for `schema.table`; empty: that of the server
+            start: where a new one starts: `latest`, `earliest`, `time:<ms>`,
+                `file:<name>:<offset>` or `gtid:<set>`; ignored by later calls
+            temporary: remove it when this connection ends
 
         """
         request = RangeSubscribe(destination, name, filter, start, temporary)
@@ -188,12 +188,12 @@ class RangedClient:
         ack: bool = False,
         query: str = "",
     ) -> RangeEnds:
-        """Return how far a batch may go that begins behind a position.
+        """Return where a batch that starts after a position may end.
 
-        It ends with a transaction, within the limits if there are some, but has one
-        transaction at least. Without anything that the filter wants it ends where it
-        starts, after `wait_ms`. `ack` acks the position first. With a `query` the
-        subscription is this connection's: others with another one are refused.
+        It ends with a transaction, within the limits if possible, but contains at least
+        one transaction. Without changes that match the filter, it ends where it starts,
+        after `wait_ms`. `ack` acks the position first. A `query` reserves the
+        subscription for this connection: requests of other queries are refused.
         """
         request = RangeHead(
             destination, name, start, max_rows, max_bytes, wait_ms, ack, query
@@ -210,9 +210,9 @@ class RangedClient:
         end: RangePosition,
         parts: int,
         *,
-        filter: str = "",  # noqa: A002  # the protocol's word
+        filter: str = "",  # noqa: A002  # the protocol's term
     ) -> tuple[RangePart, ...]:
-        """Return the range cut into parts, so many at most; `filter` as for `read`."""
+        """Return a range split into at most `parts` parts; `filter` as for `read`."""
         request = RangePlan(destination, name, start, end, parts, filter)
         return self._ask(request, PacketType.RANGE_PARTS, RangeParts).parts
 
@@ -223,14 +223,14 @@ class RangedClient:
         start: RangePosition,
         end: RangePosition,
         *,
-        filter: str = "",  # noqa: A002  # the protocol's word
+        filter: str = "",  # noqa: A002  # the protocol's term
         wire: Wire = Wire.ENTRY,
     ) -> Generator[memoryview]:
-        """Yield the entries of a range or a part of one, the same each time.
+        """Yield the entries of a range or a part of one, identical each time.
 
-        Each piece is bytes of whole entries, as field 2 of Messages. `filter` is that
-        of a read without a subscription: `name` is empty then. With `wire` BINLOG rows
-        may come as the binlog has them (`canal_server.decoder.rows.relayed_rows`).
+        Each piece is the bytes of complete entries, as field 2 of Messages. `filter` is
+        for a read without a subscription, with an empty `name`. With `wire` BINLOG,
+        rows may arrive in binlog format (`canal_server.decoder.rows.relayed_rows`).
         """
         request = RangeRead(destination, name, start, end, wire, filter)
         link = self._send(request)
@@ -240,7 +240,7 @@ class RangedClient:
             while True:
                 frame = link.receive_frame(self._timeout_s)
                 piece = open_piece(frame)
-                if piece is None:  # a refusal, or nothing that we know
+                if piece is None:  # an error, or an unknown packet
                     packet = decode(Packet, bytes(frame))
                     is_over = packet.type == PacketType.ACK
                     raise self._refusal(packet, PacketType.RANGE_DATA)
@@ -250,16 +250,16 @@ class RangedClient:
                 number += 1
                 if piece[0] != number:
                     raise ProtocolError(
-                        f"{self.host}:{self.port} sent piece {piece[0]} of a range"
-                        f" where {number} was to come"
+                        f"{self.host}:{self.port} sent piece {piece[0]} of a range,"
+                        f" expected {number}"
                     )
                 yield piece[1]
         finally:
             if not is_over:
-                self.close()  # the rest of the answer would be taken for another's
+                self.close()  # a later request would get the rest of this answer
 
     def ack(self, destination: str, name: str, position: RangePosition) -> None:
-        """Say that all up to a position was dealt with; smaller ones are no matter."""
+        """Acknowledge everything up to a position; earlier positions are ignored."""
         self._ask(RangeAck(destination, name, position), PacketType.ACK, Ack)
 
     def schema(
@@ -269,33 +269,35 @@ class RangedClient:
         table: str,
         at: RangePosition = _NOWHERE,
     ) -> RangeTable:
-        """Return the columns of a table at a position, or as they are now."""
+        """Return the columns of a table at a position, or its current columns."""
         request = RangeSchema(destination, schema, table, at)
         return self._ask(request, PacketType.RANGE_TABLE, RangeTable)
 
     def locate(self, destination: str, place: str, name: str = "") -> RangePosition:
-        """Return the boundary that a text means, as `start` of `subscribe`.
+        """Return the position that a text selects, written as `start` of `subscribe`.
 
-        `acked` means the cursor of the subscription `name`; `latest` is where the
-        source's binlog ends, although the server may not have read it yet.
+        `acked` selects the cursor of the subscription `name`; `latest` the end of the
+        binlog of the source, even if the server has not read it yet.
         """
         request = RangeLocate(destination, name, place)
         return self._ask(request, PacketType.RANGE_PLACE, RangeFound).position
 
     def state(self, destination: str) -> dict[str, Any]:
-        """Return what a destination does, wherever it runs: keys as of `status`."""
+        """Return the state of a destination, wherever it runs; keys as in `status`."""
         request = RangeStatus(destination)
         found = self._ask(request, PacketType.RANGE_STATE, RangeState)
         try:
             state = json.loads(found.json)
         except ValueError as error:
-            raise ProtocolError(f"a state that is not JSON: {error}") from error
+            raise ProtocolError(
+                f"the state of the destination is not valid JSON: {error}"
+            ) from error
         if not isinstance(state, dict):
-            raise ProtocolError("a state that is not an object of JSON")
+            raise ProtocolError("the state of the destination is not a JSON object")
         return state
 
     def unsubscribe(self, destination: str, name: str) -> None:
-        """Forget a subscription and its cursor."""
+        """Remove a subscription and its cursor."""
         self._ask(RangeUnsubscribe(destination, name), PacketType.ACK, Ack)
 
     # ----------------------------------------------------------------------------
@@ -327,18 +329,18 @@ class RangedClient:
             return decode(of, packet.body)
         except ClientError:
             raise
-        except BaseException:  # also Ctrl-C: the answer would be taken for another's
+        except BaseException:  # also Ctrl-C: a later request would get this answer
             self.close()
             raise
 
     def _check(self, packet: Packet, expected: PacketType) -> None:
-        """Raise unless the packet is what was asked for."""
+        """Raise an error unless the packet is the expected answer."""
         refused = packet.type == PacketType.ACK and decode(Ack, packet.body).error_code
         if refused or packet.type != expected:
             raise self._refusal(packet, expected)
 
     def _refusal(self, packet: Packet, expected: PacketType) -> Exception:
-        """Return the error that a packet is which was not asked for."""
+        """Return the error for an unexpected packet."""
         if packet.type == PacketType.ACK:
             ack = decode(Ack, packet.body)
             if ack.error_code:

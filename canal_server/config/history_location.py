@@ -182,10 +182,10 @@ def shared_hints(instances: Sequence[InstanceConfig], file: str) -> list[str]:
     return [
         (
             f"{file}: canal.zkServers shares {names} with other servers, but {URL_KEY}"
-            " is not set, so each server keeps the table history in its own file: a"
-            " server that takes over for the first time does not know the columns from"
-            " before a DDL statement and may stop with a TableMetaError; set"
-            f" {URL_KEY} = jdbc:mysql://host:port/database on all servers"
+            " is not a MySQL URL, so each server keeps the table history in its own"
+            " file: a server that takes over for the first time does not know the"
+            " columns from before a DDL statement and may stop with a TableMetaError;"
+            f" set {URL_KEY} = jdbc:mysql://host:port/database on all servers"
         )
     ]
 

@@ -1,4 +1,4 @@
-"""Collects what is wrong with the settings, so that all of it is told at once."""
+"""Collects the problems of the settings, so that all of them are reported at once."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ HIDDEN = "(hidden)"
 
 
 class Problems:
-    """Sentences of the form `file: key = value: what is wrong; remedy`."""
+    """Sentences of the form `file: key = value: problem; remedy`."""
 
     def __init__(self) -> None:
-        # Ordered and without repetition: instances share canal.properties.
+        # Ordered and unique: instances share canal.properties.
         self._sentences: dict[str, None] = {}
 
     def add(
         self, origin: str, key: str, text: str, wrong: str, *, secret: bool = False
     ) -> None:
-        """Note that a value cannot be used; a secret's text is not told."""
+        """Report an invalid value; the text of a secret is hidden."""
         shown = HIDDEN if secret and text else _bounded(text)
         sentence = f"{origin}: {key} = {shown}: {wrong}"
         self._sentences[" ".join(sentence.split())] = None
 
     def add_file(self, origin: str, wrong: str) -> None:
-        """Note that a whole file cannot be used."""
+        """Report an unusable file."""
         self._sentences[f"{origin}: {wrong}"] = None
 
     def raise_if_any(self, warnings: Callable[[], Sequence[str]] = tuple) -> None:
-        """Raise ConfigError with everything that was noted, and with the warnings."""
+        """Raise ConfigError with all reported problems, and with the warnings."""
         if self._sentences:
             raise ConfigError(list(self._sentences), warnings())
 
@@ -44,7 +44,7 @@ class Problems:
 def find(
     lookup: Lookup, key: str, problems: Problems, *, secret: bool = False
 ) -> Found | None:
-    """Look a key up; what cannot be resolved is a problem and counts as missing."""
+    """Look a key up; an unresolvable one is reported and counts as missing."""
     try:
         return lookup.find(key)
     except UnresolvableError as error:
@@ -53,7 +53,7 @@ def find(
 
 
 def _bounded(text: str) -> str:
-    """Return a text fit for a line of the log."""
+    """Return a text shortened for a log line."""
     shown = "".join(char if char.isprintable() else "?" for char in text)
     if len(shown) <= SHOWN_CHARACTERS_MAX:
         return shown

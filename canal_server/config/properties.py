@@ -1,8 +1,7 @@
 """Reads .properties files as Java does: ISO-8859-1 with escapes.
 
-A byte order mark, which Java takes for a part of the first key, is skipped.
-
-Leaves out what the values mean; the one door to `javaproperties`.
+A byte order mark, which Java treats as part of the first key, is skipped. This is the
+only module that imports `javaproperties`; the meaning of values is left to others.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ if TYPE_CHECKING:
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
 
-# What editors, above all on Windows, write in front of a text; also amid a file that
-# was put together from several.
+# Editors, mostly on Windows, write it at the start of a text; it may also be inside a
+# file that was concatenated from several.
 _BOM = re.compile(rb"^\xef\xbb\xbf", re.MULTILINE)
 _NOT_LATIN = (
-    "UTF-16, or no text; save it as ISO-8859-1, with other characters as \\uXXXX"
+    "UTF-16 or not a text file; save it as ISO-8859-1, with other characters as \\uXXXX"
 )
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class UnreadableError(Exception):
-    """A file that cannot be read; the message says what is wrong, without its name."""
+    """A file that cannot be read; the message omits its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The keys of one file; of a key that stands there twice the last value counts."""
+    """The keys of one file; the last value of a repeated key counts."""
 
-    origin: str  # the file's name for messages
+    origin: str  # the file name for messages
     values: dict[str, str]
-    non_ascii: tuple[str, ...] = ()  # keys whose values hold bytes beyond ASCII
+    non_ascii: tuple[str, ...] = ()  # keys whose values contain non-ASCII bytes
 
 
 def read_properties(path: Path) -> Properties:
@@ -49,7 +48,7 @@ def read_properties(path: Path) -> Properties:
         return Properties(str(path), values, _non_ascii(content))
     except javaproperties.InvalidUEscapeError as error:
         raise UnreadableError(
-            f"{error.escape} is not a character; write a backslash, u and four"
+            f"{error.escape} is not a valid escape; write a backslash, u and four"
             " hexadecimal digits, or double the backslash"
         ) from None
 
@@ -62,13 +61,13 @@ def _content(path: Path) -> bytes:
         raise
     except NotADirectoryError:
         raise UnreadableError(
-            f"{path.parent} is a file; name the folder that holds {path.name}"
+            f"{path.parent} is a file; set the folder that contains {path.name}"
         ) from None
     except OSError as error:
         raise UnreadableError(error.strerror or str(error)) from error
     if len(content) > FILE_BYTES_MAX:
         raise UnreadableError(
-            f"larger than {FILE_BYTES_MAX} bytes; is it a properties file?"
+            f"larger than {FILE_BYTES_MAX} bytes; set a properties file"
         )
     if content.startswith(_UTF_16) or b"\0" in content:
         raise UnreadableError(_NOT_LATIN)
@@ -76,7 +75,7 @@ def _content(path: Path) -> bytes:
 
 
 def _non_ascii(content: bytes) -> tuple[str, ...]:
-    """Return the keys whose lines hold raw bytes beyond ASCII.
+    """Return the keys whose lines contain raw non-ASCII bytes.
 
     Such bytes are read as ISO-8859-1, which is rarely what an editor wrote.
     """

@@ -1,8 +1,7 @@
 """Finds the text of a key: environment, files, `${key:default}`.
 
-Server keys are taken as they stand in canal.properties; `${…}` is replaced in the keys
-of instances only, and an error elsewhere. Leaves out what a text means
-(`canal_server.config.values`).
+`${…}` is replaced only in keys of instances, and is an error in keys of the server. The
+meaning of a text is left to `canal_server.config.values`.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ _REFERENCE = re.compile(r"\$\{[^}]*\}")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A value as text, trimmed and never blank, and where it stands."""
+    """A value as text, trimmed and never blank, and its origin."""
 
     text: str
-    origin: str  # a file's name or `ENVIRONMENT`
+    origin: str  # a file name or `ENVIRONMENT`
 
 
 class UnresolvableError(Exception):
-    """A value that refers to itself, or to something that is set nowhere."""
+    """A value that refers to itself, or to a key that is not set."""
 
     def __init__(self, message: str, origin: str, text: str) -> None:
         super().__init__(message)
@@ -39,7 +38,7 @@ class UnresolvableError(Exception):
 
 
 def environment_name(key: str) -> str:
-    """Return the name under which a shell can set a key.
+    """Return the environment variable that sets a key.
 
     >>> environment_name("canal.instance.master.address")
     'CANAL_INSTANCE_MASTER_ADDRESS'
@@ -48,9 +47,9 @@ def environment_name(key: str) -> str:
 
 
 class Lookup:
-    """Environment first, then one map of files; blank counts as missing.
+    """Looks keys up in the environment first, then in files; blank counts as missing.
 
-    `used` collects the keys that were asked for.
+    `used` collects the keys that were looked up.
     """
 
     def __init__(
@@ -59,27 +58,27 @@ class Lookup:
         self._environ = environ
         self.values: dict[str, tuple[str, str]] = {}
         for file in files:
-            # A later file hides the earlier one's key, also with a blank value.
+            # A later file hides the key of an earlier one, even with a blank value.
             for key, text in file.values.items():
                 self.values[key] = (text, file.origin)
         self.used: set[str] = set()
 
     def find(self, key: str) -> Found | None:
-        """Return the text of a key, None when it is missing or blank.
+        """Return the text of a key, None if it is missing or blank.
 
-        Raises UnresolvableError when it holds a `${…}`, which nobody replaces.
+        Raises UnresolvableError if it contains a `${…}`.
         """
         found = self._as_written(key)
         if found is not None and (reference := _REFERENCE.search(found.text)):
             message = (
-                f"{reference[0]} is not replaced in a key of the server; write the"
-                f" value, or set the variable {environment_name(key)}"
+                f"{reference[0]} is not replaced in keys of the server; write the"
+                f" value, or set the environment variable {environment_name(key)}"
             )
             raise UnresolvableError(message, found.origin, found.text)
         return found
 
     def is_written(self, key: str) -> bool:
-        """Tell whether a file has a key, be it blank."""
+        """Return whether a file contains a key, even a blank one."""
         return key in self.values
 
     def _as_written(self, key: str) -> Found | None:
@@ -95,11 +94,11 @@ class Lookup:
 
 
 class InstanceLookup(Lookup):
-    """As `Lookup`, and `${key:default}` in a value is replaced.
+    """Like `Lookup`, but replaces `${key:default}` in values.
 
-    `${a:b}` is the value of `a`, or `b` when it has none; both may hold further
-    `${…}`. Without a default, what is blank in a file is empty, and what is in no file
-    an error.
+    `${a:b}` is the value of `a`, or `b` if it has none; both may contain further
+    `${…}`. Without a default, a key that is blank in a file is empty, and a key in no
+    file is an error.
     """
 
     def __init__(
@@ -110,12 +109,12 @@ class InstanceLookup(Lookup):
         fixed: Mapping[str, str],
     ) -> None:
         super().__init__(environ, files)
-        self._fixed = fixed  # keys that nothing overrides
+        self._fixed = fixed  # keys that cannot be overridden
 
     def find(self, key: str) -> Found | None:
         """Return the text of a key with all `${…}` replaced.
 
-        Raises UnresolvableError when the value refers to itself or to nothing.
+        Raises UnresolvableError if the value refers to itself or to a missing key.
         """
         found = self._raw(key)
         if found is None or "${" not in found.text:
@@ -123,12 +122,15 @@ class InstanceLookup(Lookup):
         try:
             text = self._expand(found.text, (key,)).strip()
         except _CircleError as circle:
-            message = f"refers to itself ({' -> '.join(circle.keys)}); break the circle"
+            message = (
+                f"refers to itself ({' -> '.join(circle.keys)}); remove the circular "
+                "reference"
+            )
             raise UnresolvableError(message, found.origin, found.text) from None
         except _MissingError as missing:
             message = (
-                f"${{{missing.key}}} is set nowhere; set it in a file or in the"
-                f" environment, or write ${{{missing.key}:}} for nothing"
+                f"${{{missing.key}}} is not set; set it in a file or in the"
+                f" environment, or write ${{{missing.key}:}} for an empty value"
             )
             raise UnresolvableError(message, found.origin, found.text) from None
         return Found(text, found.origin) if text else None
@@ -140,14 +142,14 @@ class InstanceLookup(Lookup):
         return self._as_written(key)
 
     def _expand(self, text: str, inside: tuple[str, ...]) -> str:
-        """Replace every `${…}`; `inside` are the keys whose values we are in."""
+        """Replace every `${…}`; `inside` are the keys that are being expanded."""
         begin = text.find("${")
         if begin < 0:
             return text
         end = _closing_brace(text, begin + 2)
         if end < 0:  # never closed: plain text
             return text
-        # What is inside is replaced first, so that a key may be put together.
+        # Replace from the inside out, so that a key may be composed.
         name, colon, rest = self._expand(text[begin + 2 : end], inside).partition(":")
         default = rest.strip() if colon else None
         return (
@@ -180,9 +182,9 @@ class _MissingError(Exception):
 
 
 def _closing_brace(text: str, begin: int) -> int:
-    """Return where the `}` of a `${` stands that ends before `begin`, or -1.
+    """Return where the `}` of a `${` that ends before `begin` is, or -1.
 
-    Braces inside pair up, so that a default may hold `{2}` or `${…}`.
+    Braces inside are balanced, so that a default may contain `{2}` or `${…}`.
     """
     depth = 1
     for at in range(begin, len(text)):

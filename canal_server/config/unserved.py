@@ -1,7 +1,6 @@
-"""Keys that canal has and that do nothing here, and warnings about them.
+"""Keys of canal that have no effect here, and warnings about them.
 
-Leaves out the settings that stop the server from starting
-(`canal_server.config.modes`).
+Settings that prevent the server from starting are in `canal_server.config.modes`.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """A key whose feature does not exist yet.
+    """A key whose feature does not exist here.
 
-    `harmless` are the values (in lower case) that ask for nothing: off, or what
-    canal's own files hold. `instead` names a key of ours that does the same.
+    `harmless` are the values (in lower case) that request nothing: off, or the values
+    of the files that canal ships. `instead` is a key of this server that does the same.
     """
 
     name: str
@@ -39,8 +38,8 @@ class Unserved:
     instead: str = ""
 
 
-# Tell the original how to do what is done in another way here, or belong to a
-# feature that has a switch of its own.
+# They configure how canal does what is done differently here, or belong to a feature
+# that has its own switch.
 INERT = (
     "canal.id",
     "canal.socketChannel",
@@ -124,7 +123,7 @@ KEY_STORES = tuple(
     )
 )
 
-# These are read and checked like served ones, but nobody asks for their values.
+# These are read and validated, but have no effect.
 NOT_YET = (Unserved("canal.instance.filter.druid.ddl", ("true",)),)
 
 UNSERVED = (
@@ -135,7 +134,7 @@ UNSERVED = (
     *KEY_STORES,
 )
 
-NEAR = 0.85  # how alike a name must be to be taken for a slip of the pen
+NEAR = 0.85  # similarity of a name that is probably a typo
 
 KNOWN = frozenset(
     [key.name for key in (*SERVER_KEYS, *INSTANCE_KEYS)]
@@ -145,22 +144,22 @@ KNOWN = frozenset(
 
 
 def set_without_effect(lookup: Lookup) -> list[str]:
-    """Return the keys that ask for something that does not exist yet."""
+    """Return the keys that request a feature that does not exist here."""
     return [_with_instead(key) for key in UNSERVED if _asks(key, lookup)]
 
 
 def unserved_warning(keys: Iterable[str]) -> list[str]:
-    """Return one line about all these keys, none when there are no keys."""
+    """Return one line about all these keys, or none if there are no keys."""
     listed = ", ".join(dict.fromkeys(keys))
-    return [f"set but not served yet, without effect: {listed}"] if listed else []
+    return [f"not supported, no effect: {listed}"] if listed else []
 
 
 def unknown_warnings(
     file: Properties, destinations: Sequence[str], used: Iterable[str]
 ) -> list[str]:
-    """Return a line for each key of a file that looks like one of canal's and is not.
+    """Return a line for each unknown key of a file that looks like a key of canal.
 
-    `used` are keys that another value refers to: they are the operator's own.
+    `used` are keys that other values refer to: they belong to the operator.
     """
     known = KNOWN.union(
         (
@@ -188,7 +187,7 @@ def _asks(key: Unserved, lookup: Lookup) -> bool:
 
 
 def _spelling(text: str) -> str:
-    """Return a value in lower case, a switch as true or false."""
+    """Return a value in lower case, and a switch as true or false."""
     word = text.lower()
     if word in ("on", "yes", "y", "t"):
         return "true"

@@ -11,7 +11,7 @@ COMMAND_FAILED = Message(
     level=ERROR,
     text="cannot run the command %.100s because of an internal error",
     meaning="A command of an operator (`status`, `position seek`, …) met an error that"
-    " the server does not expect. The server goes on as before.",
+    " the server does not expect. The server is not affected.",
     remedy="Report the traceback that follows the line.",
 )
 
@@ -37,10 +37,10 @@ CONFIGURATION_WARNING = Message(
     name="configuration-warning",
     level=WARNING,
     text="configuration: %s",
-    meaning="A setting has no effect, or has a risk, and the text says why: `set but"
-    " not served yet, without effect` names settings of the Java server that do"
+    meaning="A setting has no effect, or has a risk, and the text says why: `not"
+    " supported, no effect` names settings of the Java server that do"
     " nothing here; `canal.zkServers shares … with other servers, but"
-    " canal.instance.tsdb.url names no MySQL` says that each server of the"
+    " canal.instance.tsdb.url is not a MySQL URL` says that each server of the"
     " [cluster](../howto/cluster.md) keeps a table history of its own.",
     remedy="Correct or remove the setting. For several servers, give [the"
     " history](../explanation/table-history.md#where-it-lies) a MySQL that all of"

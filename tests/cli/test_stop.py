@@ -65,7 +65,7 @@ def test_stop_of_a_server_that_is_frozen(make_conf, start_server, capsys):
 def test_stop_without_a_conf_folder(tmp_path, capsys):
     """A folder without settings is an error of settings."""
     assert cli.main(["stop", "--conf", str(tmp_path)]) == 2
-    assert "name the conf folder with --conf" in capsys.readouterr().err
+    assert "set the conf folder with --conf" in capsys.readouterr().err
 
 
 def test_status_is_json(make_conf, start_server, capsys):

@@ -109,16 +109,16 @@ def test_embedded():
     ("url", "wrong"),
     [
         ("jdbc:postgresql://h/d", "write jdbc:mysql://host:port/database"),
-        ("mysql://h/d", "leave it empty for a file"),
-        ("jdbc:mysql://h", "not the URL of a MySQL data base"),
-        ("jdbc:mysql:loadbalance://h/d", "not the URL of a MySQL data base"),
-        ("jdbc:mysql://h/", "names no data base"),
-        ("jdbc:mysql://h/" + "d" * 65, "names no data base"),
-        ("jdbc:mysql://a:1,b:2/d", "names several servers"),
+        ("mysql://h/d", "leave it empty to use a file"),
+        ("jdbc:mysql://h", "not the URL of a MySQL database"),
+        ("jdbc:mysql:loadbalance://h/d", "not the URL of a MySQL database"),
+        ("jdbc:mysql://h/", "contains no database name"),
+        ("jdbc:mysql://h/" + "d" * 65, "contains no database name"),
+        ("jdbc:mysql://a:1,b:2/d", "contains several servers"),
         ("jdbc:mysql:///d", "not an address"),
-        ("jdbc:mysql://h:0/d", "the port is out of range"),
-        ("jdbc:mysql://u:hidden@h/d", "holds an account"),
-        ("jdbc:mysql://h/d?user=u&password=hidden", "holds an account"),
+        ("jdbc:mysql://h:0/d", "port out of range"),
+        ("jdbc:mysql://u:hidden@h/d", "contains an account"),
+        ("jdbc:mysql://h/d?user=u&password=hidden", "contains an account"),
         ("jdbc:mysql://h/d?sslMode=x", "not an SSL mode"),
         ("jdbc:mysql://h/d?useSSL=x", "not a switch"),
         ("jdbc:mysql://h/d?serverRSAPublicKeyFile=/no/key.pem", "cannot read"),
@@ -137,9 +137,9 @@ def test_bad_urls(make_conf, url, wrong):
 @pytest.mark.parametrize(
     ("text", "key", "wrong"),
     [
-        (H2_XML + MYSQL, "spring.xml", "but canal.instance.tsdb.url names a MySQL"),
-        (MYSQL_XML, "url", "names no MySQL"),
-        (f"{MYSQL_XML}{TSDB}url = jdbc:h2:f\n", "url", "names no MySQL"),
+        (H2_XML + MYSQL, "spring.xml", "but canal.instance.tsdb.url is a MySQL URL"),
+        (MYSQL_XML, "url", "not a MySQL URL"),
+        (f"{MYSQL_XML}{TSDB}url = jdbc:h2:f\n", "url", "not a MySQL URL"),
         (f"{TSDB}spring.xml = other.xml\n", "spring.xml", "h2-tsdb.xml or mysql-"),
         (f"{TSDB}url = jdbc:mysql://h/d\n", "dbUsername", "no account"),
         (f"{TSDB}snapshot.interval = -1\n", "snapshot.interval", "out of range"),
@@ -171,7 +171,7 @@ def test_one_folder_for_two(make_conf, tmp_path):
     with pytest.raises(ConfigError) as caught:
         load(make_conf(main, a=MASTER, b=MASTER), {})
     (problem,) = caught.value.problems
-    assert "the folder of a and of b; put ${canal.instance.destination}" in problem
+    assert "the same folder for a and b; use ${canal.instance.destination}" in problem
     for other in (f"{TSDB}enable = false\n", MYSQL):
         config = load(make_conf(main, a=MASTER, b=MASTER + other), {})
         assert config.destinations == ("a", "b")

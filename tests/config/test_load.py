@@ -140,7 +140,7 @@ def test_the_first_destination_may_come_later(make_conf):
     shutil.rmtree(conf / "example")
     config = load(conf, {})
     assert config.instances == ()
-    assert "no destination so far" in "".join(config.warnings)
+    assert "no destinations yet" in "".join(config.warnings)
 
 
 def test_one_destination_later(make_conf):
@@ -158,7 +158,7 @@ def test_one_destination_later(make_conf):
     assert len(warnings) == 1
     assert "dbUsrname" in warnings[0]
     other = InstanceConfig(destination="other", table_meta=config.table_meta)
-    with pytest.raises(ConfigError, match="the folder of other and of new"):
+    with pytest.raises(ConfigError, match="the same folder for other and new"):
         loader.load("new", [other])
     # With itself, as it was, it may share all.
     assert loader.load("new", [config])[0] == config
@@ -167,13 +167,16 @@ def test_one_destination_later(make_conf):
 @pytest.mark.parametrize(
     ("main", "problem"),
     [
-        ("", "canal.destinations = : no destination; name one"),
-        ("canal.destinations = ../x", "../x is not a name"),
+        ("", "canal.destinations = : no destinations; set at least one"),
+        ("canal.destinations = ../x", "invalid name ../x"),
         ("canal.destinations.expr = e{3-1}", "write it like example{1-3}"),
-        ("canal.destinations.expr = e{1-99999999}", "not 1 to 10000 names"),
+        ("canal.destinations.expr = e{1-99999999}", "more than 10000 names"),
         ("canal.destinations.expr = e", "write it like example{1-3}"),
         (f"{MAIN}canal.auto.scan = perhaps", "write true or false"),
-        (f"{MAIN}canal.serverMode = kafka", "canal.serverMode = kafka: only tcp"),
+        (
+            f"{MAIN}canal.serverMode = kafka",
+            "canal.serverMode = kafka: unsupported mode; write tcp",
+        ),
         (
             f"{MAIN}canal.zkServers = z:2181",
             "canal.zkServers = z:2181: servers would share",
@@ -185,31 +188,31 @@ def test_one_destination_later(make_conf):
         (f"{MAIN}canal.admin.manager = m:1", "canal.admin.manager = m:1: settings"),
         (
             f"{MAIN}canal.instance.global.mode = manager",
-            "canal.instance.global.mode = manager: settings come from files only",
+            "canal.instance.global.mode = manager: unsupported mode",
         ),
         (
             f"{MAIN}canal.instance.example.mode = manager",
-            "canal.instance.example.mode = manager: settings come from files only",
+            "canal.instance.example.mode = manager: unsupported mode",
         ),
         (
             f"{MAIN}{GLOBAL_XML} = classpath:spring/default-instance.xml",
-            "canal.zkServers = : no ZooKeeper is named, but example keeps its cursors",
+            "canal.zkServers = : no ZooKeeper is set, but example stores its cursors",
         ),
         (
             f"{MAIN}canal.instance.example.spring.xml = my.xml",
-            "canal.instance.example.spring.xml = my.xml: not a known component set",
+            "canal.instance.example.spring.xml = my.xml: unknown component set",
         ),
         (f"{MAIN}canal.instance.enableDruid = true", "CANAL_INSTANCE_DBPASSWORD"),
-        (f"{MAIN}canal.user = canal", "a user without canal.passwd"),
+        (f"{MAIN}canal.user = canal", "user without canal.passwd"),
         (f"{MAIN}canal.port = 70000", "canal.port = 70000: out of range"),
         (
             f"{MAIN}canal.instance.network.silence.seconds = 3",
-            "not more than 3 seconds, the heartbeat's period; write 9",
+            "must be more than the heartbeat period of 3 s; write 9",
         ),
-        (f"{MAIN}canal.instance.master.sslCa = no.pem", "no.pem; name a PEM file"),
+        (f"{MAIN}canal.instance.master.sslCa = no.pem", "no.pem; set a PEM file"),
         (
             f"{MAIN}canal.instance.dbUsername = ${{canal.instance.dbUsername}}",
-            "canal.instance.dbUsername -> canal.instance.dbUsername); break",
+            "canal.instance.dbUsername -> canal.instance.dbUsername); remove",
         ),
     ],
 )
@@ -227,7 +230,7 @@ def test_a_missing_address_is_a_problem(make_conf):
     (sentence,) = problems_of(conf)
     assert sentence == (
         f"{conf}/example/instance.properties: canal.instance.master.address = :"
-        " no MySQL server is named; write host:port"
+        " no MySQL server is set; write host:port"
     )
 
 
@@ -236,7 +239,7 @@ def test_a_key_without_its_certificate_is_a_problem(make_conf):
     conf = make_conf(MAIN, example=f"{MASTER}canal.instance.master.sslKey = k.pem\n")
     (conf / "k.pem").touch()
     (sentence,) = problems_of(conf)
-    assert "set canal.instance.master.sslCert too" in sentence
+    assert "also set canal.instance.master.sslCert" in sentence
 
 
 def test_all_problems_at_once(make_conf):
@@ -284,7 +287,7 @@ def test_a_missing_folder(tmp_path):
     """A folder without canal.properties says how to name the right one."""
     (sentence,) = problems_of(tmp_path)
     assert sentence == (
-        f"{tmp_path}/canal.properties: file not found; name the conf folder with --conf"
+        f"{tmp_path}/canal.properties: file not found; set the conf folder with --conf"
     )
 
 
@@ -344,8 +347,8 @@ def test_a_destination_without_a_file(make_conf):
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("position = 4\n", "position: without effect: canal.instance.master.journal"),
-        ("gtid = a:1-2\n", "gtid: without effect: canal.instance.gtidon is not true"),
+        ("position = 4\n", "position: no effect: canal.instance.master.journal"),
+        ("gtid = a:1-2\n", "gtid: no effect: canal.instance.gtidon is not true"),
         ("position = 4\ncanal.instance.master.journal.name = b.1\n", None),
         ("gtid = a:1-2\ncanal.instance.gtidon = true\n", None),
     ],
@@ -369,9 +372,9 @@ SWITCH = "canal.instance.detecting.heartbeatHaEnable = true\n"
 @pytest.mark.parametrize(
     ("main", "lines", "told"),
     [
-        ("", f"canal.instance.{STANDBY}", "standby.address: without effect"),
-        (WATCH, f"canal.instance.{STANDBY}", "standby.address: without effect"),
-        (WATCH + SWITCH, "", "heartbeatHaEnable: without effect"),
+        ("", f"canal.instance.{STANDBY}", "standby.address: no effect"),
+        (WATCH, f"canal.instance.{STANDBY}", "standby.address: no effect"),
+        (WATCH + SWITCH, "", "heartbeatHaEnable: no effect"),
         (WATCH + SWITCH, f"canal.instance.{STANDBY}", ""),
         (WATCH, "", ""),
     ],
@@ -435,11 +438,11 @@ def test_a_cluster_with_a_history_for_each_server(make_conf, xml, lines, warns):
     for warning in warnings:
         assert warning.startswith(
             f"{conf}/canal.properties: canal.zkServers shares d0, d1, d2, d3, d4 and 2"
-            " more with other servers, but canal.instance.tsdb.url names no MySQL"
+            " more with other servers, but canal.instance.tsdb.url is not a MySQL URL"
         )
         assert warning.endswith(
-            "set canal.instance.tsdb.url = jdbc:mysql://host:port/database on all of"
-            " them"
+            "set canal.instance.tsdb.url = jdbc:mysql://host:port/database on all"
+            " servers"
         )
 
 
@@ -448,15 +451,15 @@ def test_a_cluster_with_a_history_for_each_server(make_conf, xml, lines, warns):
     [
         (
             "dbPassword = p",
-            "canal.instance.dbUsername = : not set; name a MySQL account",
+            "canal.instance.dbUsername = : not set; set a MySQL account",
         ),
         (
             "dbUsername = \ncanal.instance.dbPassword = p",
-            "canal.instance.dbUsername = : not set; name a MySQL account",
+            "canal.instance.dbUsername = : not set; set a MySQL account",
         ),
         ("dbUsername = u", "canal.instance.dbPassword = : not set"),
-        ("dbUsername = ${NAME}", "dbUsername = ${NAME}: ${NAME} is set nowhere"),
-        ("dbPassword = x${NAME}", "dbPassword = (hidden): ${NAME} is set nowhere"),
+        ("dbUsername = ${NAME}", "dbUsername = ${NAME}: ${NAME} is not set"),
+        ("dbPassword = x${NAME}", "dbPassword = (hidden): ${NAME} is not set"),
     ],
 )
 def test_a_login_is_not_made_up(make_conf, lines, told):
@@ -473,7 +476,7 @@ def test_a_login_is_not_made_up(make_conf, lines, told):
 def test_neither_account_nor_password(make_conf):
     """Both are reported in one go."""
     account, password = problems_of(make_conf(MAIN, example=ADDRESS))
-    assert "canal.instance.dbUsername = : not set; name a MySQL account" in account
+    assert "canal.instance.dbUsername = : not set; set a MySQL account" in account
     assert "canal.instance.dbPassword = : not set" in password
 
 
@@ -522,10 +525,10 @@ def test_what_editors_and_templates_leave_behind(make_conf):
         b"\xef\xbb\xbf" + MAIN.encode() + b"canal.port = ${PORT}\n"
     )
     told = "\n".join(problems_of(conf))
-    assert "standby.address = db2,db3:3306: names several servers" in told
-    assert "filter.regex = ${TABLES}: ${TABLES} is set nowhere" in told
+    assert "standby.address = db2,db3:3306: contains several servers" in told
+    assert "filter.regex = ${TABLES}: ${TABLES} is not set" in told
     assert "canal.port = ${PORT}: ${PORT} is not replaced" in told
-    assert "dbUsername = : not set; name a MySQL account" in told
+    assert "dbUsername = : not set; set a MySQL account" in told
     assert "dbPassword = : not set" in told
     assert "canal.instance.master.address" not in told
     assert "canal.destinations" not in told

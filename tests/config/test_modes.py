@@ -54,7 +54,7 @@ def test_names_that_cannot_be(tmp_path, name):
     settings = {"canal.destinations": f"good,{name}"}
     names, problems = names_and_problems(settings, tmp_path)
     assert names == ["good"]
-    assert "is not a name" in problems[0]
+    assert "invalid name" in problems[0]
 
 
 def test_names_that_can_be(tmp_path):
@@ -82,7 +82,7 @@ def test_a_folder_that_cannot_be_listed(tmp_path):
     settings = {"canal.destinations": "a", "canal.auto.scan": "true"}
     names, (problem,) = names_and_problems(settings, missing)
     assert names == ["a"]
-    assert problem == f"{missing}: cannot be listed: No such file or directory"
+    assert problem == f"{missing}: cannot list the folder: No such file or directory"
 
 
 @pytest.mark.parametrize(

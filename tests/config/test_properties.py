@@ -91,7 +91,8 @@ def test_other_encodings_are_named(tmp_path, encoding):
     with pytest.raises(UnreadableError) as caught:
         read(tmp_path, "a = b".encode(encoding))
     assert str(caught.value) == (
-        "UTF-16, or no text; save it as ISO-8859-1, with other characters as \\uXXXX"
+        "UTF-16 or not a text file; save it as ISO-8859-1, with other characters as "
+        "\\uXXXX"
     )
 
 
@@ -102,5 +103,5 @@ def test_a_file_in_the_place_of_the_folder(tmp_path):
     with pytest.raises(UnreadableError) as caught:
         read_properties(conf / "canal.properties")
     assert str(caught.value) == (
-        f"{conf} is a file; name the folder that holds canal.properties"
+        f"{conf} is a file; set the folder that contains canal.properties"
     )

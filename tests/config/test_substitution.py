@@ -123,7 +123,7 @@ class TestInstanceKeys:
         lookup = instance({"a": text, "b": "B", "c": "<${NAME}>"}, {"NAME": " "})
         with pytest.raises(UnresolvableError) as error:
             lookup.find("a")
-        assert f"${{{name}}} is set nowhere" in str(error.value)
+        assert f"${{{name}}} is not set" in str(error.value)
         assert (error.value.origin, error.value.text) == ("own", text)
 
     def test_variables_are_expanded(self):

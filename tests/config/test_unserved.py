@@ -25,7 +25,7 @@ def test_one_warning_lists_what_is_not_served(make_conf):
     )
     (warning,) = warnings_of(conf)
     assert warning == (
-        "set but not served yet, without effect: canal.metrics.pull.port,"
+        "not supported, no effect: canal.metrics.pull.port,"
         " canal.instance.multi.stream.on, canal.mq.dynamicTopic"
     )
 
@@ -55,7 +55,7 @@ def test_what_asks_for_nothing_is_silent(make_conf, line):
 def test_keys_that_are_read_but_not_served(make_conf, key, value):
     """A key of the schema whose feature is missing is told when it asks for it."""
     (warning,) = warnings_of(make_conf(f"{MAIN}{key} = {value}\n"))
-    assert warning == f"set but not served yet, without effect: {key}"
+    assert warning == f"not supported, no effect: {key}"
 
 
 def test_a_key_store_names_the_key_to_use(make_conf):
@@ -108,7 +108,7 @@ def test_mode_keys_of_other_destinations_are_unknown(make_conf):
 
 
 def test_raw_characters_are_told(make_conf):
-    """A value with raw characters beyond ASCII is told, as it is read in Latin-1."""
+    """A value with raw non-ASCII characters is told, as it is read in Latin-1."""
     conf = make_conf(f"{MAIN}canal.instance.filter.regex = größe\n")
     (warning,) = warnings_of(conf)
-    assert "canal.instance.filter.regex: characters beyond ASCII" in warning
+    assert "canal.instance.filter.regex: non-ASCII characters" in warning

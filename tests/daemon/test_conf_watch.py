@@ -139,7 +139,7 @@ def test_a_broken_change(watched, caplog):
     (told,) = errors(caplog)
     assert "destination one: " in told
     assert "db:many" in told
-    assert told.endswith("; it goes on as before")
+    assert told.endswith("; it keeps its previous settings")
     assert watched.source_of("one") == "db:3306"
     assert told.endswith(watched.watch.refused()["one"])
     watched.write("one", OTHER)
@@ -170,7 +170,7 @@ def test_a_broken_new_one(watched, caplog):
     watched.settle()
     told = errors(caplog)
     assert len(told) == 2
-    assert "no MySQL server is named" in told[0]
+    assert "no MySQL server is set" in told[0]
     assert told[0].endswith("; it does not start")
     assert "wrong is wrong" in told[1]
     assert watched.destinations.names() == ["one"]
@@ -251,7 +251,7 @@ def test_the_folder_is_away(watched, caplog):
     watched.settle()
     watched.settle()
     (told,) = errors(caplog)
-    assert "cannot look through" in told
+    assert "cannot check the conf folder" in told
     assert watched.source_of("one") == "db:3306"
     watched.conf.with_name("away").rename(watched.conf)
     watched.settle()

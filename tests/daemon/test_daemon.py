@@ -83,7 +83,7 @@ class TestDaemon:
         daemon.start()
         daemon.request_stop()
         assert daemon.join(Deadline(0.05)) is False
-        assert "destination stuck does not stop" in caplog.text
+        assert "destination stuck did not stop in time" in caplog.text
         assert "the instances did not stop in time" in caplog.text
         # Its thread would go on telling that, amid other tests.
         for instance in makes.made:
@@ -97,7 +97,7 @@ class TestDaemon:
         daemon.start()
         daemon.request_stop()
         assert daemon.join(Deadline(LONG)) is False
-        assert "the instances did not end well: cannot write the cursors" in caplog.text
+        assert "the instances failed during shutdown: cannot write the cursors" in caplog.text
         assert "in time" not in caplog.text
         assert not (conf / control.SOCKET_NAME).exists()
 
@@ -185,7 +185,7 @@ class TestProcess:
         server.read_until("canal-server 0")
         server.process.send_signal(signal.SIGTERM)
         assert server.wait() == 1
-        assert "destination stuck does not stop" in server.log
+        assert "destination stuck did not stop in time" in server.log
 
     def test_a_broken_instance_does_not_end_it(self, make_conf, start_server):
         """1. start with an instance that fails. The process serves the other one."""
@@ -231,8 +231,8 @@ class TestProcess:
             "canal.serverMode = kafka",
             "canal.instance.master.address = ",
             "canal.instance.standby.address = a,b:3306: names several servers",
-            "canal.instance.filter.regex = ${TABLES}: ${TABLES} is set nowhere",
-            "canal.instance.dbUsername = : not set; name a MySQL account",
+            "canal.instance.filter.regex = ${TABLES}: ${TABLES} is not set",
+            "canal.instance.dbUsername = : not set; set a MySQL account",
             "canal.instance.dbPassword = : not set",
         ):
             (line,) = (line for line in told if problem in line)

@@ -23,7 +23,7 @@ def test_while_it_runs(make_pipeline, mysql_server, database, rng):
     )
     folder.rename(aside)
     pipeline.start()
-    pipeline.process.wait_for_log("no destination so far")
+    pipeline.process.wait_for_log("no destinations yet")
 
     shutil.copytree(aside, folder)
     pipeline.process.wait_for_log("destination example reads")
@@ -35,7 +35,7 @@ def test_while_it_runs(make_pipeline, mysql_server, database, rng):
 
     regex = pipeline.settings["canal.instance.filter.regex"]
     pipeline.configure({"canal.instance.filter.regex": "["})
-    pipeline.process.wait_for_log(r"filter.regex = \[: .*it goes on as before")
+    pipeline.process.wait_for_log(r"filter.regex = \[: .*it keeps its previous settings")
     writer.write(3)
     with pipeline.client() as client:
         pipeline.receive(client, checker)

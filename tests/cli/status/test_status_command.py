@@ -149,7 +149,7 @@ def test_changes_that_were_refused(make_conf, start_server, status):
     changed, new = status(conf).splitlines()[-2:]
     assert changed.startswith("one: its file was changed: ")
     assert "db:many" in changed
-    assert changed.endswith("; it goes on as before")
+    assert changed.endswith("; it keeps its previous settings")
     assert new.startswith("two: ")
     assert new.endswith("; it does not start")
     told = json.loads(status(conf, "--json"))

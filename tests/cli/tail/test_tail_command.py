@@ -338,8 +338,8 @@ QUIET = {"state": "running", "position": "b.000001:4", "lag": {"seconds": 0.0}}
     [
         (
             QUIET,
-            "no change so far: the source has been read to its end up to b.000001:4"
-            "; to see",
+            ("no change so far: the source has been read to its end up to b.000001:4"
+            "; to see"),
         ),
         (QUIET | {"lag": {"seconds": 300.0}}, "reading is 5 min behind the source"),
         (QUIET | {"state": "connecting"}, "the server is connecting to its source"),

@@ -98,8 +98,8 @@ class ConfWatch:
             names = self._loader.scanned()
         except OSError as error:
             self._tell_hindered(
-                f"cannot look through {self._loader.conf_dir}, all destinations stay:"
-                f" {error.strerror or error}"
+                f"{self._loader.conf_dir}: {error.strerror or error}; all destinations"
+                " stay as they are"
             )
             return
         for name in dict.fromkeys((*names, *self._destinations.names())):
@@ -115,7 +115,7 @@ class ConfWatch:
         try:
             seen = _print_of(path)
         except OSError as error:
-            self._tell_hindered(f"cannot read {path}, {name} stays: {error.strerror}")
+            self._tell_hindered(f"{path}: {error.strerror}; {name} stays as it is")
             return
         if name in self._known and seen == self._known[name]:
             self._unsettled.pop(name, None)
@@ -133,7 +133,7 @@ class ConfWatch:
     def _use(self, name: str, path: Path) -> None:
         """Make a destination what its file says, if that can be used."""
         before = self._destinations.config_of(name)
-        goes_on = "it does not start" if before is None else "it goes on as before"
+        goes_on = "it does not start" if before is None else "it keeps its previous settings"
         try:
             config, warnings = self._loader.load(name, self._destinations.configs())
             if config == before:

@@ -104,7 +104,7 @@ WRITES_FAIL = Message(
 WRITES_RESUMED = Message(
     name="writes-resumed",
     level=WARNING,
-    text="the %s are written again",
+    text="writing the %s works again",
     meaning="The end of [writes-fail](#writes-fail).",
 )
 

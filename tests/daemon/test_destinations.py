@@ -257,7 +257,7 @@ def test_one_ends_badly(destinations_of, caplog):
     with pytest.raises(CanalError, match="cannot write the cursors"):
         destinations.join(Deadline(LONG))
     assert all(calls[-1] == "join" for calls in makes.calls().values())
-    assert "destination unwritten ended badly: cannot write the cursors" in caplog.text
+    assert "destination unwritten failed during shutdown: cannot write the cursors" in caplog.text
 
 
 def test_a_stop_during_a_start(destinations_of):
@@ -364,7 +364,7 @@ class TestSharedLease:
         eventually(lambda: destinations.running("unwritten"))
         lease.give(granted=False, owner="10.0.0.2:11111")
         eventually(partial(released, lease, 1))
-        assert "ended badly: cannot write the cursors" in caplog.text
+        assert "failed during shutdown: cannot write the cursors" in caplog.text
         destinations.request_stop()
         assert destinations.join(Deadline(LONG))
 

@@ -432,7 +432,7 @@ def test_purged(make_scene, own_server, auto_reset):
             assert list(scene.pipeline.status()["lost_clients"]) == [str(LATE)]
         else:
             scene.pipeline.process.wait_for_log(
-                f"ERROR .* client {LATE} .* is lost for it"
+                f"ERROR .* client {LATE} .* are lost for it"
             )
             scene.checkers[LATE].resume(done, len(scene.writer.transactions))
             scene.writer.write(5)

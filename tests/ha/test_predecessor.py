@@ -162,4 +162,4 @@ def test_a_folder_that_cannot_be_written(
     found.remember(scene.observer)
     found.remember(scene.observer)
     (line,) = [each for each in caplog.messages if "cannot write" in each]
-    assert "will wait" in line
+    assert "a restart after a kill waits" in line

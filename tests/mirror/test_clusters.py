@@ -212,7 +212,7 @@ def test_submitted(make_load, mysql_server) -> None:
     options = ("--master", "local[2,4]", "--conf", "spark.ui.enabled=true")
     submit(mirror, *options)
     load.agree()
-    mirror.process.wait_for_log("spark.driver.memory of the settings comes too late")
+    mirror.process.wait_for_log("spark.driver.memory of the settings has no effect")
     mirror.process.wait_for_log("SparkUI")  # which the mirror's own settings turn off
 
     for number in (signal.SIGKILL, signal.SIGTERM):  # to Spark's JVM

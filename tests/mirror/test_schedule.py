@@ -293,7 +293,7 @@ def test_an_end_that_fails_is_told(caplog) -> None:
         raise RuntimeError("the JVM is gone\n  at line 1")
 
     _ended("the stream", fail)
-    assert caplog.messages == ["the stream did not end as it should: the JVM is gone"]
+    assert caplog.messages == ["the stream failed during shutdown: the JVM is gone"]
 
 
 def test_tables_at_work_are_shown_as_what_they_are(mirror) -> None:

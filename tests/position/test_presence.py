@@ -213,7 +213,7 @@ def test_places_that_fail(clock, caplog):
     presence.enter(ONE)
     kept.error = MetaStoreError("no room")
     presence.stop()  # whose failure holds up nobody's end
-    assert "no room; clients that are away count as seen" in caplog.text
+    assert "no room; disconnected clients count as seen" in caplog.text
     assert not kept.is_open
 
 

@@ -18,7 +18,7 @@ def test_first_at_once_and_the_rest_in_sum(caplog):
     now_s[0] = PERIOD_S
     refusals.note("c", "refused c")
     assert caplog.messages[2:] == [
-        "999 more refusals for a within 60 s; the last: refused 999",
+        "999 more refusals for a within 60 s; the last one: refused 999",
         "refused c",
     ]
     refusals.note("a", "refused again")

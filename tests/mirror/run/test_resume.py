@@ -242,7 +242,7 @@ def test_an_account_that_does_not_see_a_table(
     }
     found = look(settings, known, Stop())
     assert found.names == (names[1], names[0])
-    assert f"{names[0]}: account blind does not see it any more" in caplog.text
+    assert f"{names[0]}: account blind no longer sees it" in caplog.text
     assert "let an administrator run: GRANT SELECT ON `" in caplog.text
 
 

@@ -201,7 +201,7 @@ def test_file_that_is_in_use(
     second = BoundaryIndex(path)
     second.open()
     (record,) = caplog.records
-    assert "goes on without an index" in record.getMessage()
+    assert "continuing without the index" in record.getMessage()
     second.add(FILE, MARKS[:1])
     assert second.marks(FILE) == []
     assert second.sources() == []

@@ -122,7 +122,7 @@ def test_a_doubt_stays(session: Session, caplog: pytest.LogCaptureFixture) -> No
     session.run("ALTER TABLE t RENAME COLUMN a TO z")
     for _ in range(2):
         assert session.find() == []
-    assert caplog.text.count(f"table {session.schema}.t had at this place is not") == 1
+    assert caplog.text.count(f"table {session.schema}.t at this position are not") == 1
     assert session.refresh() == ["z", "b"]
     assert session.find() == []
     session.read()

@@ -189,7 +189,7 @@ def test_a_history_that_ends_in_what_is_purged(
     with handoff.finder() as finder:
         assert finder._reaching(ended, here) is None
     (line,) = [each for each in caplog.messages if "purged" in each]
-    assert line.endswith(f"lies between it and {here} is purged: a new one begins")
+    assert line.endswith(f"between it and {here} is purged, so a new history starts")
 
 
 def test_a_binlog_begun_anew(handoff: Handoff) -> None:
@@ -382,9 +382,9 @@ class TestTakeOver:
         handoff.pretend(segment, "another")
         self.begin_by(handoff, early)
         assert handoff.is_uncertain()
-        (line,) = [each for each in caplog.messages if "carried" in each]
-        assert "history of server another cannot be carried over to " in line
-        assert line.endswith("; all tables are read anew")
+        (line,) = [each for each in caplog.messages if "transferred" in each]
+        assert "history of server another cannot be transferred to " in line
+        assert line.endswith("; all tables are read from the source")
 
     def test_before_the_base(
         self, handoff: Handoff, caplog: pytest.LogCaptureFixture
@@ -399,7 +399,7 @@ class TestTakeOver:
         handoff.pretend(segment, "another")
         self.begin_by(handoff, gtids)
         assert handoff.is_uncertain()
-        assert "comes only after the place to begin; all" in caplog.text
+        assert "follows the start position; all" in caplog.text
 
     def test_statements_without_gtid(
         self, handoff: Handoff, known: Any, caplog: pytest.LogCaptureFixture
@@ -425,15 +425,15 @@ class TestTakeOver:
         with handoff.finder() as finder:
             image = finder._take_over.image
             for each, place, why in (
-                (replace(segment, first=no_set), by_gtid, "known of its beginning"),
-                (replace(segment, last=no_set), by_gtid, "known of its end, "),
+                (replace(segment, first=no_set), by_gtid, "the GTID set at its start, "),
+                (replace(segment, last=no_set), by_gtid, "the GTID set at its end, "),
                 (replace(segment, first=ahead_of), by_gtid, "lacks '"),
                 (replace(segment, traits=other), by_gtid, "that server was a M"),
                 (segment, Place("", 0, None), "has neither GTID set nor time"),
                 (
                     segment,
                     Place("", 0, None, timestamp_ms=1000),
-                    "reading begins at 1970-01-01T00:00:01+00:00",
+                    "reading starts at 1970-01-01T00:00:01+00:00",
                 ),
             ):
                 found = image(each, place, list)

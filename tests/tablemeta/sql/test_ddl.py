@@ -227,7 +227,7 @@ def test_unreadable(sql, caplog):
     assert found.statements == NO_TABLE
     assert found.stale.everything
     assert found.problem
-    assert "was not understood" in caplog.text
+    assert "cannot be parsed" in caplog.text
     assert "secret'," not in caplog.text
 
 

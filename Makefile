@@ -45,24 +45,21 @@ demo-needs:
 	@tools/demo_needs.sh '$(PYTHON)' '$(VENV)'
 
 # The tests see the installed package, not the checkout: what is tested is what ships.
-# Each of the processes has servers of its own; one that is done early takes over from
-# the others. A few tests are done sooner in a single one. What shares a session of Spark
-# comes behind them in fewer, as each has a session; what fails before does not keep it
-# from its turn.
+# Each process has servers of its own; one that is done early takes over from the others.
+# In CI, tests that fail run once more alone (tools/run_tests.py).
 test: export CANAL_TEST_INSTALLED = 1
 test: $(VENV)/installed servers
 ifdef T
 	$(BIN)/pytest $(T)
 else
-	status=0; \
-	$(BIN)/pytest -m 'not spark_session' -n $(N) --dist worksteal || status=1; \
-	$(BIN)/pytest -m spark_session -n $(SPARK_N) --dist worksteal || status=1; \
-	exit $$status
+	$(BIN)/python tools/run_tests.py -n $(N) --spark-n $(SPARK_N) $(if $(CI),--second-try)
 endif
 
-# A link or an anchor that is not there, and a page that is not in the navigation, fail it.
+# First writes the pages that come from the code. A link or an anchor that does not exist,
+# and a page that is not in the navigation, fail the build.
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/installed
+	$(BIN)/python tools/reference/build.py
 	$(BIN)/mkdocs build --strict --site-dir build/site
 
 bench: $(VENV)/installed

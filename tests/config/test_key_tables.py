@@ -10,6 +10,12 @@ from pathlib import Path
 import pytest
 
 from canal_server.config.key_tables import INSTANCE_KEYS, MODE_KEYS, SERVER_KEYS, Key
+from canal_server.config.keys.mode_keys import (
+    DESTINATION_MODES,
+    HISTORY_MODES,
+    SERVER_MODES,
+    SOURCE_MODES,
+)
 from canal_server.config.load import load
 from canal_server.config.properties import Properties, read_properties
 from canal_server.config.schema import InstanceConfig, ServerConfig
@@ -36,6 +42,11 @@ DELIBERATE = {
     "canal.file.data.dir",
     "canal.instance.tsdb.dir",
 }
+DEFAULTS = [
+    mode
+    for mode in (*SERVER_MODES, *DESTINATION_MODES, *SOURCE_MODES, *HISTORY_MODES)
+    if mode.name != "canal.destinations"
+]
 FILLED_ELSEWHERE = {
     "file",
     "destination",
@@ -141,6 +152,19 @@ def test_the_reference_is_the_default():
         if key.name not in DELIBERATE:
             default = value_at(defaults, key.field)
             assert value_at(config.instances[0], key.field) == default, key.name
+
+
+@pytest.mark.parametrize("mode", DEFAULTS, ids=lambda mode: mode.name)
+def test_the_default_of_a_mode_changes_nothing(tmp_path, mode):
+    """A mode that is set to its default is as one that is not set."""
+    text = "canal.destinations = example\n" + "".join(
+        f"canal.instance.{line}\n"
+        for line in ("master.address = db:3306", "dbUsername = u", "dbPassword = p")
+    )
+    (tmp_path / "canal.properties").write_text(text)
+    expected = load(tmp_path, {})
+    (tmp_path / "canal.properties").write_text(f"{text}{mode.name} = {mode.default}")
+    assert load(tmp_path, {}) == expected
 
 
 def test_the_reference_listens_on_loopback():

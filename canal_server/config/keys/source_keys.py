@@ -122,8 +122,8 @@ CONNECTION_KEYS = (
         "canal.instance.dbUsername",
         "source.user",
         values.text,
-        "The account for the source. It must be set. (The Java server has a default,"
-        " `retl`.)",
+        "The account for the source. It must be set; the Java server has a default,"
+        " `retl`.",
     ),
     Key(
         "canal.instance.dbPassword",

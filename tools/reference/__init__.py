@@ -1,0 +1,1 @@
+"""Builds the pages of docs/reference that are generated from code."""

@@ -1,0 +1,241 @@
+"""The page of the Python client, from its docstrings and signatures.
+
+It is read from the source, not from the objects, so that the page does not depend on
+the version of Python that builds it.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import re
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reference.markdown import notice, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PAGE = Path("docs/reference/client-api.md")
+TEMPLATE = Path(__file__).parent / "templates/client-api.md"
+SOURCES = "tools/reference/templates/client-api.md and canal_server/client"
+MODULES = {
+    "client": "canal_server.client",
+    "ranges": "canal_server.client.range_client",
+}
+LINE_MAX = 88
+_HEADING = re.compile(r"^(Args|Raises|Returns|Yields):$", re.MULTILINE)
+_ITEM = re.compile(r"(\w+): (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A name that a module exports, and where its source is."""
+
+    name: str
+    node: ast.ClassDef | None  # None: a constant
+    value: object
+
+
+def pages() -> dict[Path, str]:
+    """Return the page by its path."""
+    text = TEMPLATE.read_text()
+    seen: set[str] = set()
+    for slot, module in MODULES.items():
+        found = [each for each in exported(module) if each.name not in seen]
+        seen.update(each.name for each in found)
+        text = text.replace(f"{{{{{slot}}}}}", module_section(found).strip())
+    return {PAGE: notice(SOURCES) + text}
+
+
+def exported(module_name: str) -> list[Member]:
+    """Return what a module exports, the clients first."""
+    module = importlib.import_module(module_name)
+    found = []
+    for name in module.__all__:
+        value = getattr(module, name)
+        node = _class_node(value) if isinstance(value, type) else None
+        found.append(Member(name, node, value))
+    return sorted(
+        found,
+        key=lambda each: (
+            each.node is None,
+            not each.name.endswith("Client"),
+            each.name,
+        ),
+    )
+
+
+def module_section(members: list[Member]) -> str:
+    """Return a section for each class, and a table of the constants."""
+    parts = [class_section(each) for each in members if each.node]
+    rows = [
+        (f"`{each.name}`", f"`{each.value!r}`") for each in members if not each.node
+    ]
+    if rows:
+        parts.append("### Constants\n\n" + table(("name", "value"), rows) + "\n")
+    return "".join(parts)
+
+
+def class_section(member: Member) -> str:
+    """Return the description of a class, its fields and its methods."""
+    name, node = member.name, member.node
+    assert node is not None, "a constant has no section"
+    names = vars(sys.modules[str(getattr(member.value, "__module__", ""))])
+    parts = [f"### `{name}`\n\n"]
+    init = _method(node, "__init__")
+    if init is not None:
+        parts.append(f"```python\n{_signature(init, name, names)}\n```\n\n")
+    parts.append(described(ast.get_docstring(node) or ""))
+    fields = [
+        (f"`{each.target.id}`", f"`{ast.unparse(each.annotation)}`".replace("|", "\\|"))
+        for each in node.body
+        if isinstance(each, ast.AnnAssign)
+        and isinstance(each.target, ast.Name)
+        and not each.target.id.startswith("_")
+    ]
+    if fields:
+        parts.append(table(("field", "type"), fields) + "\n")
+    members = [
+        f"`{target.id}` = {ast.unparse(each.value)}"
+        for each in node.body
+        if isinstance(each, ast.Assign)
+        for target in each.targets
+        if isinstance(target, ast.Name) and not target.id.startswith("_")
+    ]
+    if members:
+        parts.append(f"Values: {', '.join(members)}.\n\n")
+    parts += [
+        _method_section(name, each, names)
+        for each in node.body
+        if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")
+    ]
+    return "".join(parts)
+
+
+def described(docstring: str) -> str:
+    """Return a docstring as Markdown; its lists of arguments become lists."""
+    pieces = _HEADING.split(_with_fences(docstring))
+    parts = [pieces[0].strip() + "\n\n"] if pieces[0].strip() else []
+    for title, body in zip(pieces[1::2], pieces[2::2], strict=True):
+        listed, rest = _items(body)
+        items = "".join(f"- {_item(each)}\n" for each in listed)
+        heading = {"Args": "Arguments"}.get(title, title)
+        parts.append(f"**{heading}**\n\n{items}\n")
+        if rest:
+            parts.append(f"{rest}\n\n")
+    return "".join(parts)
+
+
+def _method_section(
+    owner: str, node: ast.FunctionDef, names: Mapping[str, object]
+) -> str:
+    is_property = any(
+        isinstance(each, ast.Name) and each.id == "property"
+        for each in node.decorator_list
+    )
+    shown = (
+        f"{node.name}: {ast.unparse(node.returns) if node.returns else 'object'}"
+        if is_property
+        else _signature(node, node.name, names)
+    )
+    return f"#### `{owner}.{node.name}`\n\n```python\n{shown}\n```\n\n" + described(
+        ast.get_docstring(node) or ""
+    )
+
+
+def _signature(node: ast.FunctionDef, name: str, names: Mapping[str, object]) -> str:
+    """Return how a function is called, on several lines where it is long."""
+    returned = (
+        f" -> {ast.unparse(node.returns)}"
+        if node.returns and node.name != "__init__"
+        else ""
+    )
+    listed = _arguments(node.args, names)
+    line = f"{name}({', '.join(listed)}){returned}"
+    if len(line) <= LINE_MAX:
+        return line
+    inside = "".join(f"    {each},\n" for each in listed)
+    return f"{name}(\n{inside}){returned}"
+
+
+def _arguments(given: ast.arguments, names: Mapping[str, object]) -> list[str]:
+    """Return the arguments with types and defaults, without `self`."""
+    count = len(given.args) - len(given.defaults)
+    defaults = [*[None] * count, *given.defaults]
+    listed = [
+        _argument(each, default, names)
+        for each, default in zip(given.args, defaults, strict=True)
+        if each.arg != "self"
+    ]
+    if given.kwonlyargs:
+        listed.append("*")
+    pairs = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    return listed + [_argument(each, default, names) for each, default in pairs]
+
+
+def _argument(
+    node: ast.arg, default: ast.expr | None, names: Mapping[str, object]
+) -> str:
+    """Return one argument; a private constant is shown by its value."""
+    shown = node.arg
+    if node.annotation is not None:
+        shown += f": {ast.unparse(node.annotation)}"
+    if default is None:
+        return shown
+    text = ast.unparse(default)
+    if isinstance(default, ast.Name) and text.startswith("_"):
+        value = names[text]
+        is_empty = dataclasses.is_dataclass(value)
+        text = f"{type(value).__name__}()" if is_empty else repr(value)
+    return f"{shown} = {text}"
+
+
+def _class_node(kind: type) -> ast.ClassDef:
+    path = inspect.getsourcefile(kind)
+    assert path is not None, f"the source of {kind} is not there"
+    for node in ast.walk(ast.parse(Path(path).read_text())):
+        if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
+            return node
+    raise AssertionError(f"{path} has no class {kind.__name__}")
+
+
+def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef) and each.name == name:
+            return each
+    return None
+
+
+def _with_fences(docstring: str) -> str:
+    """Return a docstring whose literal blocks, after `::`, are fenced."""
+    return re.sub(
+        r"::\n\n((?:    .*\n|\n)+)",
+        lambda block: f"\n\n```python\n{textwrap.dedent(block[1]).strip()}\n```\n\n",
+        docstring + "\n",
+    )
+
+
+def _items(block: str) -> tuple[list[str], str]:
+    """Return the items of an indented list, each on one line, and what follows it."""
+    items: list[str] = []
+    lines = block.strip("\n").split("\n")
+    for number, line in enumerate(lines):
+        if line and not line.startswith(" "):
+            return items, "\n".join(lines[number:]).strip()
+        if re.match(r"    \S", line):
+            items.append(line.strip())
+        elif line.strip():
+            items[-1] += f" {line.strip()}"
+    return items, ""
+
+
+def _item(text: str) -> str:
+    found = _ITEM.fullmatch(text)
+    return f"`{found[1]}`: {found[2]}" if found else text

@@ -1,6 +1,6 @@
 """Protocols between the packages: contracts in prose, no code.
 
-Whoever implements one of these is tested by the contract suite of that port.
+Each implementation passes the contract suite of its port.
 """
 
 from __future__ import annotations
@@ -33,67 +33,67 @@ if TYPE_CHECKING:
     # Records first <= i < stop of a block.
     Span = tuple[Block, int, int]
 
-# Tells whether a client (or the instance) wants entries with these table names.
+# Whether a client (or the instance) receives entries with these table names.
 # Pure, bounded in time, and never raises.
 TablePredicate = Callable[["Names"], bool]
 
 
 class TableSchemas(Protocol):
-    """Columns of tables as of where the pump reads. Called by the pump's thread."""
+    """Columns of tables at the pump's position. Called by the pump's thread."""
 
     def find(
         self, schema: str, table: str, position: EntryPosition
     ) -> TableMeta | None:
         """Return the columns, None when the table is unknown to the server.
 
-        `position` is where the rows lie. Raises SourceError when the server cannot
-        be asked.
+        `position` is where the rows were read. Raises SourceError when the server
+        cannot be asked.
         """
 
     def refresh(
         self, schema: str, table: str, position: EntryPosition
     ) -> TableMeta | None:
-        """Look again at the source, past every cache; else as `find`.
+        """Ask the source again, bypassing every cache; otherwise as `find`.
 
-        `position` is where the rows lie that contradict what is known.
+        `position` is where rows were read that contradict the known columns.
         """
 
     def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
-        """Take note of a statement that may change tables; durable when it returns.
+        """Record a statement that may change tables; durable when it returns.
 
         `schema` is the session's default one, `extra` what else decides the result,
         as JSON (`canal_server.tablemeta.model.session_context`).
         """
 
     def passed(self, position: EntryPosition) -> None:
-        """Take note that all before a place was read; cheap, called per chunk."""
+        """Note that the source was read up to a position; cheap, called per chunk."""
 
 
 class ByteSource(Protocol):
     """Where a reader's bytes come from."""
 
     def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int | None:
-        """Wait for bytes; 0 at the end, None when stopped or the time is up."""
+        """Wait for bytes; 0 at the end, None when stopped or timed out."""
 
     def try_receive_into(self, buffer: memoryview) -> int | None:
-        """Take what is at hand; None when nothing is, 0 at the end."""
+        """Read without waiting; None when no data is available, 0 at the end."""
 
 
 class EventStore(Protocol):
     """The ring of one instance's entries and a cursor per client.
 
-    `put`, `wake_getters` are the pump's; all others are called by the threads of
-    connections. Sequences count entries from 0 and only grow.
+    The pump calls `put` and `wake_getters`; the threads of connections call all others.
+    Sequences count entries from 0 and only grow.
     """
 
     def put(self, spans: Sequence[Span], stop: Stop) -> bool:
         """Append entries; waits for room until `stop`, false when stopped first.
 
-        A sequence longer than the ring is taken in parts.
+        Spans that are larger than the ring are appended in parts.
         """
 
     def wake_getters(self) -> None:
-        """Say that the pump has nothing more at hand now: waiting gets may answer."""
+        """Report that the pump has no more data for now: waiting gets may answer."""
 
     def subscribe(
         self,
@@ -103,14 +103,15 @@ class EventStore(Protocol):
     ) -> None:
         """Give a client a cursor, or its cursor another filter (None: all entries).
 
-        A new cursor stands at the oldest entry that the ring holds; entries at or
-        before `after` are not given out (but a BEGIN at it is, and so is every
-        entry of a compressed transaction at it). In a group they are places of its
-        sources, by number.
+        A new cursor starts at the oldest entry in the ring. Entries at or before
+        `after`
+        are not delivered, except a BEGIN at it and every entry of a compressed
+        transaction at it. In a group, `after` maps the number of each source to a
+        position there.
         """
 
     def unsubscribe(self, client_id: int) -> None:
-        """Forget a client's cursor; what only it held is freed."""
+        """Forget a client's cursor and free what only it retained."""
 
     def get(
         self,
@@ -119,10 +120,10 @@ class EventStore(Protocol):
         timeout_s: float | None,
         peer_fd: int | None = None,
     ) -> Batch | None:
-        """Take the next entries, None when there are none in time.
+        """Fetch the next entries, None when there are none in time.
 
-        `timeout_s`: 0 does not wait, None waits without limit. Ends early with None
-        when the peer of the socket `peer_fd` closes; then no entry is taken.
+        `timeout_s`: 0 does not wait, None waits without limit. Returns None early when
+        the peer of the socket `peer_fd` disconnects; then no entry is fetched.
         Raises StoreError for a client without a cursor.
         """
 
@@ -130,10 +131,10 @@ class EventStore(Protocol):
         """Free a client's entries up to and including this sequence."""
 
     def rollback(self, client_id: int) -> None:
-        """Put a client's get sequence back to its ack sequence."""
+        """Reset a client's get sequence to its ack sequence."""
 
     def resume_position(self, client_id: int) -> EntryPosition | None:
-        """Return the boundary of transactions behind which the client's entries lie.
+        """Return the transaction boundary after which the client's entries come.
 
         That is an END or a statement outside of transactions. None when none was put
         so far.
@@ -144,19 +145,19 @@ class EventStore(Protocol):
 
 
 class Liveness(Protocol):
-    """Which clients have been away for so long that entries need not wait for them.
+    """Which clients were disconnected for so long that entries need not wait for them.
 
-    Called under the lock of a store, by any thread; nothing waits in it.
+    Called under the lock of a store, by any thread; must not block.
     """
 
     def is_evictable(self, client_id: int) -> bool:
-        """Tell whether a client may be passed over now."""
+        """Return whether a client may be evicted now."""
 
     def evictable_in_s(self, client_ids: Collection[int]) -> float | None:
-        """Return when all of these may be passed over, None: not foreseeable."""
+        """Return the seconds until all of these may be evicted, None: not known."""
 
     def evicted(self, client_id: int, table_filter: TablePredicate | None) -> None:
-        """Take note that a client, which had this filter, has no cursor any more."""
+        """Note that a client, which had this filter, lost its cursor."""
 
 
 class MetaManager(Protocol):
@@ -166,19 +167,19 @@ class MetaManager(Protocol):
     """
 
     def start(self) -> None:
-        """Load what is stored; may wait for where it is. Raises MetaStoreError."""
+        """Load what is stored; may wait for the storage. Raises MetaStoreError."""
 
     def request_stop(self) -> None:
-        """Let a start that waits end with an error; returns at once."""
+        """Make a waiting start fail; returns at once."""
 
     def stop(self) -> None:
-        """Write what is not written yet and let go of files and threads.
+        """Write pending changes and release files and threads.
 
-        Raises MetaStoreError when it cannot be written.
+        Raises MetaStoreError when they cannot be written.
         """
 
     def flush(self) -> None:
-        """Write what is not written yet. Raises MetaStoreError."""
+        """Write pending changes. Raises MetaStoreError."""
 
     def subscribe(self, identity: ClientIdentity) -> None:
         """Add the client or replace its filter."""
@@ -187,24 +188,24 @@ class MetaManager(Protocol):
         """Remove the client; its cursor and batches stay in memory."""
 
     def has_subscribed(self, identity: ClientIdentity) -> bool:
-        """Tell whether the client is subscribed."""
+        """Return whether the client is subscribed."""
 
     def subscriptions(self, destination: str) -> list[ClientIdentity]:
         """Return all clients of a destination, by client id."""
 
     def cursor(self, identity: ClientIdentity) -> LogPosition | None:
-        """Return where the client has acked to."""
+        """Return the position up to which the client has acked."""
 
     def update_cursor(self, identity: ClientIdentity, position: LogPosition) -> None:
         """Move the client's cursor."""
 
     def places(self, identity: ClientIdentity) -> dict[int, LogPosition]:
-        """Return where the client has acked to in each source of a group, by number."""
+        """Return the client's acked position in each source of a group, by number."""
 
     def update_places(
         self, identity: ClientIdentity, places: Mapping[int, LogPosition]
     ) -> None:
-        """Move these of the client's places; is called before the cursor is moved."""
+        """Move these positions of the client; called before the cursor is moved."""
 
     def add_batch(self, identity: ClientIdentity, positions: PositionRange) -> int:
         """Register a batch; returns its id: 1, 2, 3 … per client."""
@@ -225,19 +226,19 @@ class MetaManager(Protocol):
 
 
 class LogPositionManager(Protocol):
-    """Where the pump of a destination stands: one place to read and write.
+    """The position of the pump of a destination, in storage.
 
     Any call but `request_stop` may raise MetaStoreError.
     """
 
     def start(self) -> None:
-        """Get ready; may wait for where positions are stored."""
+        """Prepare; may wait for the storage."""
 
     def request_stop(self) -> None:
-        """Let a start that waits end with an error; returns at once."""
+        """Make a waiting start fail; returns at once."""
 
     def stop(self) -> None:
-        """Write what is not written yet and let go of files and threads."""
+        """Write pending changes and release files and threads."""
 
     def latest(self, destination: str) -> LogPosition | None:
         """Return the stored position, None when there is none."""
@@ -247,10 +248,11 @@ class LogPositionManager(Protocol):
 
 
 class RangeSource(Protocol):
-    """Ranges of one destination's changes, and the cursors of who reads them.
+    """Ranges of one destination's changes, and the cursors of their readers.
 
     Called by the threads of connections, many at a time. All raise ClientError, with
-    the codes of `protocol.ranged`, and CanalError for what is not the client's fault.
+    the codes of `protocol.range_messages`, and CanalError for what is not the client's
+    fault.
     """
 
     def subscribe(
@@ -281,9 +283,9 @@ class RangeSource(Protocol):
         wait_s: float,
         peer_fd: int | None = None,
     ) -> RangeEnds:
-        """Return how far a range behind `start` may go; waits for its first change.
+        """Return how far a range after `start` may go; waits for its first change.
 
-        The wait ends when the peer of the socket `peer_fd` closes.
+        The wait ends when the peer of the socket `peer_fd` disconnects.
         """
 
     def plan(
@@ -294,13 +296,14 @@ class RangeSource(Protocol):
         end: RangePlace,
         parts: int,
     ) -> list[RangePart]:
-        """Cut a range at events, into so many parts at most; filtered as in `read`."""
+        """Cut a range at events, into at most `parts` parts; filtered as in `read`."""
 
     def locate(self, name: str, text: str) -> RangePlace:
-        """Return the boundary that a start of `subscribe` means; changes nothing.
+        """Return the boundary that a start of `subscribe` stands for; changes nothing.
 
-        `acked` is the cursor of the subscription `name`, `latest` the end of the
-        source's binlog now, whether it was read or not.
+        `acked` is the cursor of the subscription `name`, `latest` the current end of
+        the
+        source's binlog, whether it was read or not.
         """
 
     def read(
@@ -314,21 +317,21 @@ class RangeSource(Protocol):
         relays: bool = False,
         cut: Callable[[], None] | None = None,
     ) -> None:
-        """Give the entries of a range to `take`, piece by piece, with each one's bytes.
+        """Pass the entries of a range to `take`, with the bytes of each.
 
-        Without a name the filter is `expression`. `take` may wait and may raise.
-        `relays`: rows may be given as the binlog has them, for others to render.
-        `cut` is called, by another thread, to end a `take` that waits too long while
-        others want to read.
+        Without a name, the filter is `expression`. `take` may wait and may raise. With
+        `relays`, rows may be passed as the binlog has them, for the receiver to decode.
+        Another thread calls `cut` to end a `take` that waits too long while others want
+        to read.
         """
 
     def columns(
         self, schema: str, table: str, at: RangePlace | None
     ) -> TableMeta | None:
-        """Return what a table is at a place, None: now; None when there is none."""
+        """Return a table's columns at a position, None: now; None when unknown."""
 
     def left_out(self, table: TableMeta) -> str:
-        """Return what filters keep from all readers of a table; empty: nothing."""
+        """Return what the filters hide of a table from all readers; empty: nothing."""
 
 
 class RunningInstance(Protocol):
@@ -340,13 +343,13 @@ class RunningInstance(Protocol):
 
     @property
     def store(self) -> EventStore:
-        """Return the event store; another one once cursors were moved by hand."""
+        """Return the event store; replaced when cursors are moved by hand."""
 
     def steady(self) -> AbstractContextManager[object]:
-        """Keep the store and the clients' places as they are within a context.
+        """Keep the store and the clients' positions unchanged within a context.
 
-        Whoever changes a client's place by what its store says does so in here.
-        Nothing waits in it.
+        Code that changes a client's position based on its store does so in here. It
+        must not block.
         """
 
     @property
@@ -355,13 +358,13 @@ class RunningInstance(Protocol):
 
     @property
     def ranges(self) -> RangeSource | None:
-        """Return what serves ranged reads; None where there are none."""
+        """Return the server of ranged reads; None when they are not available."""
 
     def log_position(self, position: EntryPosition) -> LogPosition:
-        """Return the position with the identity of the source it came from."""
+        """Return the position with the identity of its source."""
 
     def subscribed(self, identity: ClientIdentity) -> None:
-        """Give the client's cursor its filter and tell the pump what is wanted.
+        """Give the client's cursor its filter and pass the filter on to the pump.
 
         Called after the filter was checked by `check_filter`.
         """
@@ -369,23 +372,23 @@ class RunningInstance(Protocol):
     def resume_position(self, client_id: int) -> EntryPosition | None:
         """Return where a client begins that has acked nothing; None: not known yet.
 
-        When it is known, the instance itself gives it to clients without a cursor.
+        Once it is known, the instance itself assigns it to clients without a cursor.
         """
 
     def resume_places(self, client_id: int) -> Mapping[int, LogPosition]:
-        """Return the same for each source of a group that is known, by number."""
+        """Return the same for each source of a group where it is known, by number."""
 
     def came(self, client_id: int) -> None:
-        """Take note that a connection serves a client; it is here until `left`."""
+        """Note that a connection serves a client, until `left`."""
 
     def left(self, client_id: int) -> None:
-        """Take note that a connection that served a client ended."""
+        """Note that a connection that served a client ended."""
 
     def why_lost(self, client_id: int) -> str:
-        """Return why a client can be given nothing, empty when it can.
+        """Return why a client can receive nothing, empty when it can.
 
-        The source no longer has what comes behind its place; such a client has no
-        cursor in the store.
+        The source has purged what comes after the client's position; such a client has
+        no cursor in the store.
         """
 
     def check_room(self, identity: ClientIdentity) -> None:
@@ -401,77 +404,78 @@ class RunningInstance(Protocol):
         """
 
     def check_filter(self, expression: str) -> object:
-        """Make a filter ready; raises ClientError when it cannot be used.
+        """Compile a filter; raises ClientError when it is invalid.
 
-        What is returned is to be kept until the client is subscribed. May take long:
-        to be called without a lock.
+        The caller keeps the result until the client is subscribed, and holds no lock,
+        because this may take long.
         """
 
     def unsubscribed(self, identity: ClientIdentity) -> None:
-        """Take the client's wishes back."""
+        """Remove the client's cursor and filter."""
 
 
 class Instances(Protocol):
     """The destinations of this server."""
 
     def is_configured(self, destination: str) -> bool:
-        """Tell whether the destination is one of ours."""
+        """Return whether the destination is configured on this server."""
 
     def running(self, destination: str) -> RunningInstance | None:
-        """Return the instance when it runs here."""
+        """Return the instance if it runs here."""
 
     def start_lazy(self, destination: str) -> RunningInstance | None:
         """Start a configured instance that waits for its first client.
 
-        Returns it when it then runs here, None when it does not.
+        Returns the instance if it then runs here.
         """
 
     def status_of(self, destination: str) -> Mapping[str, object] | None:
-        """Return what a destination does, as values of JSON; None: it is none."""
+        """Return a destination's status as JSON values; None: not configured."""
 
 
 class Lease(Protocol):
     """The right of this server to run one destination.
 
     One thread calls `open`; then `acquire`, `wait_until_lost` and `release` in turn,
-    as often as it likes; then `close`. All others may be called by any thread.
+    any number of times; then `close`. Any thread may call the others.
     """
 
     @property
     def shared(self) -> bool:
-        """Tell whether other servers may have it, so that it may be waited for."""
+        """Return whether other servers compete for it, so that one may wait."""
 
     @property
     def owner(self) -> str | None:
-        """Return who is known to run the destination, as `address:port`."""
+        """Return the server that is known to run the destination, as `address:port`."""
 
     def open(self, changed: Callable[[], None]) -> None:
-        """Tell others that this server is there; returns at once.
+        """Announce this server to others; returns at once.
 
         `changed` is called, by any thread, when `owner` may have changed.
         """
 
     def acquire(self, stop: Stop) -> bool:
-        """Wait until it is held; false when a stop is asked for first."""
+        """Wait until it is held; false when a stop is requested first."""
 
     def held(self) -> bool:
-        """Tell whether it is held for certain at this moment.
+        """Return whether the lease is certainly held at this moment.
 
-        Cheap, as it is asked for each request. What was true may be false soon, and
-        true again, also before `wait_until_lost` returns.
+        Cheap, because each request asks. The answer may change at any time, also back
+        to
+        true, even before `wait_until_lost` returns.
         """
 
     def wait_until_lost(self, stop: Stop) -> str:
-        """Wait until it is lost, may be lost, or is to be given up.
+        """Wait until it is lost, may be lost, or the operator orders to step down.
 
-        Returns why, empty when a stop was asked for.
+        Returns the reason, empty when a stop was requested.
         """
 
     def wake(self) -> None:
-        """Have `acquire` and `wait_until_lost` look at their stop."""
+        """Make `acquire` and `wait_until_lost` check their stop."""
 
     def release(self) -> None:
-        """Give it up, if it is still there; what it allowed has ended."""
+        """Release it if it is still held; what it allowed has ended."""
 
     def close(self) -> None:
-        """Take back what `open` told."""
+        """Withdraw what `open` announced."""

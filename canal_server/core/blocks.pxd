@@ -11,8 +11,8 @@ cdef enum Kind:
     KIND_OTHER = 5      # ROWDATA of any other event type: DDL, QUERY, XA
 
 cdef enum Flag:
-    FLAG_GTID = 1       # the entry carries a gtid (a BEGIN then is no ack point)
-    FLAG_OPEN = 2       # inside of a transaction that goes on behind it
+    FLAG_GTID = 1       # the entry has a gtid (a BEGIN is then not an ack point)
+    FLAG_OPEN = 2       # inside a transaction that continues after it
 
 cdef struct Record:
     # One finished Entry, wrapped as field 2 of Messages. It begins where the record
@@ -21,7 +21,7 @@ cdef struct Record:
     uint64_t offset        # of the event's start in its binlog file
     uint32_t ordinal       # among the events of one offset (compressed payloads)
     uint32_t time          # of the event, s
-    uint32_t table_ordinal       # ordinal in Subjects: whose filter decides; 0: passes all
+    uint32_t table_ordinal       # in TableIds: whose filter decides; 0: passes all
     uint32_t rows          # rows of a KIND_ROWS entry
     uint32_t event_length  # bytes in the binlog
     uint8_t kind           # Kind
@@ -37,8 +37,8 @@ cdef class Block:
     cdef uint32_t record_capacity
     cdef readonly str file     # binlog file that all records come from
     cdef readonly uint64_t file_number
-    cdef readonly object source  # whose binlog that is, as the writer was told it
-    cdef readonly uint32_t member  # of a group: which source; 0: no group
+    cdef readonly object source  # whose binlog that is, if the writer knew it
+    cdef readonly uint32_t member  # in a group: the number of the source; 0: no group
     cdef BlockPool pool
     cdef Py_ssize_t exports
 

@@ -3,10 +3,10 @@
 
 A record is one `Entry`, serialized and wrapped as the field that it will be in a
 `Messages` body. Records lie end to end in `data`, so that neighbours leave the
-process as one slice; beside them lie small index records. One thread, the pump,
-appends to a block; everybody else reads only what was handed over as a `Span`:
-(block, first record, one past the last record). Memory of a block goes back to its
-pool when the last span, cursor and memoryview on it is gone.
+process as one slice; small index records describe them. One thread, the pump,
+appends to a block; all others read only what they received as a `Span`:
+(block, first record, one past the last record). The memory of a block returns to its
+pool when the last span, cursor and memoryview on it is released.
 """
 
 cimport cython
@@ -18,7 +18,7 @@ from libc.stdlib cimport free, malloc
 cdef size_t RECORD_BYTES_MIN = 56
 
 
-# The pool must still be there when a block of a garbage cycle is let go of.
+# The pool must still exist when a block in a garbage cycle is released.
 @cython.no_gc_clear
 cdef class Block:
     """Memory for finished records of one binlog file."""
@@ -68,8 +68,8 @@ cdef class Block:
     def last_boundary(self, uint32_t first, uint32_t stop):
         """Return the last record first <= i < stop that ends a transaction or is one.
 
-        -1 when there is none. Such a record is an END, a DDL or the like; a place
-        inside of a transaction is none, as its GTID is in the executed set already.
+        -1 when there is none. Such a record is an END, a DDL or the like. A position
+        inside a transaction does not count: its GTID is in the executed set already.
         """
         cdef uint32_t i = min(stop, self.count)
         while i > first:
@@ -92,7 +92,7 @@ cdef class Block:
 
     def first_after(self, uint32_t first, uint32_t stop, uint64_t offset,
                      uint32_t ordinal):
-        """Return the first record first <= i < stop behind a place in the file.
+        """Return the first record first <= i < stop after a position in the file.
 
         `stop` when there is none.
         """
@@ -105,7 +105,7 @@ cdef class Block:
         return stop
 
     def first_since(self, uint32_t first, uint32_t stop, int64_t time):
-        """Return the first record first <= i < stop of this time (s) or younger.
+        """Return the first record first <= i < stop of this time (s) or later.
 
         `stop` when there is none.
         """
@@ -116,10 +116,11 @@ cdef class Block:
         return stop
 
     def totals(self, uint32_t first, uint32_t stop):
-        """Return what records first <= i < stop sum up to.
+        """Return the totals of records first <= i < stop.
 
-        That are transactions (ends, and statements that are one by themselves), rows,
-        and the time (s) of the youngest, 0 without any.
+        These are the transactions (ends, and statements that are one by themselves),
+        the
+        rows, and the latest time (s), 0 without any.
         """
         cdef uint32_t i
         cdef uint32_t transactions = 0
@@ -138,7 +139,7 @@ cdef class Block:
         """Return (file, offset, timestamp in ms, server id, gtid, source) of record i.
 
         Read from the entry's own header; gtid is "" when the entry has none, and
-        source None when nobody said whose binlog is read.
+        source None when it is not known whose binlog is read.
         """
         if i >= self.count:
             raise IndexError(f"record {i} of {self.count}")
@@ -170,8 +171,8 @@ cdef class Block:
     ):
         """Count the transactions that end at first <= i < stop, not after a time in s.
 
-        `open_rows` are those of a transaction that began in front of `first`. Returns
-        (transactions, their rows, rows that are open at the end, the youngest end).
+        `open_rows` are those of a transaction that began before `first`. Returns
+        (transactions, their rows, rows of the transaction open at the end, latest end).
         """
         cdef uint32_t i
         cdef uint64_t ends = 0, rows = 0, youngest = 0
@@ -188,7 +189,7 @@ cdef class Block:
 
 
 cdef const uint8_t* read_varint(const uint8_t* p, uint64_t* value) noexcept nogil:
-    """Read a varint that this process wrote itself, so without a check."""
+    """Read a varint that this process wrote, therefore without a check."""
     cdef int shift = 0
     value[0] = 0
     while True:
@@ -217,14 +218,15 @@ cdef class Chunk:
         free(self.records)
 
 
-# It holds free memory only, so it is in no cycle of garbage of its own; but a cycle
-# may hold it, and then its blocks still come back.
+# It holds free memory only, so it is part of no garbage cycle. But a cycle may hold it,
+# and then its blocks are still returned.
 @cython.no_gc
 cdef class BlockPool:
     """Hands out blocks and keeps freed memory for the next ones.
 
-    Fresh memory costs a page fault per 4 KiB, so it is used again. `held` is what all blocks alive and spare
-    ones take, in bytes; whoever limits memory looks at it.
+    Fresh memory costs a page fault per 4 KiB, so it is reused. `held` counts the bytes
+    of
+    all live and spare blocks; memory limits are checked against it.
     """
 
     def __init__(self, size_t block_size=256 * 1024, size_t spare_max=8 * 1024 * 1024):
@@ -236,7 +238,7 @@ cdef class BlockPool:
     def of_member(self, uint32_t member):
         """Return a pool of the same memory for one source of a group.
 
-        Its blocks tell the source's number, and their memory counts here.
+        Its blocks have the source's number, and their memory counts here.
         """
         cdef BlockPool pool = BlockPool(self.block_size, 0)
         pool.root, pool.member = self, member
@@ -297,7 +299,7 @@ cdef class BlockPool:
 class BlockWriter:
     """Appends records given as Python values; for tests and for single entries.
 
-    The pump's own entries come from the decoder, which writes into blocks itself.
+    The pump's entries come from the decoder, which writes into blocks itself.
     """
 
     def __init__(self, pool: BlockPool, file: str, file_number: int) -> None:

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""A growing buffer of received bytes; see feed.pyx."""
+"""A growing buffer of received bytes; see byte_buffer.pyx."""
 
 from libc.stdint cimport uint8_t
 

@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""Where received bytes wait until the decoder has taken them.
+"""Holds received bytes until the decoder has consumed them.
 
 One contiguous buffer: an event is always decoded in place. It grows to the largest
-event and shrinks again when it is empty. Behind `capacity` lie 64 readable bytes, so
-that short values may be copied in fixed steps.
+event and shrinks again when it is empty. After `capacity` there are 64 readable bytes,
+so that short values may be copied in fixed steps.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -16,7 +16,7 @@ cdef enum:
 
 
 cdef class Feed:
-    """Bytes from `begin` to `end` wait; the buffer protocol gives the free tail."""
+    """Bytes from `begin` to `end` wait; the buffer protocol exposes the free tail."""
 
     def __cinit__(self, size_t ordinary=256 * 1024):
         self.ordinary = ordinary
@@ -69,13 +69,13 @@ cdef class Feed:
         return memoryview(self)
 
     def filled(self, size_t n):
-        """Say that n bytes were written to the start of the space."""
+        """Report that n bytes were written to the start of the space."""
         if n > self.capacity - self.end:
             raise ValueError(f"{n} bytes in a space of {self.capacity - self.end}")
         self.end += n
 
     def clear(self):
-        """Forget what waits."""
+        """Drop the waiting bytes."""
         self.begin = self.end = 0
 
     @property

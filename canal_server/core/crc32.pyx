@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""CRC-32 as binlog events carry it (the polynomial of zlib and Ethernet).
+"""CRC-32 as binlog events have it (the polynomial of zlib and Ethernet).
 
 With carry-less multiplication (x86 with PCLMULQDQ, found at run time) four blocks
 of 16 bytes are folded into the next four per step, then into one another, until 16
@@ -73,14 +73,14 @@ cdef extern from *:
                            const uint64_t* by_four, const uint64_t* by_one,
                            uint8_t* rest) noexcept nogil
 
-cdef uint32_t[16][256] tables  # tables[i]: a byte with i more bytes behind it
+cdef uint32_t[16][256] tables  # tables[i]: a byte followed by i more bytes
 cdef uint64_t[2] by_four
 cdef uint64_t[2] by_one
 cdef bint folds = has_clmul()
 
 
 def _power(n):
-    """Return x^n modulo the polynomial, bits reversed, as the folding wants it."""
+    """Return x^n modulo the polynomial, bits reversed, as folding needs it."""
     value = 1
     for _ in range(n):
         value <<= 1
@@ -110,7 +110,7 @@ _fill_tables()
 
 
 cdef uint32_t by_tables(const uint8_t* p, size_t n, uint32_t crc) noexcept nogil:
-    """Go on with an inverted checksum."""
+    """Continue an inverted checksum."""
     cdef uint32_t next
     cdef int i
     while n >= 16:
@@ -152,5 +152,5 @@ def checksum(const uint8_t[::1] data, uint32_t start=0):
 
 
 def checksum_by_table(const uint8_t[::1] data, uint32_t start=0):
-    """Return the same without the processor's help, as where it has none."""
+    """Return the same without the processor's instruction, as where it is missing."""
     return ~by_tables(&data[0], len(data), ~start) if len(data) else start

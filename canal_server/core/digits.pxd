@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Decimal text of integers. All inlined, none with a terminator.
 
-Writers return the place behind the text; a number below 2^64 takes up to 20 bytes.
+Writers return a pointer past the text; a number below 2^64 has up to 20 digits.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t

@@ -1,8 +1,8 @@
 # cython: language_level=3
 """How often a transaction without rows passes: about every five seconds.
 
-Clients learn from it that all is well and where the source stands. The sink thins
-for everybody, a filtered cursor once more for its client, by the same rule.
+Clients learn from it that the source is alive and where it stands. The sink drops empty
+transactions for all clients, and a filtered cursor does the same again for its client.
 """
 
 from libc.stdint cimport uint32_t
@@ -16,7 +16,7 @@ cdef struct Emptiness:
     uint32_t swallowed  # how many did not since then
 
 cdef inline bint is_quiet(const Emptiness* state, uint32_t time) noexcept nogil:
-    """Tell whether the last one that passed is at most five seconds away."""
+    """Return whether the last one that passed is at most five seconds away."""
     cdef uint32_t apart = time - state.time if time > state.time else state.time - time
     return apart <= SILENCE_SECONDS
 

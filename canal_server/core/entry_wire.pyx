@@ -35,7 +35,7 @@ cdef uint64_t take_long_varint(Input* source) noexcept nogil:
 
 
 cdef void skip_field(Input* source, uint64_t tag) noexcept nogil:
-    """Step over the content of a field; its tag was read before."""
+    """Skip the content of a field whose tag was read before."""
     if tag < 8:
         source.short = True  # field 0
     elif tag & 7 == 0:
@@ -57,7 +57,7 @@ cdef bint read_entry(const uint8_t* p, size_t n, EntryHead* head) noexcept nogil
     cdef Slice header
     cdef uint64_t tag
     memset(head, 0, sizeof(EntryHead))
-    head.kind = ENTRY_ROWDATA  # what an absent type means
+    head.kind = ENTRY_ROWDATA  # the protocol's default
     source.p, source.end, source.short = p, p + n, False
     while source.p < source.end:
         tag = take_varint(&source)
@@ -111,7 +111,7 @@ cdef bint read_header(Slice header, EntryHead* head) noexcept nogil:
 
 
 cdef bint read_pair(Slice pair, EntryHead* head, bint* own_gtid) noexcept nogil:
-    """Take the transaction's own GTID when that is what the property tells."""
+    """Read the transaction's own GTID if the property is one."""
     cdef Input source = input_of(pair)
     cdef Slice key, value
     cdef uint64_t tag

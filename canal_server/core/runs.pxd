@@ -7,7 +7,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from canal_server.core.blocks cimport KIND_OTHER, Block, Record
 
 cdef struct Run:
-    PyObject* block  # a reference of its own, so that the block stays
+    PyObject* block  # an owned reference, which keeps the block alive
     uint32_t first   # records first <= i < stop
     uint32_t stop
 
@@ -24,7 +24,7 @@ cdef class Runs:
     cdef bytes join(self, size_t first, size_t stop)
 
     cdef inline int add(self, PyObject* block, uint32_t i) except -1:
-        """Append record i of a block, to the last run where it is its neighbour."""
+        """Append record i of a block, to the last run if it is adjacent to it."""
         cdef Run* last
         if self.count:
             last = &self.runs[self.count - 1]
@@ -37,6 +37,6 @@ cdef class Runs:
 # EventTypes that change table structures: CREATE 4, ALTER 5, ERASE 6, TRUNCATE 8,
 # RENAME 9, CINDEX 10, DINDEX 11.
 cdef inline bint is_ddl(const Record* record) noexcept nogil:
-    """Tell whether an entry is a DDL, after which a client may resume."""
+    """Return whether an entry is a DDL, after which a client may resume."""
     cdef uint8_t t = record.event_type
     return record.kind == KIND_OTHER and (4 <= t <= 6 or 8 <= t <= 11)

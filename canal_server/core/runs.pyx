@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Runs of neighbouring records: how single records become spans and slices.
 
-Whoever chooses records one by one (buffer, sink, store) collects them here; records
+Stages that choose records one by one (buffer, sink, store) collect them here; records
 that lie end to end in a block become one span, or one slice of bytes.
 """
 
@@ -14,16 +14,16 @@ from libc.string cimport memcpy
 
 from canal_server.core.blocks cimport Block
 
-# A run of fewer bytes is copied together with its small neighbours: a slice of its
-# own costs more than the copy.
+# A run of fewer bytes is copied together with its small neighbours: a separate slice
+# costs more than the copy.
 cdef uint64_t SLICE_BYTES_MIN = 4096
-# At most so many runs are large by the rule in `slices`, thus there are at most
-# twice as many slices and one; the system takes 1024 (IOV_MAX) in one call.
+# At most so many runs are large by the rule in `slices`, so that there are at most
+# twice as many slices and one; the system accepts 1024 (IOV_MAX) in one call.
 cdef uint64_t LARGE_RUNS_MAX = 128
 
 
 cdef class Runs:
-    """A growing list of runs; reused from call to call by its one owner."""
+    """A growing list of runs; reused from call to call by its only owner."""
 
     def __dealloc__(self):
         self.clear()
@@ -47,7 +47,7 @@ cdef class Runs:
         return 0
 
     cdef void clear(self) noexcept:
-        """Forget all runs and let go of their blocks."""
+        """Forget all runs and release their blocks."""
         cdef size_t i
         cdef size_t count = self.count
         self.count = 0

@@ -1,21 +1,21 @@
 """Numbers for the table names that occur in a stream.
 
-A record carries the number of its subject, so that filters compare numbers: each
-cursor evaluates its regular expressions once per subject.
+A record has the id of its table, so that filters compare numbers: each cursor evaluates
+its regular expressions once per table.
 
-A server may give its tables millions of names in the long run. When there are too
-many, an epoch begins: names are numbered anew, and those of before are forgotten as
-soon as whoever holds records says that none carries an old number any more. A number
-is never given twice.
+In the long run, a server may have millions of table names. When there are too many, an
+epoch begins: names get new numbers, and the old ones are forgotten as soon as the owner
+of the records reports that none has an old number. A number is never used twice.
 """
 
 from __future__ import annotations
 
 import threading
 
-NO_SUBJECT = 0  # entries without a table: every filter lets them through
-# Of one epoch; more than tables that are in use at once. Some 350 bytes each, and
-# twice as many may be kept while entries of the epoch before wait for clients.
+NO_SUBJECT = 0  # entries without a table: every filter passes them
+# In one epoch; more than the tables that are in use at once. A name takes about 350
+# bytes, and twice as many are kept while entries of the previous epoch wait for
+# clients.
 NAMES_MAX = 1 << 17
 
 Names = tuple[tuple[str | None, str], ...]  # (schema, table) pairs, one or several
@@ -24,21 +24,22 @@ Names = tuple[tuple[str | None, str], ...]  # (schema, table) pairs, one or seve
 class TableIds:
     """Gives each tuple of (schema, table) names a number, from 1 on.
 
-    A row entry has one name; a DDL entry has the names of all tables it touches
-    (RENAME: old and new), and passes a filter when one of them does. Any thread may
-    ask: those of pumps, several in a group, for numbers, others for names.
+    A row entry has one name; a DDL entry has the names of all tables it changes
+    (RENAME: old and new), and passes a filter when one of them does. Used by any
+    thread:
+    the pumps, several in a group, ask for numbers, others for names.
     """
 
     def __init__(self, names_max: int = NAMES_MAX) -> None:
         self._names_max = names_max
         self._numbering = threading.Lock()
         self._ordinals: dict[Names, int] = {(): NO_SUBJECT}  # of this epoch
-        # The lowest number that has names still, and those of it and of all above.
-        # One value, so that other threads see both of the same moment.
+        # The lowest number that still has a name, and the names from it on. One value,
+        # so that other threads see a consistent pair.
         self._living: tuple[int, list[Names]] = (NO_SUBJECT + 1, [])
         self._epoch_first = NO_SUBJECT + 1
-        self.epoch = 0  # who keeps numbers asks for them anew when it changes
-        self.ageing = False  # names of the epoch before are kept still
+        self.epoch = 0  # when it changes, cached numbers are outdated
+        self.ageing = False  # names of the previous epoch are still kept
 
     def ordinal_of(self, names: Names) -> int:
         """Return the number of these names, a new one when they are new."""
@@ -54,26 +55,27 @@ class TableIds:
                 self._begin_epoch()
             first, living = self._living
             living.append(names)
-            # Behind the name: whoever learns the number must find it.
+            # After the name: a thread that knows the number must find the name.
             found = self._ordinals[names] = first + len(living) - 1
             return found
 
     def names_of(self, ordinal: int) -> Names:
-        """Return the names of a number that `ordinal_of` gave.
+        """Return the names of a number from `ordinal_of`.
 
-        Raises LookupError when they are forgotten.
+        Raises LookupError when they were forgotten.
         """
         if ordinal == NO_SUBJECT:
             return ()
         first, living = self._living
         if ordinal < first:
-            raise LookupError(f"subject {ordinal} is forgotten: the first is {first}")
+            raise LookupError(f"table id {ordinal} was forgotten, the first is {first}")
         return living[ordinal - first]
 
     def since(self, ordinal: int) -> tuple[int, list[Names]]:
-        """Return the lowest number that has names, and the names from `ordinal` on.
+        """Return the lowest number that has a name, and the names from `ordinal` on.
 
-        Those from the lowest number on when that is higher; NO_SUBJECT is left out.
+        The names start at the lowest number when that is higher, and without
+        NO_SUBJECT.
         """
         first, living = self._living
         return first, living[max(ordinal - first, 0) :]
@@ -86,12 +88,12 @@ class TableIds:
         self.ageing = True
 
     def forget_old(self) -> None:
-        """Forget the names of the epoch before: nothing carries its numbers now."""
+        """Forget the names of the previous epoch: nothing has its numbers any more."""
         with self._numbering:
             first, living = self._living
             self._living = (self._epoch_first, living[self._epoch_first - first :])
             self.ageing = False
 
     def __len__(self) -> int:
-        """Return how many names are kept, those of no table included."""
+        """Return how many names are kept, including that of NO_SUBJECT."""
         return len(self._living[1]) + 1

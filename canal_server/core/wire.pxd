@@ -1,8 +1,8 @@
 # cython: language_level=3
 """Checked reading of binlog bytes and growing writing of protobuf bytes.
 
-Every read goes through `need`: it knows where the input ends. Every write goes
-behind an `ensure`: it knows where the memory ends. Both are inlined.
+Every read goes through `need`, which knows where the input ends. Every write follows an
+`ensure`, which knows where the memory ends. Both are inlined.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -19,7 +19,7 @@ cdef struct Output:
     uint8_t* start  # first byte of the unfinished record
     uint8_t* p      # next byte to write
     uint8_t* end    # one past the last writable byte
-    void* owner     # whoever provides the memory
+    void* owner     # of the memory
     # Moves the unfinished record to where `room` more bytes fit and sets start, p
     # and end; -1 when there is no memory. Pointers into the record become invalid:
     # keep offsets from `start` across a call that may grow.
@@ -27,7 +27,7 @@ cdef struct Output:
 
 
 cdef inline const uint8_t* need(Input* source, size_t n) noexcept nogil:
-    """Take n bytes; NULL (and `short` set) when the input has fewer."""
+    """Consume n bytes; NULL (and `short` set) when the input has fewer."""
     cdef const uint8_t* p = source.p
     if <size_t>(source.end - p) < n:
         source.short = True
@@ -38,7 +38,7 @@ cdef inline const uint8_t* need(Input* source, size_t n) noexcept nogil:
 
 
 cdef inline uint64_t take_le(Input* source, int n) noexcept nogil:
-    """Take an unsigned little-endian number of n <= 8 bytes; 0 when short."""
+    """Read an unsigned little-endian number of n <= 8 bytes; 0 when short."""
     cdef const uint8_t* p = need(source, n)
     cdef uint64_t value = 0
     cdef int i
@@ -50,7 +50,7 @@ cdef inline uint64_t take_le(Input* source, int n) noexcept nogil:
 
 
 cdef inline uint64_t take_be(Input* source, int n) noexcept nogil:
-    """Take an unsigned big-endian number of n <= 8 bytes; 0 when short."""
+    """Read an unsigned big-endian number of n <= 8 bytes; 0 when short."""
     cdef const uint8_t* p = need(source, n)
     cdef uint64_t value = 0
     cdef int i
@@ -62,7 +62,7 @@ cdef inline uint64_t take_be(Input* source, int n) noexcept nogil:
 
 
 cdef inline uint64_t take_packed(Input* source) noexcept nogil:
-    """Take a length-encoded integer of MySQL; 0 when short or NULL (251)."""
+    """Read a length-encoded integer of MySQL; 0 when short or NULL (251)."""
     cdef const uint8_t* p = need(source, 1)
     if p == NULL:
         return 0
@@ -86,7 +86,7 @@ cdef inline int ensure(Output* out, size_t n) noexcept nogil:
 
 
 cdef inline int varint_size(uint64_t value) noexcept nogil:
-    """Bytes that a varint takes."""
+    """Return the bytes of a varint."""
     cdef int n = 1
     while value > 127:
         value >>= 7
@@ -95,7 +95,7 @@ cdef inline int varint_size(uint64_t value) noexcept nogil:
 
 
 cdef inline uint8_t* put_varint(uint8_t* p, uint64_t value) noexcept nogil:
-    """Write a varint (at most 10 bytes); returns the place behind it."""
+    """Write a varint (at most 10 bytes); returns a pointer past it."""
     while value > 127:
         p[0] = <uint8_t>(value & 127 | 128)
         value >>= 7
@@ -105,7 +105,7 @@ cdef inline uint8_t* put_varint(uint8_t* p, uint64_t value) noexcept nogil:
 
 
 cdef inline uint8_t* put_bytes(uint8_t* p, const void* data, size_t n) noexcept nogil:
-    """Write n bytes; returns the place behind them. Without any, data may be NULL."""
+    """Write n bytes; returns a pointer past them. Without any, data may be NULL."""
     if n:
         memcpy(p, data, n)
     return p + n

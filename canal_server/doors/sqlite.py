@@ -1,8 +1,8 @@
-"""The door to sqlite3: database files of ours, each with one writer at a time.
+"""The door to sqlite3: our database files, each with one writer at a time.
 
-A file has a form: whose it is, its version, and the steps from each version to the
-next. Beside it lie SQLite's own `-wal` and `-shm`, and a `.lock` that the writer
-holds. Leaves out what is in the tables.
+A file has a form: its owner, its version, and the steps from each version to the next.
+Next to it lie SQLite's own `-wal` and `-shm`, and a `.lock` that the writer holds.
+Leaves out the content of the tables.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.runtime.private_files import (
+    descriptor_shortage,
     make_private_folder,
     open_private,
     refuse_link,
-    want_of_descriptors,
 )
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
-BUSY_TIMEOUT_S: Final = 5.0  # for another program that looks into the file
-WAL_BYTES_MAX: Final = 4 * 1024 * 1024  # what is kept of it after a large write
-SMALLEST_BYTES: Final = 512  # a page, the least that a file can be
+BUSY_TIMEOUT_S: Final = 5.0  # while another program reads the file
+WAL_BYTES_MAX: Final = 4 * 1024 * 1024  # its size after a large write
+SMALLEST_BYTES: Final = 512  # one page, the minimum size of a file
 LOCK_SUFFIX: Final = ".lock"
 WAL_SUFFIXES: Final = ("-wal", "-shm")
 FRESH_SUFFIX: Final = ".new"
@@ -51,10 +51,10 @@ _IN_THE_WAY: Final = frozenset((errno.EEXIST, errno.ENOTDIR, errno.EISDIR))
 
 @dataclass(frozen=True, slots=True)
 class FileForm:
-    """What a database file is.
+    """The kind of a database file.
 
-    `steps[n]` are the statements that bring version n to n + 1; those of version 0
-    make an empty file the first. `without` says what the loss of the file means.
+    `steps[n]` are the statements that upgrade version n to n + 1; those of version 0
+    turn an empty file into the first. `without` describes the loss of the file.
     """
 
     what: str  # "table history", for messages
@@ -70,13 +70,13 @@ class FileForm:
 
 
 class Database:
-    """One open file; for one thread at a time. All raise the form's error.
+    """One open file; for one thread at a time. All methods raise the form's error.
 
-    A writer makes the file where there is none, brings it to the newest version and
-    keeps other writers away; readers may come and go meanwhile.
+    A writer creates a missing file, upgrades it to the newest version and excludes
+    other writers; readers may open and close it meanwhile.
 
-    An error does not close it: the next call tries again, with the file opened anew
-    where the error leaves what SQLite knows of it in doubt.
+    An error does not close it: the next call tries again, and reopens the file where
+    the error leaves SQLite's state in doubt.
     """
 
     def __init__(
@@ -93,14 +93,14 @@ class Database:
         self._busy_timeout_s = busy_timeout_s
         self._connection: sqlite3.Connection | None = None
         self._is_open = False
-        self._is_doubtful = False  # the connection, since an error
-        self.is_damaged = False  # an error said that the file is
+        self._is_doubtful = False  # the state of the connection, after an error
+        self.is_damaged = False  # an error reported damage of the file
         self._lock_fd = -1
-        # Which file the connection is to: its name may be given to another one.
+        # Which file is open: its name may be reused for another one.
         self._opened_file: tuple[int, int] | None = None
 
     def open(self) -> None:
-        """Open the file and check it, writing to it too; does nothing when open."""
+        """Open the file and check it, also for writing; does nothing when open."""
         if self._is_open:
             return
         self.is_damaged = False
@@ -116,7 +116,7 @@ class Database:
         self._is_open = True
 
     def close(self) -> None:
-        """Let go of the file; idempotent."""
+        """Close the file; idempotent."""
         self._is_open = False
         self._close_file()
         if self._lock_fd >= 0:
@@ -129,25 +129,25 @@ class Database:
             return self._open_connection().execute(sql, parameters).fetchall()
 
     def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        """Run a statement that writes; returns how many rows it changed."""
+        """Run a statement that writes; return how many rows it changed."""
         with self._told("write"):
             return self._open_connection().execute(sql, parameters).rowcount
 
     def execute_many(self, sql: str, rows: Iterable[Sequence[object]]) -> int:
-        """Run a statement for each row; returns how many rows were changed."""
+        """Run a statement for each row; return how many rows were changed."""
         with self._told("write"):
             return self._open_connection().executemany(sql, rows).rowcount
 
     def insert(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        """Insert one row; returns its id."""
+        """Insert one row; return its id."""
         with self._told("write"):
             found = self._open_connection().execute(sql, parameters).lastrowid
-        assert found is not None, "an INSERT has one"
+        assert found is not None, "an INSERT has a row id"
         return found
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make what is written inside durable at the end, or nothing of it."""
+        """Make the writes inside durable at the end, or none of them."""
         with self._told("write"):
             self._check_place()
             self._open_connection().execute("BEGIN IMMEDIATE")
@@ -161,7 +161,7 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Show all queries inside the same state of the file."""
+        """Run all queries inside on the same state of the file."""
         with self._told("read"):
             self._open_connection().execute("BEGIN")
         try:
@@ -170,7 +170,7 @@ class Database:
             self._roll_back()
 
     def damaged(self, found: str) -> CanalError:
-        """Return the error for content that is not what was written."""
+        """Return the error for content that differs from what was written."""
         self.is_damaged = True
         return self._form.error(
             f"{self._file} is damaged ({found}); {self._remedy_of_damage}"
@@ -192,7 +192,7 @@ class Database:
         connection, self._connection = self._connection, None
         self._is_doubtful = False
         if connection is not None:
-            # What is committed is durable; only tidying up can fail here.
+            # The commit is durable; only the clean-up can fail here.
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
 
@@ -203,9 +203,9 @@ class Database:
             self._create()
         self._check_rights()
         self._connect("rw")
-        # First of all, as what is not ours must stay as it is.
+        # First, because a file of another program must stay unchanged.
         self._check()
-        # A commit returns when the disk has it, not only the system.
+        # A commit returns after the disk has it, not only the operating system.
         self._pragma("synchronous = FULL")
         self._pragma("journal_mode = WAL")
         self._pragma(f"journal_size_limit = {WAL_BYTES_MAX}")
@@ -214,23 +214,23 @@ class Database:
     def _open_to_read(self) -> None:
         if not self.path.exists():
             raise self._form.error(
-                f"there is no {self._form.what} {self.path}; a running server makes"
-                " it, see whether the folder is the right one"
+                f"there is no {self._form.what} {self.path}; a running server creates"
+                " it, check whether the folder is the right one"
             )
         self._connect("ro")
         self._check()
         version = self._number("user_version")
         if version < self._form.version:
             raise self._form.error(
-                f"{self._file} has version {version}, and {self._form.version} is"
-                " read; start the server on it once"
+                f"{self._file} has version {version}, required is"
+                f" {self._form.version}; start the server on it once to upgrade it"
             )
 
     def _locked(self) -> int:
-        """Take the lock; returns its descriptor.
+        """Take the lock; return its descriptor.
 
-        On a file of its own: whoever closes a second descriptor of the database lets
-        go of SQLite's locks on it.
+        On a separate file: closing a second descriptor of the database would release
+        SQLite's own locks on it.
         """
         path = self.path.with_name(self.path.name + LOCK_SUFFIX)
         descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
@@ -251,9 +251,9 @@ class Database:
         return descriptor
 
     def _create(self) -> None:
-        """Make the file under another name, so that it is whole when it appears."""
+        """Create the file under another name and rename it when it is complete."""
         fresh = self.path.with_name(self.path.name + FRESH_SUFFIX)
-        for suffix in ("", "-journal", *WAL_SUFFIXES):  # what a crash left
+        for suffix in ("", "-journal", *WAL_SUFFIXES):  # left by a crash
             fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
         os.close(open_private(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         connection = self._connected(fresh, "rw")
@@ -266,7 +266,7 @@ class Database:
             connection.execute("PRAGMA journal_mode = WAL")
         finally:
             connection.close()
-        # Of a file that somebody removed: SQLite would take their content for ours.
+        # Left from a deleted file: SQLite would use their content.
         for suffix in WAL_SUFFIXES:
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
         fresh.rename(self.path)
@@ -279,8 +279,8 @@ class Database:
     def _check_rights(self) -> None:
         """Raise PermissionError where SQLite would only read.
 
-        It would also leave a `-shm` with the rights of the file, in the way of who
-        comes when those are mended.
+        SQLite would also create a `-shm` with the permissions of the file, which would
+        block writers after those are corrected.
         """
         for suffix in ("", *WAL_SUFFIXES):
             path = self.path.with_name(self.path.name + suffix)
@@ -290,7 +290,7 @@ class Database:
 
     def _connect(self, mode: str) -> None:
         found = self.path.stat()
-        # SQLite takes a shorter file for a new one.
+        # SQLite treats a shorter file as a new one.
         if found.st_size < SMALLEST_BYTES:
             raise self.damaged(f"it has {found.st_size} bytes")
         self._opened_file = found.st_dev, found.st_ino
@@ -303,7 +303,7 @@ class Database:
             f"{path.absolute().as_uri()}?mode={mode}",
             uri=True,
             timeout=self._busy_timeout_s,
-            isolation_level=None,  # transactions begin where we say so
+            isolation_level=None,  # transactions start explicitly
             check_same_thread=False,
         )
 
@@ -313,31 +313,31 @@ class Database:
         if identity != self._form.application_id:
             raise self._form.error(
                 f"{self.path} is a database of another program (application id"
-                f" {identity}), not a {self._form.what}; move it away or name another"
-                " folder"
+                f" {identity}), not a {self._form.what}; move it away or configure"
+                " another folder"
             )
         version = self._number("user_version")
         if version > self._form.version:
             raise self._form.error(
                 f"{self._file} was written by a newer canal-server (version {version},"
-                f" this one knows up to {self._form.version}); start that one again, or"
-                f" move the file away: without it {self._form.without}"
+                f" this one supports up to {self._form.version}); start that one"
+                f" again, or move the file away: without it {self._form.without}"
             )
-        # Compares rows with indexes, 40 MB in 0.1 s. Not their content, which has sums
-        # of its own.
+        # Compares rows with indexes, 40 MB in 0.1 s. Not their content, which has its
+        # own checksums.
         check = "PRAGMA integrity_check(1)"
         try:
             (found,) = self._open_connection().execute(check).fetchone()
-        except UnicodeDecodeError as error:  # it quotes a name that is damaged itself
+        except UnicodeDecodeError as error:  # the message quotes a damaged name
             raise self.damaged(str(error)) from error
         if found != "ok":
             raise self.damaged(found)
 
     def _migrate(self) -> None:
-        """Bring the file to the newest version.
+        """Upgrade the file to the newest version.
 
-        Written even where it has that: a disk that is full or read-only is to be
-        told now and not when the first statement is to be kept.
+        Writes even if it is up to date: a full or read-only disk is to be reported now
+        and not at the first statement.
         """
         with self.transaction():
             version = self._number("user_version")
@@ -350,7 +350,7 @@ class Database:
         (found,) = self._open_connection().execute(f"PRAGMA {pragma}").fetchone()
         return int(found)
 
-    # --- the rest ---------------------------------------------------------------------
+    # --- checks and errors ------------------------------------------------------------
 
     def _open_connection(self) -> sqlite3.Connection:
         """Return the connection, a new one where an error left the old one in doubt."""
@@ -366,9 +366,9 @@ class Database:
         return self._connection
 
     def _check_place(self) -> None:
-        """Raise when the open file is no longer the one of that name.
+        """Raise when the open file no longer has its name.
 
-        What is written into it would be lost with it, without a sign.
+        Whatever is written into it would be lost silently.
         """
         if self._read_only or self._connection is None:
             return
@@ -378,18 +378,18 @@ class Database:
         except FileNotFoundError:
             is_same = False
         if not is_same:
-            # The next call opens what is there by then.
+            # The next call opens the file that exists by then.
             self._close_file()
             raise self._form.error(
                 f"{self._file} was moved away or replaced while it was in use; do that"
-                " when the server does not run"
+                " only when the server is not running"
             )
 
     def _roll_back(self) -> None:
         connection = self._connection
         if connection is not None and connection.in_transaction:
-            # Where this fails SQLite has rolled back by itself, or does when it
-            # opens the file again.
+            # If this fails, SQLite has already rolled back, or does so when it opens
+            # the file again.
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             if connection.in_transaction:
@@ -402,13 +402,13 @@ class Database:
     @property
     def _remedy_of_damage(self) -> str:
         return (
-            "put a copy of it back, or move it away together with its -wal:"
+            "restore a copy of it, or move it away together with its -wal:"
             f" without it {self._form.without}"
         )
 
     @contextlib.contextmanager
     def _told(self, doing: str) -> Iterator[None]:
-        """Turn errors of SQLite and the system into the form's."""
+        """Translate errors of SQLite and the system into the form's."""
         try:
             yield
         except sqlite3.Error as error:
@@ -433,11 +433,11 @@ class Database:
         if kind in _BUSY:
             return (
                 f"another program has locked it for {self._busy_timeout_s:g} s: end"
-                " that one"
+                " that program"
             )
         if kind in _RIGHTS:
-            return want_of_descriptors() or self._remedy_of_rights
-        return f"see whether the disk of {self.path.parent} is in order and has room"
+            return descriptor_shortage() or self._remedy_of_rights
+        return f"check whether the disk of {self.path.parent} works and has room"
 
     def _remedy_of_system(self, number: int | None) -> str:
         if number in _NO_ROOM:
@@ -445,12 +445,12 @@ class Database:
         if number == errno.ELOOP:
             return "symbolic links are not followed there: remove it"
         if number in _NO_DESCRIPTORS:
-            return want_of_descriptors() or "it has some again"
+            return descriptor_shortage() or "it has some again"
         if number in _NO_RIGHTS:
             return self._remedy_of_rights
         if number in _IN_THE_WAY:
-            return "a file is in the way of a folder, or a folder in that of a file"
-        return f"see whether the disk of {self.path.parent} is in order"
+            return "a file has the name of a folder, or a folder that of a file"
+        return f"check whether the disk of {self.path.parent} works"
 
     @property
     def _remedy_of_room(self) -> str:
@@ -459,14 +459,14 @@ class Database:
     @property
     def _remedy_of_rights(self) -> str:
         return (
-            "give the user that runs the server the rights to read and write the file"
-            f" and the folder {self.path.parent}, and see that its file system is not"
+            "give the user that runs the server permission to read and write the file"
+            f" and the folder {self.path.parent}, and check that its file system is not"
             " mounted read-only"
         )
 
 
 def _kind(error: sqlite3.Error) -> str:
-    """Return what went wrong; "SQLITE_IOERR_WRITE" is a kind of "SQLITE_IOERR"."""
+    """Return the error's name; "SQLITE_IOERR_WRITE" counts as "SQLITE_IOERR"."""
     name = getattr(error, "sqlite_errorname", None) or ""
     return "_".join(name.split("_")[:2])
 

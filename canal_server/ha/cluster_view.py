@@ -1,4 +1,4 @@
-"""What ZooKeeper tells of a cluster: its servers, and who runs what; for people."""
+"""A cluster as ZooKeeper shows it, for people: its servers, and who runs what."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DestinationView:
-    """Who runs a destination (None: nobody), and who may."""
+    """The server that runs a destination (None: none), and those that may."""
 
     runs_on: str | None
     candidates: tuple[str, ...]
@@ -32,7 +32,7 @@ class ClusterView:
 
 
 def look(servers: str, destinations: Sequence[str], timeout_s: float) -> ClusterView:
-    """Read the nodes in a session of its own.
+    """Read the nodes in a separate session.
 
     Raises ZooKeeperError, also when there is no answer in time.
     """

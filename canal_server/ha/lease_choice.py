@@ -1,4 +1,4 @@
-"""Which lease a destination has, by where its cursors are."""
+"""Chooses the lease of a destination by where its cursors are stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Leases:
-    """Makes the leases of one process; those with one ZooKeeper share a session."""
+    """Creates the leases of one process; those with one ZooKeeper share a session."""
 
     def __init__(
         self,
@@ -32,10 +32,10 @@ class Leases:
         port: Callable[[], int],
         lock: Path | None = None,
     ) -> None:
-        """`port` is asked for when a lease is opened.
+        """`port` is called when a lease is opened.
 
         `lock` is the file that is locked before that; with it, a session that a dead
-        server left is ended.
+        server left behind is ended.
         """
         self._zookeepers = zookeepers
         self._settings = settings
@@ -45,9 +45,9 @@ class Leases:
         self._members: dict[ZooKeeper, Member] = {}
 
     def of(self, config: InstanceConfig) -> Lease:
-        """Return the lease of a destination; nothing is connected to.
+        """Return the lease of a destination; connects to nothing.
 
-        Raises ConfigError when there is no address to tell.
+        Raises ConfigError when there is no address to register.
         """
         position = config.position
         if position.wiring is not Wiring.ZOOKEEPER:

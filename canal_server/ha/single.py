@@ -1,4 +1,4 @@
-"""The lease of a server that shares its destinations with nobody."""
+"""The lease of a server that shares its destinations with no other server."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 class SingleNode:
-    """A `ports.Lease` that can always be had and is never lost."""
+    """A `ports.Lease` that is always granted and never lost."""
 
     shared = False
     owner = None
 
     def open(self, changed: Callable[[], None]) -> None:
-        """Do nothing: there is nobody to tell."""
+        """Do nothing: there are no other servers."""
 
     def acquire(self, stop: Stop) -> bool:
-        """Grant it, unless a stop is asked for."""
+        """Grant it, unless a stop is requested."""
         return not stop.requested()
 
     def held(self) -> bool:
-        """Tell that it is held."""
+        """Return true."""
         return True
 
     def wait_until_lost(self, stop: Stop) -> str:
@@ -33,10 +33,10 @@ class SingleNode:
         return ""
 
     def wake(self) -> None:
-        """Do nothing: whoever waits here waits for the stop."""
+        """Do nothing: the only wait is for the stop."""
 
     def release(self) -> None:
-        """Do nothing: nobody else wants it."""
+        """Do nothing: no other server waits for it."""
 
     def close(self) -> None:
         """Do nothing."""

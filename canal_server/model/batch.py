@@ -1,4 +1,4 @@
-"""What one get returned."""
+"""The result of one get."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Entries of the store, in its order, waiting for an ack.
+    """Entries in the order of the store, waiting for an ack.
 
     `slices` hold the entries as repeated field 2 of `Messages` (`0x12`, length,
     bytes), end to end over all slices. `count` and `size` count entries and bytes.
     `ack` is the last entry in the batch from which a client may resume, if any. In a
-    group, `places` tells for each source, by its number, behind which boundary of
-    transactions all lies that comes after the batch.
+    group, `places` maps the number of each source to the transaction boundary from
+    which the client resumes there after this batch.
     """
 
     first_sequence: int

@@ -1,4 +1,4 @@
-"""What is known of a table's columns."""
+"""A table's columns at one position in the binlog."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ColumnMeta:
 
 @dataclass(frozen=True, slots=True)
 class TableMeta:
-    """A table's columns as of one place in the binlog."""
+    """A table's columns as of one position in the binlog."""
 
     schema: str
     table: str

@@ -1,6 +1,6 @@
-"""Where the clients of a destination stand, as a running server tells it.
+"""The cursors of a destination's clients, as a running server reports them.
 
-Leaves out what a place is (`canal_server.model.positions`).
+Leaves out what a position is (`canal_server.model.positions`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClientCursor:
-    """A client, and what it has acked.
+    """A client and what it has acked.
 
-    `before`: all that it has not acked lies behind this place, which may be further
-    than the cursor, as what its filter rejects is not acked. Known while it is served.
+    `before`: everything that the client has not acked comes after this position. It may
+    be further than the cursor, because entries that its filter rejects are not acked.
+    Known only while the destination is served.
     """
 
     identity: ClientIdentity
@@ -35,7 +36,7 @@ class ClientCursor:
     open_batches: int = 0
 
     def furthest(self) -> LogPosition | None:
-        """Return the place behind which lies all that it has not acked."""
+        """Return the position after which everything unacked comes."""
         cursor, before = self.cursor, self.before
         if cursor is None or before is None or cursor.identity != before.identity:
             return cursor or before
@@ -47,9 +48,10 @@ class ClientCursor:
 class DestinationCursors:
     """A destination's clients, by client id, and how far its source was read.
 
-    `parsed` is the last place that was handed on, `reads` the server that is read now;
-    both are known while it is served. Of a group, `sources` are the same clients with
-    their places in each source, by its number.
+    `parsed` is the last position that was put into the store, `reads` the server that
+    is read now; both are known only while the destination is served. For a group,
+    `sources` maps the number of a source to the same clients with their positions
+    there.
     """
 
     clients: tuple[ClientCursor, ...]
@@ -59,7 +61,7 @@ class DestinationCursors:
 
 
 def cursors_to_json(cursors: DestinationCursors) -> dict[str, Any]:
-    """Return the JSON object with which a server tells them."""
+    """Return the JSON object with which a server reports them."""
     return {
         "parsed": _to_json(cursors.parsed),
         "reads": None
@@ -83,7 +85,7 @@ def cursors_to_json(cursors: DestinationCursors) -> dict[str, Any]:
 
 
 def cursors_from_json(destination: str, value: dict[str, Any]) -> DestinationCursors:
-    """Read what `cursors_to_json` wrote, also of a server that was not upgraded yet."""
+    """Read what `cursors_to_json` wrote, also from a server of an older version."""
     reads = value.get("reads")
     return DestinationCursors(
         tuple(

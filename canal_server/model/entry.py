@@ -16,7 +16,7 @@ class EntryType(IntEnum):
 
 
 class EventType(IntEnum):
-    """What a ROWDATA entry tells of."""
+    """What a ROWDATA entry reports."""
 
     INSERT = 1
     UPDATE = 2

@@ -1,6 +1,6 @@
 """Times and durations as people write them: absolute, in ms, relative, with units.
 
-Leaves out positions in a binlog, which some commands accept beside a time.
+Leaves out binlog positions, which some commands accept as an alternative to a time.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ WRITTEN_AS: Final = (
 
 
 def is_relative(text: str) -> bool:
-    """Tell whether a text is a time relative to now, as `-1h30m`."""
+    """Return whether a text is a time relative to now, as `-1h30m`."""
     return _RELATIVE.fullmatch(text) is not None
 
 
 def moment_ms(text: str, *, needs_zone: bool = False, now_ms: int | None = None) -> int:
-    """Return a time in ms since 1970; without a zone it is the local one.
+    """Return a time in ms since 1970; a time without a zone is local.
 
-    Raises ValueError, which says what may be written; also without a zone where that
-    is needed.
+    Raises ValueError with the accepted forms. With `needs_zone`, a time without a zone
+    raises, too.
     """
     text = text.strip()
     shown = text[:_SHOWN]
@@ -53,16 +53,19 @@ def moment_ms(text: str, *, needs_zone: bool = False, now_ms: int | None = None)
         moment = datetime.fromisoformat(text)
         found_ms = int(moment.astimezone().timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise ValueError(f"{shown}: expected {WRITTEN_AS}") from None  # says no more
+        # The cause only repeats the text.
+        raise ValueError(f"{shown}: expected {WRITTEN_AS}") from None
     if moment.tzinfo is None and needs_zone:
-        raise ValueError(f"{shown}: a time without its zone; write {shown}+00:00 or so")
+        raise ValueError(
+            f"{shown}: a time zone is required, write for example {shown}+00:00"
+        )
     return found_ms
 
 
 def duration_s(text: str) -> float:
     """Return a duration in seconds: `500ms`, `60s`, `1m30s`, `2h`; a number is seconds.
 
-    Raises ValueError, which says what may be written.
+    Raises ValueError with the accepted forms.
     """
     text = text.strip()
     if _DURATION.fullmatch(text):
@@ -79,7 +82,7 @@ def duration_s(text: str) -> float:
 
 
 def time_text(timestamp_ms: int | None) -> str:
-    """Return a time as people here have it, with its zone; "" when it is not known."""
+    """Return a time in the local zone, with its offset; "" when it is not known."""
     if not timestamp_ms:
         return ""
     moment = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()

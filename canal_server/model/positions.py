@@ -1,6 +1,6 @@
-"""Places in a binlog, and their JSON as canal stores it.
+"""Positions in a binlog, and their JSON as canal stores it.
 
-Leaves out GTID sets (`canal_server.core.gtid.mysql_sets`) and where positions are kept
+Leaves out GTID sets (`canal_server.core.gtid.mysql_sets`) and how positions are stored
 (`canal_server.position`).
 """
 
@@ -36,10 +36,10 @@ class LogIdentity:
 
 @dataclass(frozen=True, slots=True)
 class EntryPosition:
-    """A place in the binlog of one server, as canal's clients and files know it.
+    """A position in the binlog of one server, as canal's clients and files know it.
 
     `position` is the offset in bytes of the event's start, `timestamp` in ms. `source`
-    is the server where it was read, if that is known; it is no part of the place.
+    is the server where it was read, if that is known; it is not compared.
     """
 
     journal_name: str | None = None
@@ -60,9 +60,9 @@ class EntryPosition:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """A GTID set that was executed at a boundary of transactions, `stop`.
+    """A GTID set that was executed at a transaction boundary, `stop`.
 
-    `event` is where the last event in front of it begins, `stop` itself when that is
+    `event` is where the last event before the boundary begins, or `stop` when that is
     not known.
     """
 
@@ -76,8 +76,8 @@ class Executed:
 class LogPosition:
     """A position together with the server it belongs to.
 
-    `executed` is known outside of GTID mode only: the set of a boundary at or before
-    the position; it is no part of the place.
+    `executed` is known only outside of GTID mode: the set at a boundary at or before
+    the position. It is not compared.
     """
 
     identity: LogIdentity
@@ -90,10 +90,11 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class PositionRange:
-    """What one batch covers; `ack` is where its cursor may go, if anywhere.
+    """What one batch covers; `ack` is where an ack moves the cursor, if anywhere.
 
     `end_sequence` is the store's sequence of the batch's last entry. In a group,
-    `places` are where its client then stands in each source, by number.
+    `places` maps the number of each source to the client's position there after the
+    ack.
     """
 
     start: LogPosition
@@ -117,7 +118,7 @@ def entry_position_to_json(position: EntryPosition) -> dict[str, Any]:
 
 
 def log_position_to_json(position: LogPosition) -> dict[str, Any]:
-    """Return the JSON object of canal; `postion` is misspelt there."""
+    """Return the JSON object of canal, which misspells the key `postion`."""
     return {
         "identity": {
             "slaveId": position.identity.slave_id,
@@ -143,7 +144,7 @@ def entry_position_from_json(value: dict[str, Any]) -> EntryPosition:
 
 
 def executed_to_json(executed: Executed) -> dict[str, Any]:
-    """Return the JSON object of a set, which stands beside a position."""
+    """Return the JSON object of a set, which is stored next to a position."""
     return {
         "event": executed.event,
         "gtids": executed.gtids,
@@ -155,7 +156,7 @@ def executed_to_json(executed: Executed) -> dict[str, Any]:
 def executed_from_json(value: dict[str, Any]) -> Executed:
     """Read what `executed_to_json` wrote.
 
-    Raises KeyError, TypeError, ValueError or AttributeError when it is something else.
+    Raises KeyError, TypeError, ValueError or AttributeError for any other value.
     """
     return Executed(
         str(value["journalName"]),
@@ -168,8 +169,8 @@ def executed_from_json(value: dict[str, Any]) -> Executed:
 def log_position_from_json(value: dict[str, Any]) -> LogPosition:
     """Read what `log_position_to_json` or the Java server wrote.
 
-    Raises KeyError, TypeError or AttributeError when a part is missing or of
-    another kind.
+    Raises KeyError, TypeError or AttributeError when a part is missing or has another
+    type.
     """
     identity = value["identity"]
     source = identity["sourceAddress"]

@@ -1,6 +1,6 @@
-"""Text of others in lines of the log and in errors, as they wrote it.
+"""Foreign text in log lines and errors, as it was written.
 
-What `repr` shows has each backslash twice, so that an expression cannot be copied.
+`repr` doubles each backslash, so that a regular expression could not be copied from it.
 """
 
 from __future__ import annotations
@@ -8,22 +8,22 @@ from __future__ import annotations
 from typing import Final
 
 SHOWN_MAX: Final = 200  # characters
-LINE_MAX: Final = 8_192  # those of a whole line, of the log or on a terminal
+LINE_MAX: Final = 8_192  # characters of a whole line, in the log or on a terminal
 
 
 def quoted(text: str) -> str:
-    """Return a text in quotes, on one line: what cannot be printed is escaped.
+    """Return a text in quotes, on one line, with unprintable characters escaped.
 
-    The rest of a long one is left out.
+    A text that is too long is cut.
     """
     return f"'{printable(text)}'"
 
 
 def printable(text: str, limit: int = SHOWN_MAX) -> str:
-    """Return a text on one line without quotes: what cannot be printed is escaped.
+    """Return a text on one line without quotes, with unprintable characters escaped.
 
-    So are control characters, those that turn the direction of writing, and halves of
-    surrogate pairs. What exceeds `limit` characters is left out.
+    These are control characters, marks that change the direction of writing, and
+    unpaired surrogates. What exceeds `limit` characters is cut.
     """
     left_out = "…" if len(text) > limit else ""
     shown = text[:limit]

@@ -1,7 +1,7 @@
-"""Values of ranged reads: places with an epoch, and what a range is cut into.
+"""Values of ranged reads: positions with an epoch, and the parts of a range.
 
-Leaves out how they stand on the wire (`canal_server.protocol.range_messages`) and where
-cursors are kept (`canal_server.ranges.range_cursors`).
+Leaves out their wire format (`canal_server.protocol.range_messages`) and how cursors
+are stored (`canal_server.ranges.range_cursors`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from canal_server.model.positions import binlog_file_number
 
 @dataclass(frozen=True, slots=True)
 class RangePlace:
-    """A boundary in the binlog that an epoch names, or a place in a transaction.
+    """A transaction boundary of an epoch's binlog, or a position in a transaction.
 
-    `position` is an offset behind an event; `begin`, where it is not 0, says that this
-    lies inside of the transaction that begins there. `gtids` is the set executed there,
-    empty where it is not known; it is no part of what the place is.
+    `position` is the offset after an event. `begin`, where it is not 0, is the offset
+    where the transaction begins that contains the position. `gtids` is the set executed
+    up to it, empty where it is not known; it is not compared.
     """
 
     epoch: int
@@ -27,7 +27,7 @@ class RangePlace:
     gtids: str = field(default="", compare=False)
 
     def order(self) -> tuple[int, int, int]:
-        """Return a key that sorts places of one destination."""
+        """Return a key that sorts positions of one destination."""
         return self.epoch, binlog_file_number(self.journal), self.position
 
     def __str__(self) -> str:
@@ -36,9 +36,9 @@ class RangePlace:
 
 @dataclass(frozen=True, slots=True)
 class RangeLimits:
-    """How much a range may hold, one transaction at least; 0: no limit.
+    """How much a range may hold, but at least one transaction; 0: no limit.
 
-    Bytes of ranges are those of their events in the binlog, before compression.
+    The bytes are those of the events in the binlog, before compression.
     """
 
     rows: int = 0
@@ -47,7 +47,7 @@ class RangeLimits:
 
 @dataclass(frozen=True, slots=True)
 class RangeEnds:
-    """Where a range ends, and what is in it.
+    """Where a range ends, and how much it holds.
 
     `latest` is how far the source was read, and `latest_ms` the time there.
     """
@@ -61,7 +61,7 @@ class RangeEnds:
 
 @dataclass(frozen=True, slots=True)
 class RangePart:
-    """A part; `commit` is where a transaction ends that goes on behind it."""
+    """A part of a range; `commit` is the end of a transaction that the part cuts."""
 
     start: RangePlace
     end: RangePlace
@@ -73,10 +73,10 @@ class RangePart:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A named cursor of a destination; `filter` may be empty: what is configured.
+    """A named cursor of a destination; an empty `filter` is the configured one.
 
-    `acked_ms` is when the cursor was moved last, 0: never. A `temporary` one ends with
-    the connection that made it, and is kept in memory only.
+    `acked_ms` is when the cursor last moved, 0: never. A `temporary` subscription ends
+    with the connection that made it, and is kept in memory only.
     """
 
     name: str
@@ -88,10 +88,10 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """Whose binlog positions belong to.
+    """The binlog that positions belong to.
 
-    `source` tells the server, and the binlog is the one in which `file` was begun at
-    `began_s`.
+    `source` identifies the server. Of its binlogs it is the one whose file `file` was
+    created at `began_s`.
     """
 
     number: int

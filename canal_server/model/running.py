@@ -1,4 +1,4 @@
-"""What the node `running` holds: who runs a destination, as the original writes it."""
+"""The content of the node `running`, which the Java server defines."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-UNNAMED: Final = "a server that does not say its name"
+UNNAMED: Final = "an unnamed server"
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Who runs a destination, and whether it is to go on."""
+    """The server that runs a destination, and whether it may continue."""
 
     address: str  # address:port; clients cut it at the colon
-    active: bool = True  # an operator writes false, to have it given up
+    active: bool = True  # an operator writes false to make the server step down
 
     def encode(self) -> bytes:
-        """Return the content of the node, byte by byte that of the original."""
+        """Return the content of the node, byte by byte as the Java server writes it."""
         content = {"active": self.active, "address": self.address}
         return json.dumps(content, separators=(",", ":")).encode()
 
 
 def decode(data: bytes | None) -> Running | None:
-    """Read the content of a node; None when it does not say who runs it.
+    """Read the content of a node; None when it does not name a server.
 
-    So it is while the original is about to write it. Fields that are not known, as old
-    servers have them, are passed over.
+    The Java server creates the node empty and writes it afterwards. Unknown fields, as
+    old servers write them, are ignored.
     """
     try:
         content = json.loads(data or b"{}")
@@ -36,6 +36,6 @@ def decode(data: bytes | None) -> Running | None:
 
 
 def owner_of(data: bytes | None) -> str:
-    """Return who a node says that runs it, for people."""
+    """Return the server that a node names, for people."""
     running = decode(data)
     return running.address if running else UNNAMED

@@ -5,8 +5,8 @@
     bits 0-31    the offset in the file
 
 Offsets from 2 GiB on, which only the end of one huge transaction in a file can have,
-are counted in steps of 64 bytes: no transaction is shorter, so that versions of commits
-stay apart. They reach 128 GiB that way.
+are counted in steps of 64 bytes: no transaction is shorter, so that the versions of
+commits stay distinct. Offsets up to 128 GiB have a version that way.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from canal_server.model.positions import binlog_file_number
 
 EPOCH_MAX: Final = 127
 FILE_NUMBER_MAX: Final = (1 << 24) - 1
-EXACT_OFFSETS: Final = 1 << 31  # those below are kept as they are
+EXACT_OFFSETS: Final = 1 << 31  # lower offsets are stored exactly
 STEP_BYTES: Final = 64
 OFFSET_MAX: Final = EXACT_OFFSETS + EXACT_OFFSETS * STEP_BYTES - 1
 
 
 class VersionPosition(NamedTuple):
-    """The place that a version stands for."""
+    """The position that a version stands for."""
 
     epoch: int
     file_number: int
@@ -31,31 +31,30 @@ class VersionPosition(NamedTuple):
 
 
 def version(epoch: int, journal: str | int, offset: int) -> int:
-    """Return the number of a place, given the file's name or its number.
+    """Return the version of a position, given the file's name or its number.
 
-    Raises ValueError, with the limit, for a place that has no number.
+    Raises ValueError, with the limit, for a position that has no version.
     """
     number = binlog_file_number(journal) if isinstance(journal, str) else journal
     for what, value, limit in (
         ("epoch", epoch, EPOCH_MAX),
-        ("number of the binlog file", number, FILE_NUMBER_MAX),
+        ("binlog file number", number, FILE_NUMBER_MAX),
         ("offset", offset, OFFSET_MAX),
     ):
         if not 0 <= value <= limit:
-            raise ValueError(f"{what} {value} is not within 0..{limit}")
+            raise ValueError(f"{what} {value} is out of range 0..{limit}")
     if offset >= EXACT_OFFSETS:
         offset = EXACT_OFFSETS + (offset - EXACT_OFFSETS) // STEP_BYTES
     return epoch << 56 | number << 32 | offset
 
 
-def place_of(value: int) -> VersionPosition:
+def position_of_version(value: int) -> VersionPosition:
     """Return what `version` was given; exact for offsets below 2 GiB.
 
-    From there on the offset is the largest multiple of 64 bytes above 2 GiB that is
-    not behind the place.
+    From there on, the offset is rounded down to a multiple of 64 bytes above 2 GiB.
     """
     if not 0 <= value < 1 << 63:
-        raise ValueError(f"{value} is no version")
+        raise ValueError(f"{value} is not a version")
     offset = value & 0xFFFF_FFFF
     if offset >= EXACT_OFFSETS:
         offset = EXACT_OFFSETS + (offset - EXACT_OFFSETS) * STEP_BYTES

@@ -1,4 +1,4 @@
-"""Files that are whole after a crash at any moment: the old content or the new."""
+"""Files that are complete after a crash at any moment: the old content or the new."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 class Disk:
-    """The operations on files that can fail; tests put one that does in its place."""
+    """The operations on files that can fail; tests substitute a failing one."""
 
     def read(self, path: Path) -> bytes:
         """Return the content of a file."""
         return read_whole(path)
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory and those above it, where they do not exist."""
+        """Create a directory and its parents, where they do not exist."""
         make_private_folder(path)
 
     def create(self, path: Path) -> int:
-        """Make a file that must not exist, for its owner only, and open it."""
+        """Create a file that must not exist, for its owner only, and open it."""
         return open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
     def write(self, descriptor: int, data: bytes) -> int:
-        """Write the beginning of the data; returns how much that was."""
+        """Write the beginning of the data; returns how many bytes were written."""
         return os.write(descriptor, data)
 
     def sync(self, descriptor: int) -> None:
@@ -51,7 +51,7 @@ class Disk:
         other.hardlink_to(path)
 
     def replace(self, path: Path, other: Path) -> None:
-        """Rename a file, in one step; what had the other name is gone."""
+        """Rename a file in one step, replacing a file with the other name."""
         path.replace(other)
 
     def sync_directory(self, path: Path) -> None:
@@ -66,9 +66,9 @@ class Disk:
 def replace_content(
     disk: Disk, path: Path, content: bytes, *, backup: Path | None
 ) -> None:
-    """Give a file new content, which is on the disk when this returns.
+    """Replace a file's content; it is on the disk when this returns.
 
-    The old content is kept as `backup`; with None an older backup stays as it is.
+    The old content becomes `backup`; with None an older backup stays unchanged.
     A crash at any step leaves the old or the new content at `path`. Raises OSError.
     """
     disk.make_directory(path.parent)
@@ -76,14 +76,14 @@ def replace_content(
     _write_new(disk, fresh, content)
     if backup is not None:
         _keep(disk, path, backup)
-    # What is renamed was synced before: else a crash of the machine could leave the
-    # new name with blocks of zeros.
+    # The renamed file was synced before. Otherwise, a crash of the machine could leave
+    # the new name with blocks of zeros.
     disk.replace(fresh, path)
     disk.sync_directory(path.parent)
 
 
 def _write_new(disk: Disk, path: Path, content: bytes) -> None:
-    disk.remove(path)  # what a crash left
+    disk.remove(path)  # left over from a crash
     descriptor = disk.create(path)
     try:
         rest = content
@@ -102,5 +102,5 @@ def _keep(disk: Disk, path: Path, backup: Path) -> None:
     except FileNotFoundError:
         return  # the first content ever
     except OSError:
-        # Some file systems have no second names.
+        # Some file systems have no hard links.
         _write_new(disk, backup, disk.read(path))

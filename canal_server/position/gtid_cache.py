@@ -1,10 +1,10 @@
-"""The GTID sets that were executed at places of the binlog, outside of GTID mode.
+"""The GTID sets executed at positions of the binlog, outside of GTID mode.
 
-Cursors say nothing of them then, yet another server can be read by them. The pump notes
-a set now and then, at boundaries between transactions; a cursor is given the last one
-at or before its place. What lies between the two comes again on another server, and
-nothing is lost. Leaves out where sets are stored (`unabridged`), and how they are
-followed (`canal_server.source.begin.gtid_tracking`).
+There, cursors have no GTID set, but a client may have to continue on another server.
+The pump notes a set from time to time, at transaction boundaries; a cursor is completed
+with the last set at or before its position. Events between the two are delivered again
+after a change of the server, and nothing is lost. Leaves out where sets are stored
+(`sidecar`), and how they are followed (`canal_server.source.begin.gtid_tracking`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
         LogPosition,
     )
 
-Completed = Callable[["LogPosition"], "LogPosition"]  # gives one the set executed there
+Completed = Callable[["LogPosition"], "LogPosition"]  # adds the executed GTID set
 
-SESSIONS_MAX: Final = 16  # whose sets are remembered
-NOTED_MAX: Final = 512  # sets of one session; then every second one goes
+SESSIONS_MAX: Final = 16  # that are remembered
+NOTED_MAX: Final = 512  # sets of one session; then every second one is dropped
 
 
 class _Noted:
@@ -37,8 +37,8 @@ class _Noted:
 
     def __init__(self) -> None:
         self._sets: list[Executed] = []
-        # Where each one's last event begins, and where its boundary is: faster, since
-        # thousands of cursors are looked up.
+        # Where the last event of each begins, and where its boundary is. Kept apart for
+        # speed: thousands of cursors are looked up.
         self._events: list[tuple[int, int]] = []
         self._stops: list[tuple[int, int]] = []
 
@@ -46,7 +46,7 @@ class _Noted:
         return bool(self._sets)
 
     def add(self, executed: Executed) -> None:
-        """Add the next one; when there are very many, every second one goes."""
+        """Add the next one; when there are too many, drop every second one."""
         number = binlog_file_number(executed.file)
         self._sets.append(executed)
         self._events.append((number, executed.event))
@@ -56,7 +56,7 @@ class _Noted:
                 del each[1:-1:2]
 
     def last_before(self, position: EntryPosition) -> Executed | None:
-        """Return the last one that has nothing of what lies behind a position."""
+        """Return the last one that contains nothing after a position."""
         keys = self._stops if position.included else self._events
         count = bisect_right(keys, position.order())
         return self._sets[count - 1] if count else None
@@ -67,25 +67,25 @@ class ExecutedSets:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards what follows
-        # A session is told by its identity's object: another server may come to have
-        # the same address, and files of the same names.
+        # A session is identified by the object of its identity: another server may
+        # later have the same address, and files with the same names.
         self._sessions: deque[tuple[LogIdentity, _Noted]] = deque(maxlen=SESSIONS_MAX)
 
     def begin(self, identity: LogIdentity) -> None:
         """Begin a session: all its positions carry this very object."""
         with self._lock:
             if self._sessions and not self._sessions[-1][1]:
-                self._sessions.pop()  # it came to nothing
+                self._sessions.pop()  # it has no sets
             self._sessions.append((identity, _Noted()))
 
     def note(self, executed: Executed) -> None:
-        """Remember a set of the session that was begun last; in the binlog's order."""
+        """Remember a set of the latest session; called in the binlog's order."""
         with self._lock:
             _, noted = self._sessions[-1]
             noted.add(executed)
 
     def completed(self, position: LogPosition) -> LogPosition:
-        """Return a position with the set executed there, as far as it is known."""
+        """Return a position with the set executed there, if it is known."""
         if position.executed is not None or not position.position.journal_name:
             return position
         with self._lock:
@@ -97,15 +97,15 @@ class ExecutedSets:
 
 
 def unchanged(position: LogPosition) -> LogPosition:
-    """Return a position as it is: no sets are known."""
+    """Return a position unchanged: no sets are known."""
     return position
 
 
 def is_at_or_before(executed: Executed, position: EntryPosition) -> bool:
-    """Tell whether a set has nothing that lies behind a position.
+    """Return whether a set contains nothing after a position.
 
-    A cursor names the last event that was acknowledged; one that is `included`, the
-    first that was not.
+    A cursor names the last event that was acked; a cursor that is `included`, the first
+    one that was not.
     """
     offset = executed.stop if position.included else executed.event
     number = binlog_file_number(executed.file)

@@ -1,7 +1,7 @@
-"""Positions of pumps that outlive the process: in memory and in a place that lasts.
+"""Positions of pumps that outlive the process: in memory and in a storage.
 
-The place is a folder of files (`file`) or nodes of ZooKeeper (`nodes`). Leaves out
-managers that keep nothing (`logposition`).
+The storage is a folder of files (`file_meta`) or nodes of ZooKeeper (`zookeeper_meta`).
+Leaves out managers that store nothing (`log_positions`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class PositionStorage(Protocol):
     """
 
     def open(self, stop: Stop) -> None:
-        """Get ready; may wait until a stop is asked for, which is an error then."""
+        """Prepare; may wait until a stop is requested, which then raises."""
 
     def close(self) -> None:
-        """Let go of what `open` took."""
+        """Release what `open` acquired."""
 
     def read(self, destination: str) -> LogPosition | None:
         """Return what is stored, None when nothing is."""
@@ -39,14 +39,14 @@ class PositionStorage(Protocol):
 
     @property
     def silence(self) -> str:
-        """Return how to say that the place does not answer."""
+        """Return the text of an error for a storage that does not answer."""
 
 
 class KeptLogPositionManager:
-    """Positions in memory and a place; a `ports.LogPositionManager`.
+    """Positions in memory and a storage; a `ports.LogPositionManager`.
 
-    What is stored is read when it is asked for first. With `Writing.AT_ONCE`,
-    `persist` returns when the position is stored, and raises MetaStoreError.
+    A stored position is read at the first request. With `Writing.AT_ONCE`, `persist`
+    returns when the position is stored, and raises MetaStoreError.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class KeptLogPositionManager:
         self._place = place
         self._destinations = tuple(destinations)
         self._writing = writing
-        self._lock = threading.Lock()  # guards the two that follow
+        self._lock = threading.Lock()  # guards the next two
         self._positions: dict[str, LogPosition | None] = {}
         self._dirty: dict[str, LogPosition] = {}
         self._using_place = threading.Lock()  # one reader or writer at a time
-        self._stop = Stop()  # ends a start that waits
+        self._stop = Stop()  # ends a waiting start
         self._flusher = Flusher(
             self.flush,
             what=f"position of {', '.join(self._destinations)}",
@@ -75,18 +75,18 @@ class KeptLogPositionManager:
         )
 
     def start(self) -> None:
-        """Get ready and begin to write. Raises MetaStoreError."""
+        """Open the storage and start the thread. Raises MetaStoreError."""
         self._place.open(self._stop)
         self._flusher.start()
 
     def request_stop(self) -> None:
-        """Let a start that waits for the place end."""
+        """Make a start fail that waits for the storage."""
         self._stop.request()
 
     def stop(self) -> None:
-        """Write what is not written yet and end the thread; may be called again.
+        """Write pending changes and stop the thread; may be called again.
 
-        Raises MetaStoreError when it cannot be written, or not in time.
+        Raises MetaStoreError when they cannot be written, or not in time.
         """
         try:
             self._flusher.stop(self._place.silence)
@@ -104,7 +104,7 @@ class KeptLogPositionManager:
         with self._using_place:
             stored = self._place.read(destination)
         with self._lock:
-            # One that the pump stored meanwhile is newer.
+            # A position that the pump stored meanwhile is newer.
             return self._positions.setdefault(destination, stored)
 
     def persist(self, destination: str, position: LogPosition) -> None:
@@ -118,7 +118,7 @@ class KeptLogPositionManager:
             self._flusher.changed(urgent=False)
 
     def flush(self) -> None:
-        """Write what is not written yet. Raises MetaStoreError."""
+        """Write pending changes. Raises MetaStoreError."""
         with self._using_place:
             with self._lock:
                 dirty, self._dirty = self._dirty, {}

@@ -1,4 +1,4 @@
-"""A meta manager that forgets everything with the process."""
+"""A meta manager whose content ends with the process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MemoryMetaManager:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._subscribed: dict[ClientIdentity, ClientIdentity] = {}
-        # What follows outlives a subscription: a client that comes back goes on.
+        # The rest outlives a subscription: a client that subscribes again resumes.
         self._cursors: dict[ClientIdentity, LogPosition] = {}
         self._places: dict[ClientIdentity, dict[int, LogPosition]] = {}
         self._batches: dict[ClientIdentity, dict[int, PositionRange]] = {}
@@ -45,9 +45,9 @@ class MemoryMetaManager:
         last_batch_id: int,
         places: Mapping[int, LogPosition] | None = None,
     ) -> None:
-        """Take over what an earlier process knew; batch ids go on behind its last.
+        """Restore what an earlier process stored; batch ids continue after its last.
 
-        Its open batches are not taken over: their sequences mean nothing here.
+        Its open batches are not restored: their sequences mean nothing here.
         """
         with self._lock:
             self._subscribed[identity] = identity
@@ -60,7 +60,7 @@ class MemoryMetaManager:
     def subscribe(self, identity: ClientIdentity) -> None:
         """Add the client or replace its filter."""
         with self._lock:
-            # The key must be renewed too, as identities with other filters are equal.
+            # The key is replaced, too: identities that differ in the filter are equal.
             self._subscribed.pop(identity, None)
             self._subscribed[identity] = identity
 
@@ -70,7 +70,7 @@ class MemoryMetaManager:
             self._subscribed.pop(identity, None)
 
     def has_subscribed(self, identity: ClientIdentity) -> bool:
-        """Tell whether the client is subscribed."""
+        """Return whether the client is subscribed."""
         with self._lock:
             return identity in self._subscribed
 
@@ -85,7 +85,7 @@ class MemoryMetaManager:
         return sorted(found, key=lambda each: each.client_id)
 
     def cursor(self, identity: ClientIdentity) -> LogPosition | None:
-        """Return where the client has acked to."""
+        """Return the position up to which the client has acked."""
         with self._lock:
             return self._cursors.get(identity)
 
@@ -95,14 +95,14 @@ class MemoryMetaManager:
             self._cursors[identity] = position
 
     def places(self, identity: ClientIdentity) -> dict[int, LogPosition]:
-        """Return where the client has acked to in each source of a group."""
+        """Return the client's acked position in each source of a group."""
         with self._lock:
             return dict(self._places.get(identity, {}))
 
     def update_places(
         self, identity: ClientIdentity, places: Mapping[int, LogPosition]
     ) -> None:
-        """Move these of the client's places."""
+        """Move these positions of the client."""
         with self._lock:
             self._places.setdefault(identity, {}).update(places)
 
@@ -125,12 +125,12 @@ class MemoryMetaManager:
             batches = self._batches.get(identity, {})
             if batch_id not in batches:
                 return None
-            # Ids only grow, so the first that was put in is the smallest.
+            # Ids only grow, so that the oldest one is the smallest.
             first = next(iter(batches))
             if batch_id != first:
                 raise ClientError(
                     f"client {identity.client_id} of {identity.destination}: batch"
-                    f" {batch_id} is not the first open one, ack batch {first} before"
+                    f" {batch_id} is not the oldest open one, ack batch {first} first"
                 )
             return batches.pop(batch_id)
 

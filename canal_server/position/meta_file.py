@@ -1,10 +1,10 @@
 """The content of `meta.dat`: the clients of one destination and their cursors.
 
-And that of `parse.dat`, which is one position. What the original cannot read is left
-out of both (`unabridged` has it).
+Also that of `parse.dat`, which is one position. Both leave out what the Java server
+cannot read (`sidecar` stores it).
 
 Bytes in, values out. The JSON is that of canal: compact, keys in alphabetical order,
-no nulls. Leaves out files (`durable`, `file`).
+no nulls. Leaves out files (`atomic_file`, `file_meta`).
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 Clients = list[tuple[ClientIdentity, LogPosition | None]]
 
-# A tag and its intervals; a uuid, which may begin with letters too, follows no colon.
+# A tag and its intervals. A uuid may begin with letters, too, but follows no colon.
 _TAG: Final = re.compile(r":\s*[a-z_]\w*\s*(?::[\s\d-]+)+", re.IGNORECASE)
 
 
 class Encoder:
-    """Makes the content of one destination's file, again and again.
+    """Encodes one destination's file repeatedly.
 
-    The text of a client is kept: thousands that are idle cost next to nothing.
+    The text of a client is cached: thousands of idle clients cost almost nothing.
     """
 
     def __init__(self, destination: str) -> None:
         self._destination = destination
-        # By client id: for which filter and cursor, and the text.
+        # By client id: the filter and cursor of the cached text, and the text.
         self._texts: dict[int, tuple[str, LogPosition | None, bytes]] = {}
 
     def encode(
@@ -59,7 +59,7 @@ class Encoder:
         self, identity: ClientIdentity, cursor: LogPosition | None
     ) -> tuple[str, LogPosition | None, bytes]:
         known = self._texts.get(identity.client_id)
-        # Faster: a cursor that did not move is the same object.
+        # The comparison is fast: a cursor that did not move is the same object.
         if (
             known is not None
             and known[1] is cursor
@@ -78,8 +78,8 @@ def encode(destination: str, clients: Clients) -> bytes:
 def decode(destination: str, content: bytes) -> Clients:
     """Read what `encode` or the Java server wrote; unknown keys are ignored.
 
-    The folder decides whose file it is: `destination` in the content may be of the
-    folder that it was copied from. Raises ValueError when the content is damaged.
+    The folder decides which destination it is: the content may name the one that
+    the folder was copied from. Raises ValueError when the content is damaged.
     """
     with damage_message():
         return [
@@ -102,15 +102,15 @@ def encode_position(position: LogPosition) -> bytes:
 
 
 def says_more(position: LogPosition) -> bool:
-    """Tell whether a position says more than the original can be told."""
+    """Return whether a position holds more than the Java server can read."""
     return position.position.included or _has_tags(position)
 
 
 def abridged(position: LogPosition) -> LogPosition:
-    """Return the position as the original can read it.
+    """Return the position as the Java server can read it.
 
-    It has no tags, "" for no set, and is never `included`: with that, the original
-    takes what it has in memory before the first entry, and fails.
+    It has no tags, "" for no set, and is never `included`: with that, the Java server
+    reads entries in its memory before the first one, and fails.
     """
     gtids = position.position.gtid or ""
     if _has_tags(position):
@@ -122,26 +122,26 @@ def abridged(position: LogPosition) -> LogPosition:
 
 @contextmanager
 def damage_message() -> Iterator[None]:
-    """Turn what reading JSON of another form raises into a ValueError."""
+    """Turn the errors of reading JSON of another form into a ValueError."""
     try:
         yield
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"a part is missing or of another kind: {error!r}") from error
+        raise ValueError(f"a part is missing or has another type: {error!r}") from error
 
 
 def check(position: LogPosition) -> None:
-    """Raise TypeError when a position is no place that one could start from."""
+    """Raise TypeError when a part of a position has another type."""
     place = position.position
     for text in (place.journal_name, place.gtid):
         if not isinstance(text, str | None):
-            raise TypeError(f"a text of a position is {text!r}")
+            raise TypeError(f"expected a string in a position, found {text!r}")
     for value in (place.position, place.timestamp, place.server_id):
         if not isinstance(value, int | None):
-            raise TypeError(f"a number of a position is {value!r}")
+            raise TypeError(f"expected an integer in a position, found {value!r}")
 
 
 def compact(content: dict[str, Any]) -> bytes:
-    """Return JSON as the original writes it."""
+    """Return JSON as the Java server writes it."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -1,7 +1,8 @@
-"""What stands in ZooKeeper's nodes of a destination, and how the nodes are called.
+"""The content and the names of a destination's nodes in ZooKeeper.
 
-The original reads a cursor or a mark only with the names of its own classes in it, the
-position of a pump only without them (`metafile`). Leaves out ZooKeeper (`nodes`).
+The Java server reads a cursor or a mark only with the names of its own classes in it,
+and the position of a pump only without them (`meta_file`). Leaves out ZooKeeper itself
+(`zookeeper_meta`).
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _POSITION_RANGE: Final = {"@type": f"{_CLASSES}PositionRange"}
 
 
 def client_path(destination: str, client_id: int) -> str:
-    """Return the node whose existence is a client's subscription."""
+    """Return the path of the node whose existence is a client's subscription."""
     return f"{destination_path(destination)}/{client_id}"
 
 
 def client_id_of(name: str) -> int | None:
-    """Return the client that a child of a destination's node is, None: it is none."""
+    """Return the client id that a destination's child node is named for, or None."""
     if not _CLIENT_ID.fullmatch(name) or int(name) > CLIENT_ID_MAX:
         return None
     return int(name)
@@ -45,7 +46,7 @@ def mark_name(batch_id: int) -> str:
 
 
 def batch_id_of(name: str) -> int | None:
-    """Return the batch that a child of `mark` is, None: it is none."""
+    """Return the batch id that a child of `mark` is named for, or None."""
     return int(name) if _BATCH_ID.fullmatch(name) else None
 
 

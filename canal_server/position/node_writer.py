@@ -1,6 +1,6 @@
-"""Nodes of ZooKeeper that only we write, and how we notice when that is not so.
+"""ZooKeeper nodes that only this server writes; detects writes by others.
 
-Leaves out what is in the nodes (`nodes`).
+Leaves out the contents of the nodes (`zookeeper_meta`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from canal_server.doors.zookeeper import ZooKeeper
     from canal_server.runtime.lifecycle import Stop
 
-# Of one node, contents of which it is not known whether they were written. Each took a
-# connection or the time of a request.
+# Contents of one node whose write may or may not have happened. Each of them was a lost
+# connection or a request that timed out.
 UNCERTAIN_MAX: Final = 1000
 
 
 class _Known:
-    """A node as it is in ZooKeeper, as far as we know."""
+    """The last known state of a node in ZooKeeper."""
 
     def __init__(self, data: bytes | None, version: int) -> None:
         self.data = data
@@ -36,12 +36,12 @@ class _Known:
 
 
 class NodeWriter:
-    """Writes nodes that nobody else does, and notices when somebody did.
+    """Writes nodes that belong to this server, and detects writes by others.
 
-    A write whose answer got lost may have happened or not: what it wrote counts as
-    ours when it is found later. Used by one thread at a time.
+    A write whose answer was lost may or may not have happened: if its content is found
+    later, it counts as ours. Used by one thread at a time.
 
-    `fence` is the node without which nothing is written; LeaseLost when it is gone.
+    Nothing is written without the node `fence`; LeaseLost when it does not exist.
     """
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
@@ -50,7 +50,7 @@ class NodeWriter:
         self._uncertain: dict[str, dict[bytes, None]] = {}
 
     def read(self, path: str) -> bytes | None:
-        """Return a node's content; None when there is no node, or nothing in it."""
+        """Return a node's content; None when the node is missing or empty."""
         node = self._zookeeper.read(path)
         if node is None:
             self._known.pop(path, None)
@@ -59,9 +59,9 @@ class NodeWriter:
         return node.data
 
     def put(self, path: str, data: bytes, *, fence: str | None = None) -> None:
-        """Make a node have this content.
+        """Write a node's content unless it has it already.
 
-        Raises ZooKeeperError; VersionConflict when somebody else changed it.
+        Raises ZooKeeperError; VersionConflict when another client changed the node.
         """
         known = self._known.get(path)
         if known is not None and known.data == data and path not in self._uncertain:
@@ -69,27 +69,27 @@ class NodeWriter:
         try:
             self._put(path, data, known, fence)
         except NotConnected:
-            raise  # no doubt about that: it did not happen
+            raise  # the write certainly did not happen
         except ZooKeeperUnavailable:
             self._doubt(path, data)
             raise
         self._uncertain.pop(path, None)
 
     def remove(self, path: str, *, fence: str | None = None) -> None:
-        """Remove a node and all below it."""
+        """Remove a node and all its descendants."""
         self._zookeeper.delete(path, fence=fence)
         for table in (self._known, self._uncertain):
             for each in [key for key in table if f"{key}/".startswith(f"{path}/")]:
                 del table[each]
 
     def knows(self, path: str) -> bool:
-        """Tell whether there may be a node that was read or put here."""
+        """Return whether there may be a node that was read or written here."""
         return path in self._known or path in self._uncertain
 
     def _put(
         self, path: str, data: bytes, known: _Known | None, fence: str | None
     ) -> None:
-        # Again, as a write of ours whose answer got lost makes the first try fail.
+        # The second try is for our own earlier write whose answer was lost.
         for last in (False, True):
             try:
                 if known is None:
@@ -108,9 +108,9 @@ class NodeWriter:
                 known = self._ours(path, data)
                 if known is None or last:
                     raise VersionConflict(
-                        f"{path} was changed by somebody else and is left as it is;"
-                        " does another server run this destination? stop one of the"
-                        " two; this one begins from the node as it is then"
+                        f"{path} was changed by another client and is not overwritten;"
+                        " if another server runs this destination, stop one of the two;"
+                        " this server then starts from the current content of the node"
                     ) from error
                 self._known[path] = known
                 if known.data == data:
@@ -119,14 +119,14 @@ class NodeWriter:
                 return
 
     def _doubt(self, path: str, data: bytes) -> None:
-        """Take note that a write of ours may have happened."""
+        """Remember that a write of ours may have happened."""
         contents = self._uncertain.setdefault(path, {})
         contents[data] = None
         if len(contents) > UNCERTAIN_MAX:
             del contents[next(iter(contents))]
 
     def _ours(self, path: str, data: bytes) -> _Known | None:
-        """Return the node as it is now, None when somebody else wrote it."""
+        """Return the current node, None when another client wrote it."""
         node = self._zookeeper.read(path)
         if node is None:
             return None
@@ -135,7 +135,7 @@ class NodeWriter:
 
 
 class LeasedNodes:
-    """Nodes of a destination that only the server that holds its lease writes."""
+    """A destination's node that only the holder of the lease writes."""
 
     def __init__(self, zookeeper: ZooKeeper, destination: str, path: str) -> None:
         self._zookeeper = zookeeper
@@ -155,11 +155,11 @@ class LeasedNodes:
         except ZooKeeperError as error:
             self.close()
             raise MetaStoreError(str(error)) from error
-        # Without a session there was no lease, and there is no such node.
+        # Without a session there was no lease, and no such node.
         self._fence = znodes.lease_path(self._destination, session or 0)
 
     def close(self) -> None:
-        """Let go of the session; may be called again."""
+        """Release the session; may be called again."""
         if self._opened:
             self._opened = False
             self._zookeeper.close()

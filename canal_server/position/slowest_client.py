@@ -1,6 +1,6 @@
-"""Which client is behind most, for `status`.
+"""The client that lags most, for `status`.
 
-Leaves out the distance to the end of a binlog, which the source has to be asked for
+Leaves out the distance to the end of a binlog, for which the source has to be asked
 (`canal_server.source.begin.source_lag`).
 """
 
@@ -25,12 +25,12 @@ def slowest_client(
     presence: Presence,
     apart: Collection[int] = (),
 ) -> dict[str, object] | None:
-    """Return the client that is behind most, as values of JSON; None: none is.
+    """Return the client that lags most, as JSON values; None: no client lags.
 
-    `in_ring` is the last one of the ring: its id, the entries that it has not acked,
-    and for how many seconds they have been there. Clients `apart` are read for on their
-    own, and are behind since the commit of what they have acked; how many entries they
-    lack is not known. Whether a connection serves it now is told by `presence`.
+    `in_ring` is the slowest client of the ring: its id, the entries that it has not
+    acked, and for how many seconds they have been there. Clients `apart` are read for
+    separately, and lag since the commit of what they have acked; the number of their
+    missing entries is not known. `presence` knows whether a connection serves a client.
     """
     found: list[tuple[int, int | None, float | None]] = [in_ring] if in_ring else []
     found += [(each, None, _since_ack_s(meta, destination, each)) for each in apart]

@@ -1,17 +1,18 @@
-"""Where clients of a group stand in each of its sources: beside their cursors.
+"""Clients' positions in each source of a group, next to their cursors.
 
-A cursor of the original is one position, in a group that of whichever source the last
-acked entry was of. So the positions in all sources stand beside it, in a file or node
-with `SUFFIX`::
+A cursor of the Java server is one position; in a group, it is that of the source of the
+last acked entry. Therefore the positions in all sources are stored next to it, in a
+file
+or node with `SUFFIX`::
 
     {"sources":[{"number":1,"position":{as in a cursor},"executed":{…}}, …]}
 
-with the GTID set that was executed there, if it is known (`unabridged`),
+with the GTID set that was executed there, if it is known (`sidecar`). A file holds such
+an object, with its `clientId`, for each client. It is written before the cursor.
+Unknown
+keys are ignored.
 
-and in a file such an object, with its `clientId`, for each client. It is written before
-the cursor. Unknown keys are skipped.
-
-Leaves out where all this is stored (`file`, `nodes`).
+Leaves out where all this is stored (`file_meta`, `zookeeper_meta`).
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
     # Of each source: its server and the standby.
     Servers = Mapping[int, Sequence[LogIdentity]]
 
-SUFFIX: Final = ".sources"  # behind the name of what has the cursor
+SUFFIX: Final = ".sources"  # appended to the name of the cursor's file or node
 
 Places = dict[int, LogPosition]  # by the number of the source
 
 
 def encode(places: Mapping[int, LogPosition]) -> bytes:
-    """Return the content beside one cursor."""
+    """Return the content next to one cursor."""
     return compact(_to_json(places))
 
 
@@ -52,7 +53,7 @@ def decode(content: bytes) -> Places:
 
 
 def encode_clients(clients: Mapping[int, Mapping[int, LogPosition]]) -> bytes:
-    """Return the content beside the cursors of several clients."""
+    """Return the content next to the cursors of several clients."""
     return compact(
         {
             "clients": [
@@ -73,7 +74,7 @@ def decode_clients(content: bytes) -> dict[int, Places]:
 
 
 def servers_of(group: Sequence[SourceConfig]) -> dict[int, tuple[LogIdentity, ...]]:
-    """Return the names of the servers that each source of a group may be read from."""
+    """Return the addresses of the servers that each source of a group is read from."""
     return {
         source.member: tuple(
             LogIdentity(each.address.host, each.address.port)
@@ -87,18 +88,18 @@ def servers_of(group: Sequence[SourceConfig]) -> dict[int, tuple[LogIdentity, ..
 def acked_places(
     meta: MetaManager, identity: ClientIdentity, servers: Servers
 ) -> Places:
-    """Return where a client stands in each source of a group, where that is known."""
+    """Return a client's acked position in each source of a group, if it is known."""
     return places_of(meta.places(identity), meta.cursor(identity), servers)
 
 
 def places_of(
     beside: Mapping[int, LogPosition], cursor: LogPosition | None, servers: Servers
 ) -> Places:
-    """Return the same of a cursor and what stands beside it.
+    """Return the same from a cursor and the source positions stored next to it.
 
-    A position belongs to the source whose server it names, else to the one whose number
-    it has. What the cursor says goes before what stands beside it: somebody may have
-    moved it who knows nothing of that.
+    A position belongs to the source whose server it names, otherwise to the source with
+    its number. The cursor takes precedence, because other programs may have moved it
+    without changing the source positions.
     """
     found: Places = {}
     for number, place in beside.items():
@@ -109,16 +110,16 @@ def places_of(
             found[owner] = place
     owner = None if cursor is None else owner_of(cursor.identity, servers)
     if cursor is not None and owner is not None and found.get(owner) != cursor:
-        found[owner] = cursor  # else the place knows more of it
+        found[owner] = cursor  # an equal position may know more, such as a GTID set
     return found
 
 
 def cursor_among(
     places: Mapping[int, LogPosition], cursor: LogPosition | None, servers: Servers
 ) -> LogPosition | None:
-    """Return the cursor of a client that was moved to these places.
+    """Return the cursor of a client that was moved to these positions.
 
-    It stays one of the source that it names, so that it contradicts none of them.
+    It remains a position in the source that it names, so that it contradicts none.
     """
     owner = None if cursor is None else owner_of(cursor.identity, servers)
     return places.get(min(places, default=0) if owner is None else owner, cursor)
@@ -129,16 +130,16 @@ def by_source(
 ) -> Places:
     """Return positions by the source whose server each names.
 
-    Raises ClientError for one that none has, and for a second one of a source.
+    Raises ClientError for a position in no source, and for a second one in a source.
     """
     found: Places = {}
     for position in positions:
         owner = owner_of(position.identity, servers)
         if owner is None or owner in found:
-            what = "one more" if owner in found else "of no source"
+            what = "a second one in its source" if owner in found else "in none of them"
             raise ClientError(
                 f"destination {destination} merges several sources: {position} is"
-                f" {what}; give one place of each source at most"
+                f" {what}; give at most one position for each source"
             )
         found[owner] = position
     return found
@@ -156,19 +157,19 @@ def owner_of(identity: LogIdentity, servers: Servers) -> int | None:
 
 
 class SourceLogPositionManager:
-    """The slowest client's place in one source; a `ports.LogPositionManager`."""
+    """The slowest client's position in one source; a `ports.LogPositionManager`."""
 
     def __init__(
         self, meta: MetaManager, destination: str, number: int, servers: Servers
     ) -> None:
-        """Take the group's name, and of which of its sources the positions are."""
+        """Create the manager of the source `number` in the group `destination`."""
         self._meta = meta
         self._destination = destination
         self._number = number
         self._servers = servers
 
     def start(self) -> None:
-        """Do nothing: whoever has the meta manager starts it."""
+        """Do nothing: the owner of the meta manager starts it."""
 
     def request_stop(self) -> None:
         """Do nothing: a start does not wait."""
@@ -177,7 +178,7 @@ class SourceLogPositionManager:
         """Do nothing: there is nothing to write."""
 
     def latest(self, destination: str) -> LogPosition | None:
-        """Return the smallest place, None when no client has one in this source.
+        """Return the smallest position, None when no client has one in this source.
 
         `destination` is the source's own name. Raises MetaStoreError.
         """
@@ -188,20 +189,20 @@ class SourceLogPositionManager:
         return smallest
 
     def newest(self) -> LogPosition | None:
-        """Return the newest place by time: it names the server that was read last."""
+        """Return the newest position by time; it names the server read last."""
         return max(
             self.places(), key=lambda each: each.position.timestamp or 0, default=None
         )
 
     def places(self) -> Iterator[LogPosition]:
-        """Yield where each client stands in the source, if it is known."""
+        """Yield each client's position in the source, if it is known."""
         for identity in self._meta.subscriptions(self._destination):
             places = acked_places(self._meta, identity, self._servers)
             if self._number in places:
                 yield places[self._number]
 
     def persist(self, destination: str, position: LogPosition) -> None:
-        """Do nothing: clients move their places by acks."""
+        """Do nothing: clients move their positions by acks."""
 
 
 def _to_json(places: Mapping[int, LogPosition]) -> dict[str, Any]:

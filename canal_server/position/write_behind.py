@@ -1,7 +1,7 @@
-"""A meta manager that answers from memory and writes to a place that lasts.
+"""A meta manager that answers from memory and writes to a storage.
 
-The place is a folder of files (`file`) or nodes of ZooKeeper (`nodes`). Leaves out
-the thread that writes (`flusher`).
+The storage is a folder of files (`file_meta`) or nodes of ZooKeeper (`zookeeper_meta`).
+Leaves out the thread that writes (`flusher`).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Writing(StrEnum):
 class StoredClient:
     """What outlives the process of one client.
 
-    Of open batches, what is read back is the last id: the sequences in them mean
-    nothing in another process.
+    Of open batches, only the last id is read back: their sequences mean nothing in
+    another process.
     """
 
     identity: ClientIdentity
     cursor: LogPosition | None
     batches: Mapping[int, PositionRange] = field(default_factory=dict)
     last_batch_id: int = 0
-    places: Mapping[int, LogPosition] = field(default_factory=dict)  # of a group
+    places: Mapping[int, LogPosition] = field(default_factory=dict)  # in a group
 
 
 class MetaStorage(Protocol):
@@ -53,34 +53,35 @@ class MetaStorage(Protocol):
     """
 
     def open(self, destinations: Sequence[str], stop: Stop) -> None:
-        """Get ready; may wait until a stop is asked for, which is an error then."""
+        """Prepare; may wait until a stop is requested, which then raises."""
 
     def close(self) -> None:
-        """Let go of what `open` took."""
+        """Release what `open` acquired."""
 
     def read(self, destination: str) -> list[StoredClient]:
         """Return the clients of a destination."""
 
     def must_write(self, destination: str) -> bool:
-        """Tell whether what was read must be written again, as it was damaged."""
+        """Return whether what was read was damaged and must be written again."""
 
     def write(self, destination: str, clients: list[StoredClient]) -> None:
         """Store these clients, and no others, for a destination."""
 
     @property
     def silence(self) -> str:
-        """Return how to say that the place does not answer."""
+        """Return the text of an error for a storage that does not answer."""
 
 
 class MixedMetaManager:
-    """Subscriptions, cursors and batches in memory and a place; a `MetaManager`.
+    """Subscriptions, cursors and batches in memory and a storage; a `MetaManager`.
 
-    Clients of `destinations` are read by `start`, those of others when they are asked
-    for first; any call may therefore raise MetaStoreError. Subscriptions are written
-    at once, and so is the first cursor of a client: without it, a start after a crash
-    would take the end of the binlog for the place to begin at. Cursors that move are
-    written as `writing` says. But for `Writing.AT_ONCE` all this is done by a thread,
-    so that no client waits for the place. What could not be written is tried again.
+    `start` reads the clients of `destinations`; those of others are read at the first
+    request, so that any call may raise MetaStoreError. Subscriptions are written at
+    once, and so is the first cursor of a client: without it, a start after a crash
+    would
+    begin at the end of the binlog. Cursors that move are written as `writing` says.
+    Except with `Writing.AT_ONCE` a thread writes, so that no client waits for the
+    storage. Failed writes are retried.
     """
 
     def __init__(
@@ -96,13 +97,13 @@ class MixedMetaManager:
         self._destinations = tuple(destinations)
         self._writing = writing
         self._memory = MemoryMetaManager()
-        self._lock = threading.Lock()  # guards the two that follow
+        self._lock = threading.Lock()  # guards the next two
         self._loaded: set[str] = set()
         self._dirty: set[str] = set()
-        # What was written last, by destination. Used by one writer at a time.
+        # What was last written, by destination. Used by one writer at a time.
         self._written: dict[str, dict[ClientIdentity, StoredClient]] = {}
         self._using_place = threading.Lock()  # one reader or writer at a time
-        self._stop = Stop()  # ends a start that waits
+        self._stop = Stop()  # ends a waiting start
         self._flusher = Flusher(
             self.flush,
             what=f"cursors of {', '.join(self._destinations)}",
@@ -112,7 +113,7 @@ class MixedMetaManager:
         )
 
     def start(self) -> None:
-        """Load what is stored and begin to write. Raises MetaStoreError."""
+        """Load what is stored and start the thread. Raises MetaStoreError."""
         self.place.open(self._destinations, self._stop)
         try:
             for destination in self._destinations:
@@ -123,14 +124,14 @@ class MixedMetaManager:
         self._flusher.start()
 
     def request_stop(self) -> None:
-        """Let a start that waits for the place end."""
+        """Make a start fail that waits for the storage."""
         self._stop.request()
 
     def stop(self) -> None:
-        """Write what is not written yet and end the thread; may be called again.
+        """Write pending changes and stop the thread; may be called again.
 
-        Raises MetaStoreError when it cannot be written, or not in time: a place that
-        hangs must not keep the process from ending.
+        Raises MetaStoreError when they cannot be written, or not in time: a storage
+        that hangs must not keep the process from ending.
         """
         try:
             self._flusher.stop(
@@ -153,7 +154,7 @@ class MixedMetaManager:
         self._mark(identity.destination, urgent=True)
 
     def has_subscribed(self, identity: ClientIdentity) -> bool:
-        """Tell whether the client is subscribed."""
+        """Return whether the client is subscribed."""
         self._load(identity.destination)
         return self._memory.has_subscribed(identity)
 
@@ -163,7 +164,7 @@ class MixedMetaManager:
         return self._memory.subscriptions(destination)
 
     def cursor(self, identity: ClientIdentity) -> LogPosition | None:
-        """Return where the client has acked to."""
+        """Return the position up to which the client has acked."""
         self._load(identity.destination)
         return self._memory.cursor(identity)
 
@@ -175,14 +176,14 @@ class MixedMetaManager:
         self._mark(identity.destination, urgent=is_first)
 
     def places(self, identity: ClientIdentity) -> dict[int, LogPosition]:
-        """Return where the client has acked to in each source of a group."""
+        """Return the client's acked position in each source of a group."""
         self._load(identity.destination)
         return self._memory.places(identity)
 
     def update_places(
         self, identity: ClientIdentity, places: Mapping[int, LogPosition]
     ) -> None:
-        """Move these of the client's places."""
+        """Move these positions of the client."""
         self._load(identity.destination)
         has_first = not self._memory.places(identity).keys() >= places.keys()
         self._memory.update_places(identity, places)
@@ -217,11 +218,11 @@ class MixedMetaManager:
         self._mark_batches(identity.destination)
 
     def flush(self) -> None:
-        """Write what is not written yet. Raises MetaStoreError."""
+        """Write pending changes. Raises MetaStoreError."""
         with self._using_place:
             with self._lock:
-                # Taken before the content is: what changes meanwhile is written by
-                # the next flush.
+                # Reset before the content is read: later changes are written by the
+                # next flush.
                 dirty, self._dirty = self._dirty, set()
             written: set[str] = set()
             try:
@@ -244,13 +245,13 @@ class MixedMetaManager:
     def _client(
         self, identity: ClientIdentity, known: StoredClient | None
     ) -> StoredClient:
-        """Return what is to be stored of a client; `known`: what was at the last time.
+        """Return what to store of a client; `known` is what was last written.
 
-        It is the same object while the client is idle: thousands of new ones with each
-        flush would have the garbage collector stop everything again and again.
+        It is the same object while the client is idle: thousands of new objects with
+        each flush would make the garbage collector stop everything repeatedly.
         """
         cursor = self._memory.cursor(identity)
-        # Batches change with every get: once in a period they would tell nothing.
+        # Batches change with every get: one snapshot in a period would say nothing.
         periodic = self._writing is Writing.PERIODIC
         batches = {} if periodic else self._memory.batches(identity)
         places = self._memory.places(identity)
@@ -264,7 +265,7 @@ class MixedMetaManager:
         return StoredClient(identity, cursor, batches, places=places)
 
     def _load(self, destination: str) -> None:
-        if destination in self._loaded:  # for ever, so no lock is needed to see it
+        if destination in self._loaded:  # never removed, so this needs no lock
             return
         with self._using_place:
             if destination in self._loaded:
@@ -276,7 +277,7 @@ class MixedMetaManager:
             with self._lock:
                 if self.place.must_write(destination):
                     self._dirty.add(destination)
-                # Last, so that no one sees a destination that is half loaded.
+                # Last, so that no other thread sees a destination that is half loaded.
                 self._loaded.add(destination)
 
     def _mark_batches(self, destination: str) -> None:

@@ -1,4 +1,4 @@
-"""Starting, stopping and waiting, for every stage: nothing here knows what is run.
+"""Starting, stopping and waiting for every stage, retries, and private files.
 
-Every package may import it.
+Nothing here knows what is run. Every package may import it.
 """

@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""How long to wait before a retry."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import random
 class Backoff:
     """Delays that double from one failure to the next, up to a limit, with jitter.
 
-    Time is an argument: seconds of any clock that only grows. Whoever was well for
-    `calm_s` begins anew, without having to say that it was.
+    Time is an argument: seconds of any clock that only grows. After `calm_s` without a
+    failure the delays start again at the first one.
     """
 
     def __init__(
@@ -21,10 +21,10 @@ class Backoff:
         jitter: float = 0.5,
         rng: random.Random | None = None,
     ) -> None:
-        """Take the first and the largest delay.
+        """Set the first and the largest delay.
 
-        `jitter` is the share of a delay that chance may take away, from 0 to 1, so
-        that many instances do not come back to a server all at once.
+        `jitter` is the share of a delay that may be cut at random, from 0 to 1, so that
+        many instances do not return to a server all at once.
         """
         assert 0 < first_s <= max_s
         assert 0 <= jitter <= 1
@@ -34,7 +34,7 @@ class Backoff:
         self._jitter = jitter
         self._rng = rng or random.Random()  # noqa: S311  # no secret
         self._next_s = first_s
-        self._well_at: float | None = None  # when trying again was due
+        self._well_at: float | None = None  # when the retry was due
         self.failures = 0  # in a row
 
     def delay_s(self, now: float) -> float:
@@ -48,7 +48,7 @@ class Backoff:
         return delay
 
     def reset(self) -> None:
-        """Begin anew: what was tried works."""
+        """Start with the first delay again, after a success."""
         self._next_s = self._first_s
         self._well_at = None
         self.failures = 0

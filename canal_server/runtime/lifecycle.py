@@ -16,7 +16,7 @@ class Stage(Protocol):
     """
 
     def start(self) -> None:
-        """Begin; returns when the stage works or raises."""
+        """Start; returns when the stage works, or raises."""
 
     def request_stop(self) -> None:
         """Ask to stop; returns at once, may be called again and from any thread."""
@@ -36,15 +36,15 @@ class Deadline:
         return None if self._at is None else max(0.0, self._at - time.monotonic())
 
     def passed(self) -> bool:
-        """Tell whether the time is up."""
+        """Return whether the deadline has passed."""
         return self._at is not None and time.monotonic() >= self._at
 
 
 class Stop:
-    """A request to stop that threads wait on, by itself or beside sockets.
+    """A request to stop that threads wait on, alone or together with sockets.
 
-    `fileno` becomes readable when the request is made and stays so, thus a thread
-    that polls sockets adds it to its poll and needs no time-out.
+    `fileno` becomes and stays readable when the request is made, so that a thread that
+    polls sockets adds it to its poll and needs no time-out.
     """
 
     def __init__(self) -> None:
@@ -58,11 +58,11 @@ class Stop:
             os.eventfd_write(self._fd, 1)
 
     def requested(self) -> bool:
-        """Tell whether a stop was asked for."""
+        """Return whether a stop was requested."""
         return self._event.is_set()
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait until a stop is asked for or the time is up; true when asked for."""
+        """Wait until a stop is requested or the time-out; true when requested."""
         return self._event.wait(seconds)
 
     def fileno(self) -> int:

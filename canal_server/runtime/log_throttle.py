@@ -1,16 +1,16 @@
-"""Which messages were logged a while ago, so that they are not logged again and again.
+"""Keeps a message that repeats every few seconds from filling the log.
 
-For what is tried every few seconds and may fail for hours. Leaves out the log itself.
+For attempts that may fail for hours. Leaves out the log itself.
 """
 
 from __future__ import annotations
 
 REPEAT_AFTER_S = 600.0
-TEXTS_MAX = 16  # that are remembered: what fails in turns has few
+TEXTS_MAX = 16  # that are remembered: a failing attempt has few different ones
 
 
 class LogThrottle:
-    """Tells what is news; for one thread.
+    """Decides which messages to log; for one thread.
 
     Time is an argument: seconds of any clock that only grows.
     """
@@ -20,7 +20,7 @@ class LogThrottle:
         self._logged_at_s: dict[str, float] = {}  # by text, oldest first
 
     def is_news(self, text: str, now_s: float) -> bool:
-        """Tell whether to log a message, which counts as logged then."""
+        """Return whether to log a message; it counts as logged then."""
         logged_at_s = self._logged_at_s.get(text)
         if logged_at_s is not None and now_s - logged_at_s < self._repeat_after_s:
             return False
@@ -31,5 +31,5 @@ class LogThrottle:
         return True
 
     def forget(self) -> None:
-        """Take everything for news again."""
+        """Log every message again."""
         self._logged_at_s.clear()

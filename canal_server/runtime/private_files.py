@@ -1,8 +1,9 @@
-"""Files and folders of ours: for their owner only, and never by way of a link.
+"""Files and folders for their owner only, which are never opened through a link.
 
-Whoever may write into a folder of ours could put a symbolic link where a file is about
-to be made, and have the link's target emptied or written to. Leaves out what the files
-hold.
+A user who may write into such a folder could put a symbolic link where a file is about
+to be created, and thus have the link's target emptied or written to. Leaves out what
+the
+files hold.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 
 FOLDER_OWNER_ONLY: Final = 0o700
 FILE_OWNER_ONLY: Final = 0o600
-READ_BYTES_MAX: Final = 256 << 20  # of one file that is read whole
+READ_BYTES_MAX: Final = 256 << 20  # of one file that is read at once
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder and those above it, where they do not exist; raises OSError.
+    """Create a folder and its parents, where they do not exist; raises OSError.
 
-    What is made here is the owner's alone, whatever the umask; what was there stays as
-    it is.
+    A new folder is for the owner only, whatever the umask; an existing one is left
+    unchanged.
     """
     if path.is_dir():
         return
@@ -37,11 +38,11 @@ def make_private_folder(path: Path) -> None:
         if not path.is_dir():
             raise
         return  # another process was first
-    path.chmod(FOLDER_OWNER_ONLY)  # the umask may have taken rights away
+    path.chmod(FOLDER_OWNER_ONLY)  # the umask may have removed rights
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file, made for its owner only where it is new; returns its descriptor.
+    """Open a file, which is created for its owner only; returns its descriptor.
 
     Raises OSError, with ELOOP for a symbolic link.
     """
@@ -51,8 +52,8 @@ def open_private(path: Path, flags: int) -> int:
 def read_whole(path: Path) -> bytes:
     """Return the content of a file; raises OSError.
 
-    Whoever may write into our folder could put a pipe there, which is never opened for
-    reading unless somebody writes, or a file larger than memory.
+    A user who may write into the folder could put a pipe there, whose opening would
+    block until someone writes, or a file larger than memory.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
@@ -64,21 +65,21 @@ def read_whole(path: Path) -> bytes:
         if found.st_size > READ_BYTES_MAX:
             raise OSError(
                 errno.EFBIG,
-                f"{found.st_size} bytes, at most {READ_BYTES_MAX} are read; put a copy"
-                " of it back or remove it",
+                f"{found.st_size} bytes exceed the limit of {READ_BYTES_MAX}; restore a"
+                " copy of it or remove it",
                 str(path),
             )
         return file.read(READ_BYTES_MAX)
 
 
 def refuse_link(path: Path) -> None:
-    """Raise OSError when a symbolic link stands where a file of ours is to be."""
+    """Raise OSError when a symbolic link is in the place of our file."""
     if path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
-def want_of_descriptors() -> str:
-    """Return what `reason_of` says while no more files can be opened, "" otherwise."""
+def descriptor_shortage() -> str:
+    """Return the text of `reason_of` while no more files can be opened, or ""."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
@@ -87,10 +88,10 @@ def want_of_descriptors() -> str:
 
 
 def unwritten(error: OSError, folder: Path) -> str:
-    """Return why a file of a folder was not written, and what is to be done."""
+    """Return why a file in a folder was not written, and the remedy."""
     if error.errno in (errno.EMFILE, errno.ENFILE, errno.ELOOP):
         return reason_of(error)
-    return f"{error}, make room or rights in {folder}"
+    return f"{error}, check free space and permissions of {folder}"
 
 
 def reason_of(error: OSError) -> str:

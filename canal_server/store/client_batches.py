@@ -1,4 +1,4 @@
-"""From what a cursor took to the batch that its client gets."""
+"""Converts what a cursor fetched to the batch that its client gets."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ if TYPE_CHECKING:
 
 
 def position_of(place: Place) -> EntryPosition:
-    """Return the position of an entry from what its block tells."""
+    """Return the position of an entry from its block's fields."""
     file, offset, timestamp_ms, server_id, gtid, source = place
     return EntryPosition(
         file, offset, timestamp_ms, server_id, gtid or None, source=source
     )
 
 
-def batch_of(taken: Fetched) -> Batch:
+def batch_of(fetched: Fetched) -> Batch:
     """Return the batch; its slices keep the entries' memory."""
-    start, end, ack = taken.positions()
+    start, end, ack = fetched.positions()
     return Batch(
-        first_sequence=taken.first_sequence,
-        last_sequence=taken.last_sequence,
-        slices=taken.slices(),
-        count=taken.count,
-        size=taken.size,
+        first_sequence=fetched.first_sequence,
+        last_sequence=fetched.last_sequence,
+        slices=fetched.slices(),
+        count=fetched.count,
+        size=fetched.size,
         start=position_of(start),
         end=position_of(end),
         ack=None if ack is None else position_of(ack),
         places={
-            member: position_of(place) for member, place in (taken.places or {}).items()
+            source: position_of(place)
+            for source, place in (fetched.places or {}).items()
         },
     )
 
@@ -43,11 +44,13 @@ def batch_of(taken: Fetched) -> Batch:
 def place_after(
     after: EntryPosition | Mapping[int, EntryPosition] | None,
 ) -> tuple[int, int] | dict[int, tuple[int, int]] | None:
-    """Return what a cursor compares places with."""
+    """Return the form in which a cursor compares positions."""
     if isinstance(after, EntryPosition):
         return after.order() if after.journal_name else None
     if after is None:
         return None
     return {
-        member: place.order() for member, place in after.items() if place.journal_name
+        source: position.order()
+        for source, position in after.items()
+        if position.journal_name
     }

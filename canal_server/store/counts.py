@@ -1,4 +1,4 @@
-"""What a store tells of itself, for metrics and status."""
+"""The numbers that a store reports, for metrics and status."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class CursorCounts:
     client_id: int
     get_sequence: int
     ack_sequence: int
-    rows: int  # that were got, also more than once after rollbacks
+    rows: int  # that were fetched, counted again after rollbacks
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A put that waits for room: since when, and the clients whose acks would make it.
+    """A put that waits for room: since when, and the clients whose acks would free it.
 
-    Without clients none is subscribed.
+    Empty `clients` mean that no client is subscribed.
     """
 
     since_ms: int
     clients: tuple[int, ...]
 
     def as_json(self) -> dict[str, object]:
-        """Return it as values of JSON, with words for a person."""
+        """Return it as JSON values, with a reason for people."""
         names = ", ".join(map(str, self.clients[:NAMED_MAX]))
         if len(self.clients) > NAMED_MAX:
             names += f" and {len(self.clients) - NAMED_MAX} more"
@@ -50,7 +50,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Slowest:
-    """The client that has acked least of what the ring holds, and how much it lacks.
+    """The client that has acked least of what the ring holds, and how much it lags.
 
     `waited_s` is for how long the first of these entries has been in the ring.
     """
@@ -62,11 +62,11 @@ class Slowest:
 
 @dataclass(frozen=True, slots=True)
 class StoreCounts:
-    """A moment of a store. Get and ack are those of the client furthest behind.
+    """A snapshot of a store. Get and ack are those of the client that lags most.
 
-    Sequences are those of the last entry, -1 before any. Bytes are what entries
-    weigh against the limits. Times are when the source executed the last entry, in
-    ms, 0 before any.
+    Sequences are those of the last entry, -1 before any. Bytes are the entries' weight
+    against the limits. Times are when the source executed the last entry, in ms, 0
+    before any.
     """
 
     put_sequence: int
@@ -90,8 +90,8 @@ def counts_of(
 ) -> StoreCounts:
     """Return the numbers of a ring and its cursors; under the store's lock."""
     cursors = sorted(of, key=lambda c: c.client_id)
-    behind = min(cursors, key=lambda c: c.get_sequence, default=None)
-    got = behind.get_sequence if behind else ring.free_sequence
+    slowest = min(cursors, key=lambda c: c.get_sequence, default=None)
+    got = slowest.get_sequence if slowest else ring.free_sequence
     return StoreCounts(
         put_sequence=ring.put_sequence - 1,
         get_sequence=got - 1,
@@ -99,10 +99,10 @@ def counts_of(
         put_bytes=ring.put_bytes,
         ack_bytes=ring.free_bytes,
         put_rows=ring.put_rows,
-        get_rows=behind.got_rows if behind else 0,
+        get_rows=slowest.got_rows if slowest else 0,
         ack_rows=ring.free_rows,
         put_time_ms=ring.put_time * 1000,
-        get_time_ms=behind.got_time * 1000 if behind else 0,
+        get_time_ms=slowest.got_time * 1000 if slowest else 0,
         ack_time_ms=ring.free_time * 1000,
         put_waiting_ns=put_waiting_ns,
         block_bytes=block_bytes,

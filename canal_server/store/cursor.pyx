@@ -1,22 +1,22 @@
 # cython: language_level=3
-"""A client's place in the ring, and what its filter leaves of the entries there.
+"""A client's cursor in the ring, and which of the entries there pass its filter.
 
 ::
 
     ack_sequence <= get_sequence <= bound <= scan_sequence <= put_sequence
         | in open batches | to be got | undecided
 
-A cursor with a filter asks it once about each table. That may take long, so that it is
-never done here: a cursor that meets a table which its filter was not asked about *waits*
-there (`asks`) until somebody who holds no lock has asked, and hands in the answer with
+A cursor with a filter asks it once about each table. That may take long and is never
+done here: a cursor that reaches a table which its filter was not asked about *waits*
+there (`asks`) until a thread that holds no lock has asked, and passes the answer to
 `learn`.
 
 A cursor with a filter judges each entry once, when it scans it, and keeps the
 verdict until the entry is acked: after a rollback the client gets the same entries
-again. Transactions without a wanted row are thinned as in the sink; a BEGIN is
-undecided until a row passes or the END comes.
+again. Transactions without a passing row are dropped as in the sink; a BEGIN is
+undecided until a row passes or the END is scanned.
 
-Leaves out locks and waiting: whoever calls holds the store's lock.
+Leaves out locks and waiting: the caller holds the store's lock.
 """
 
 from cpython.object cimport PyObject
@@ -39,13 +39,13 @@ from canal_server.errors import StoreError
 from canal_server.model.positions import binlog_file_number
 
 cdef uint64_t NEVER = UINT64_MAX  # a sequence that no entry has
-cdef uint32_t MEMBERS = 64 + 1  # of a group, by numbers from 1 on
+cdef uint32_t SOURCES = 64 + 1  # of a group, by numbers from 1 on
 
 
 cdef struct After:
-    # The place in a source's binlog that a client is to begin after.
+    # The position in a source's binlog after which a client begins.
     bint known
-    bint seeking  # no entry behind it was seen so far
+    bint seeking  # no entry after it was seen so far
     uint64_t file_number
     uint64_t offset
 
@@ -53,9 +53,9 @@ cdef struct After:
 cdef class Cursor:
     """Get and ack sequence of one client, and its filter.
 
-    `table_filter` is asked once per subject, None takes everything. `after` is a binlog
-    file's number and an offset: what lies at or before it is skipped. In a group it is
-    a dict of these by member.
+    `table_filter` is asked once per table, None passes everything. `after` is a binlog
+    file's number and an offset: entries at or before it are skipped. In a group it is
+    a dict of these by source number.
     """
 
     cdef Ring ring
@@ -70,38 +70,38 @@ cdef class Cursor:
     cdef readonly uint32_t got_time       # of the last entry got, s
     cdef uint64_t scan_bytes              # ring.put_bytes at scan_sequence
 
-    # The place to begin after, until an entry behind it was seen.
+    # The position to begin after, until an entry after it was seen.
     cdef bint seeking
     cdef uint64_t after_file_number
     cdef uint64_t after_offset
-    cdef After* afters          # of a group: by member; NULL: no group
+    cdef After* afters          # in a group: by source number; NULL: no group
 
-    # Of a group: the last boundary of each source before `passed_sequence`.
+    # In a group: the last boundary of each source before `passed_sequence`.
     cdef dict passed
     cdef uint64_t passed_sequence
 
-    # The filter: passes (1) or not (0) by subject, and by slot what was decided.
-    cdef bytes mask           # of the subjects from `mask_first` on
+    # The filter: passes (1) or not (0) by table id, and the verdict by slot.
+    cdef bytes mask           # of the table ids from `mask_first` on
     cdef uint64_t mask_first
     cdef uint8_t* verdicts  # NULL: no filter
-    cdef readonly bint asks   # the subject at the scan sequence is not in the mask
-    cdef bint learned         # since it was not
-    cdef object next_accepts  # another filter, until it was asked about all there is
-    cdef bytes next_mask      # None: there is no other filter
+    cdef readonly bint asks   # the table id at the scan sequence is not in the mask
+    cdef bint learned         # an answer was given since
+    cdef object next_filter   # a new filter, until it was asked about all tables
+    cdef bytes next_mask      # None: there is no new filter
     cdef uint64_t next_first
 
     # The transaction that is being scanned.
     cdef Emptiness empties
-    cdef bint begun           # its BEGIN came and its END did not
-    cdef bint begin_open      # nothing has decided about its BEGIN
+    cdef bint begun           # its BEGIN was scanned and its END was not
+    cdef bint begin_open      # its BEGIN is undecided
     cdef uint64_t begin_sequence
     cdef uint32_t begin_time
     cdef bint begin_carried   # the undecided BEGIN is the carried one
     cdef bint rows_passed
 
-    # A BEGIN that left the ring undecided is carried here, and given out just before
-    # the entry `carried_before` once there is one. There is one at most: the ring
-    # lets no second BEGIN go before that entry is acked.
+    # An undecided BEGIN that was removed from the ring is carried here, and delivered
+    # just before the entry `carried_before`, once that is known. There is at most one:
+    # the ring removes no second BEGIN before that entry is acked.
     cdef Block carried_block
     cdef uint32_t carried_index
     cdef uint64_t carried_before
@@ -119,7 +119,7 @@ cdef class Cursor:
             self.seeking = True
             self.after_file_number, self.after_offset = after
         self.rows_passed = True
-        self.mask_first, self.mask = 1, b""  # 0 is no subject that it decides on
+        self.mask_first, self.mask = 1, b""  # 0 is not a table id that it decides on
         self.table_filter = table_filter
         self.choose_filter()
 
@@ -128,14 +128,16 @@ cdef class Cursor:
         free(self.afters)
 
     cdef int init_group(self, dict after) except -1:
-        cdef uint32_t member
-        self.afters = <After*>calloc(MEMBERS, sizeof(After))
+        cdef uint32_t source
+        self.afters = <After*>calloc(SOURCES, sizeof(After))
         if self.afters == NULL:
-            raise MemoryError(f"no memory for the places of {MEMBERS} sources")
-        for member, (number, offset) in after.items():
-            if member >= MEMBERS:
-                raise ValueError(f"member {member} of a group, only {MEMBERS - 1} may be")
-            self.afters[member] = After(True, True, number, offset)
+            raise MemoryError(f"no memory for the positions of {SOURCES} sources")
+        for source, (number, offset) in after.items():
+            if source >= SOURCES:
+                raise ValueError(
+                    f"source {source} of a group: at most {SOURCES - 1} are supported"
+                )
+            self.afters[source] = After(True, True, number, offset)
         self.passed = {}
         self.add_passed(self.ring.places_before(self.get_sequence))
         self.passed_sequence = self.get_sequence
@@ -155,17 +157,17 @@ cdef class Cursor:
 
     @property
     def question(self):
-        """Return the filter that is to be asked, and the first subject to ask about."""
+        """Return the filter to ask, and the first table id to ask about."""
         if self.next_mask is not None:
-            return self.next_accepts, self.next_first + <uint64_t>len(self.next_mask)
+            return self.next_filter, self.next_first + <uint64_t>len(self.next_mask)
         return self.table_filter, self.mask_first + <uint64_t>len(self.mask)
 
     def learn(self, question, answer):
-        """Note what the filter said in answer to `question`: what `mask_of` returns.
+        """Note the filter's answer to `question`, as `mask_of` returns it.
 
-        Without effect when the cursor has another question by now, as it has another
-        filter or somebody else was faster. What was said of subjects that are forgotten
-        is forgotten as well.
+        No effect when the cursor has another question by now, because it has another
+        filter or another thread was faster. Answers about forgotten table ids are
+        dropped.
         """
         if question != self.question:
             return
@@ -181,30 +183,30 @@ cdef class Cursor:
         self.scan()
 
     cdef inline bint knows(self, uint64_t table_ordinal) noexcept:
-        """Tell whether the mask says something about a subject."""
+        """Return whether the mask has a verdict on a table id."""
         return table_ordinal == 0 or (
             self.mask_first <= table_ordinal < self.mask_first + <uint64_t>len(self.mask)
         )
 
     def replace_filter(self, table_filter):
-        """Judge everything that is not acked once more, by another filter.
+        """Judge everything that is not acked again, by another filter.
 
         That waits until the filter was asked about all tables in the ring.
         """
-        if table_filter == (self.table_filter if self.next_mask is None else self.next_accepts):
-            return  # methods of one object are equal, not the same
-        self.next_accepts = self.next_mask = None
+        if table_filter == (self.table_filter if self.next_mask is None else self.next_filter):
+            return  # compared by value: a bound method is a new object at each access
+        self.next_filter = self.next_mask = None
         self.asks = self.learned = False
         if table_filter == self.table_filter:
             self.scan()
         elif table_filter is None:
             self.use_filter(None, 1, b"")
         else:
-            self.next_accepts, self.next_first, self.next_mask = table_filter, 1, b""
+            self.next_filter, self.next_first, self.next_mask = table_filter, 1, b""
             self.use_next_filter()
 
     cdef int use_next_filter(self) except -1:
-        """Judge by the next filter, if it says something about all that is not acked."""
+        """Judge by the next filter, if it was asked about everything unacked."""
         cdef uint64_t sequence, table_ordinal
         cdef uint64_t stop = self.next_first + <uint64_t>len(self.next_mask)
         for sequence in range(self.ack_sequence, self.ring.put_sequence):
@@ -212,8 +214,8 @@ cdef class Cursor:
             if table_ordinal and not self.next_first <= table_ordinal < stop:
                 self.asks = True
                 return 0
-        table_filter, mask = self.next_accepts, self.next_mask
-        self.next_accepts = self.next_mask = None
+        table_filter, mask = self.next_filter, self.next_mask
+        self.next_filter = self.next_mask = None
         self.asks = False
         self.use_filter(table_filter, self.next_first, mask)
         return 0
@@ -221,14 +223,14 @@ cdef class Cursor:
     cdef int use_filter(self, table_filter, uint64_t mask_first, bytes mask) except -1:
         self.table_filter = table_filter
         if table_filter is None and self.carried_block is not None:
-            # The carried BEGIN is for a cursor with a filter to give out.
+            # The carried BEGIN can only be delivered by a cursor with a filter.
             self.table_filter = _everything
         self.mask_first, self.mask = mask_first, mask
         self.choose_filter()
         self.scan_sequence = self.ack_sequence
         self.available = self.available_bytes = 0
-        # A carried BEGIN is that of the transaction in which the ack stands. Without
-        # one its rows may have been delivered, so its END must come.
+        # A carried BEGIN is that of the transaction that contains the ack. Without
+        # one its rows may have been delivered, so its END must pass.
         self.begun = self.begin_open = self.carried_block is not None
         self.begin_carried = self.begin_open
         self.carried_before = NEVER
@@ -251,7 +253,7 @@ cdef class Cursor:
     # -- scanning -----------------------------------------------------------------
 
     cpdef scan(self):
-        """Judge the entries put since the last time, as far as the filter was asked."""
+        """Judge the entries put since the last scan, as far as the filter was asked."""
         if self.next_mask is not None:
             return
         if self.seeking:
@@ -266,19 +268,19 @@ cdef class Cursor:
             self.scan_sequence = self.ring.put_sequence
             self.scan_bytes = self.ring.put_bytes
 
-    cpdef forget_after(self, uint32_t member=0):
-        """Give out everything: the place to begin after is none of this source.
+    cpdef forget_after(self, uint32_t source=0):
+        """Deliver everything: `after` is not a position in this source.
 
-        In a group, of one of its sources.
+        In a group, for one of its sources.
         """
         self.seeking = False
-        if self.afters != NULL and member < MEMBERS:
-            self.afters[member].known = self.afters[member].seeking = False
+        if self.afters != NULL and source < SOURCES:
+            self.afters[source].known = self.afters[source].seeking = False
 
     cdef int seek(self) except -1:
         """Skip entries at or before `after`; no batch is open so far."""
         while self.scan_sequence < self.ring.put_sequence:
-            if self.is_behind_after(self.scan_sequence):
+            if self.is_after_start(self.scan_sequence):
                 self.seeking = False
                 return 0
             self.scan_bytes += self.ring.weight_at(self.scan_sequence)
@@ -287,17 +289,17 @@ cdef class Cursor:
         return 0
 
     cdef bint is_to_skip(self, uint64_t sequence) noexcept:
-        """Tell whether an entry of a group is at or before its source's place."""
+        """Return whether an entry of a group is at or before its source's position."""
         cdef After* after
-        after = &self.afters[(<Block>self.ring.slot(sequence).block).member % MEMBERS]
+        after = &self.afters[(<Block>self.ring.slot(sequence).block).member % SOURCES]
         if after.seeking:
-            after.seeking = not self.is_behind(sequence, after.file_number, after.offset)
+            after.seeking = not self.is_after(sequence, after.file_number, after.offset)
         return after.seeking
 
-    cdef bint is_behind_after(self, uint64_t sequence) noexcept:
-        return self.is_behind(sequence, self.after_file_number, self.after_offset)
+    cdef bint is_after_start(self, uint64_t sequence) noexcept:
+        return self.is_after(sequence, self.after_file_number, self.after_offset)
 
-    cdef bint is_behind(
+    cdef bint is_after(
         self, uint64_t sequence, uint64_t file_number, uint64_t offset
     ) noexcept:
         cdef Record* record = self.ring.record(sequence)
@@ -307,7 +309,7 @@ cdef class Cursor:
         if record.offset != offset:
             return record.offset > offset
         # A BEGIN is acked before its rows. Entries of a compressed transaction share
-        # its offset, so that the ack does not tell how many of them came.
+        # its offset, so that the ack does not tell how many of them were delivered.
         return record.kind == KIND_BEGIN or record.ordinal > 0
 
     cdef int scan_filtered(self) except -1:
@@ -318,7 +320,7 @@ cdef class Cursor:
             if not self.knows(record.table_ordinal):
                 if self.learned:
                     raise IndexError(
-                        f"subject {record.table_ordinal} is none of the {len(self.mask)} "
+                        f"table id {record.table_ordinal} is not among the {len(self.mask)} "
                         f"from {self.mask_first} on, at "
                         f"{self.ring.position(self.scan_sequence)[0]}:{record.offset}"
                     )
@@ -335,7 +337,7 @@ cdef class Cursor:
         return 0
 
     cdef bint judge(self, const Record* record) except -1:
-        """Tell whether the entry at the scan sequence passes."""
+        """Return whether the entry at the scan sequence passes."""
         cdef bint passes
         if record.kind == KIND_BEGIN:
             if self.begin_open:
@@ -372,7 +374,7 @@ cdef class Cursor:
         return 0
 
     cdef int release_begin(self) except -1:
-        """Let the undecided BEGIN pass, before the entry at the scan sequence."""
+        """Pass the undecided BEGIN, before the entry at the scan sequence."""
         if not self.begin_open:
             return 0
         self.begin_open = False
@@ -414,7 +416,7 @@ cdef class Cursor:
     cpdef skip(self, bint make_room):
         """Count rejected entries as acked, when no batch is open.
 
-        To make room, an undecided BEGIN is taken out of the ring as well.
+        To make room, an undecided BEGIN is removed from the ring as well.
         """
         if self.get_sequence != self.ack_sequence or self.next_mask is not None:
             return
@@ -425,7 +427,7 @@ cdef class Cursor:
             and not self.begin_carried
             and self.get_sequence == self.begin_sequence
         ):
-            assert self.carried_block is None, "its entry was acked, else not here"
+            assert self.carried_block is None, "an entry after its own is not acked"
             slot = self.ring.slot(self.begin_sequence)
             self.carried_block, self.carried_index = <Block>slot.block, slot.index
             self.begin_carried = True
@@ -435,25 +437,25 @@ cdef class Cursor:
             self.pass_places(self.get_sequence)
 
     cdef int pass_places(self, uint64_t sequence) except -1:
-        """Take note of the boundaries of a group's sources before a sequence."""
+        """Note the boundaries of a group's sources before a sequence."""
         if sequence > self.passed_sequence:
             self.add_passed(self.ring.places_between(self.passed_sequence, sequence))
             self.passed_sequence = sequence
         return 0
 
     cdef int add_passed(self, dict places) except -1:
-        """Keep places, but for those that the client is to begin after, or older ones.
+        """Keep positions, except those at or before `after`.
 
-        They come to the ring once more for the sake of others.
+        Those are in the ring again for the sake of other clients.
         """
-        cdef uint32_t member
+        cdef uint32_t source
         cdef After* after
-        for member, place in places.items():
-            after = &self.afters[member % MEMBERS]
+        for source, place in places.items():
+            after = &self.afters[source % SOURCES]
             if not after.known or (binlog_file_number(place[0]), place[1]) > (
                 after.file_number, after.offset
             ):
-                self.passed[member] = place
+                self.passed[source] = place
         return 0
 
     cdef uint64_t skip_rejected(self, uint64_t sequence) noexcept:
@@ -471,86 +473,86 @@ cdef class Cursor:
         return self.ring.slot(self.skip_rejected(self.get_sequence)).put_ms
 
     def unacked_put_ms(self):
-        """Return when the first entry was put that is not acked; there must be one."""
+        """Return when the first unacked entry was put; there must be one."""
         assert self.ack_sequence < self.ring.put_sequence
         return self.ring.slot(self.ack_sequence).put_ms
 
     def resume_place(self):
-        """Return the boundary of transactions behind which all unacked entries lie.
+        """Return the transaction boundary after which all unacked entries come.
 
-        None when the ring had none so far. A carried BEGIN lies behind it as well: no
+        None when the ring had none so far. A carried BEGIN comes after it as well: no
         boundary is between a BEGIN and what is undecided.
         """
         return self.ring.boundary_before(self.ack_sequence)
 
     def resume_places(self):
-        """Return the same for each source of a group, by member, where there is one."""
+        """Return the same for each source of a group that has one, by number."""
         return self.ring.places_before(self.ack_sequence)
 
-    cpdef Fetched take(
+    cpdef Fetched fetch(
         self, uint64_t count_max, uint64_t bytes_max, uint64_t size_max,
         bint isolate_ddl,
     ):
-        """Take available entries; None when there are none.
+        """Fetch available entries; None when there are none.
 
-        At least one; else no more than `count_max`, none after the one with which
-        their weight exceeds `bytes_max`, none with which their bytes exceed
-        `size_max`. A carried BEGIN comes together with the entry behind it.
+        Fetches at least one entry; otherwise no more than `count_max`, none after the
+        one with which their weight exceeds `bytes_max`, and none with which their bytes
+        exceed `size_max`. A carried BEGIN comes together with the entry after it.
         """
         cdef Ring ring = self.ring
         cdef uint64_t bound = self.bound()
         cdef uint64_t sequence = self.skip_rejected(self.get_sequence)
         cdef uint64_t weight = 0
-        cdef Fetched taken = Fetched.__new__(Fetched)
+        cdef Fetched fetched = Fetched.__new__(Fetched)
         cdef Record* record
-        taken.runs = Runs()
-        taken.first_sequence = sequence
+        fetched.runs = Runs()
+        fetched.first_sequence = sequence
         while sequence < bound:
             record = ring.record(sequence)
-            if taken.count and (
-                taken.count >= count_max
+            if fetched.count and (
+                fetched.count >= count_max
                 or weight > bytes_max
-                or taken.size + entry_bytes(ring, sequence) > size_max
+                or fetched.size + entry_bytes(ring, sequence) > size_max
                 or (isolate_ddl and is_ddl(record))
             ):
                 break
-            weight += self.take_one(taken, sequence)
+            weight += self.fetch_one(fetched, sequence)
             sequence = self.skip_rejected(sequence + 1)
             if isolate_ddl and is_ddl(record):
                 break
-        if taken.count == 0:
+        if fetched.count == 0:
             return None
-        self.available -= taken.count
+        self.available -= fetched.count
         self.available_bytes -= weight
         self.get_sequence = sequence
-        taken.last_sequence = sequence - 1
+        fetched.last_sequence = sequence - 1
         if self.passed is not None:
             self.pass_places(sequence)
-            taken.places = dict(self.passed)
+            fetched.places = dict(self.passed)
         self.check()
-        return taken
+        return fetched
 
-    cdef uint64_t take_one(self, Fetched taken, uint64_t sequence) except? 0:
-        """Add an entry, and the carried BEGIN if it goes before it."""
+    cdef uint64_t fetch_one(self, Fetched fetched, uint64_t sequence) except? 0:
+        """Add an entry, after the carried BEGIN if that precedes it."""
         cdef Slot* slot = self.ring.slot(sequence)
         cdef Record* record = self.ring.record(sequence)
         cdef uint64_t weight = self.ring.weight_at(sequence)
         if sequence == self.carried_before:
-            taken.add(<PyObject*>self.carried_block, self.carried_index)
+            fetched.add(<PyObject*>self.carried_block, self.carried_index)
             weight += self.carried_weight()
-        taken.add(slot.block, slot.index)
+        fetched.add(slot.block, slot.index)
         self.got_rows += record.rows
         self.got_time = record.time
         return weight
 
     cpdef ack(self, sequence):
-        """Move the ack sequence behind this one.
+        """Move the ack sequence past this one.
 
         Raises StoreError when it was not got, or was acked before.
         """
         if not self.ack_sequence <= sequence < self.get_sequence:
             raise StoreError(
-                f"client {self.client_id} acks sequence {sequence}, which is not among "
+                f"client {self.client_id} acked sequence {sequence}, which is not among "
                 f"the unacked {self.ack_sequence} to {self.get_sequence - 1}; "
                 "roll back and get again"
             )
@@ -561,7 +563,7 @@ cdef class Cursor:
         self.check()
 
     cpdef rollback(self):
-        """Put the get sequence back to the ack sequence."""
+        """Reset the get sequence to the ack sequence."""
         cdef uint64_t sequence
         for sequence in range(self.ack_sequence, self.get_sequence):
             if self.passes(sequence):
@@ -594,7 +596,7 @@ cdef inline uint64_t entry_bytes(Ring ring, uint64_t sequence) noexcept:
 
 
 def _longer(uint64_t first, bytes mask, answer):
-    """Return a mask's first subject and its bytes with those of an answer."""
+    """Return a mask's first table id and its bytes, extended by an answer."""
     cdef uint64_t lowest
     lowest, more = answer
     if lowest > first:
@@ -604,9 +606,9 @@ def _longer(uint64_t first, bytes mask, answer):
 
 
 def mask_of(table_filter, table_ids, first):
-    """Return the lowest subject there is, and a byte per subject from `first` on.
+    """Return the lowest existing table id, and a byte per table id from `first` on.
 
-    It is 1 where the filter accepts the subject. When the lowest is above `first`, the
+    It is 1 where the filter passes the table. When the lowest id is above `first`, the
     bytes begin with it.
     """
     lowest, names = table_ids.since(first)

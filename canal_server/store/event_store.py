@@ -1,19 +1,19 @@
 """The in-memory event store: one ring, a cursor per client, and all waiting.
 
-Threads meet here and nowhere below. One lock guards the ring and the cursors; nobody
-waits while holding it, and it is held for a walk over one chunk or one batch:
+Threads meet here and nowhere below. One lock guards the ring and the cursors. No thread
+blocks while holding it, and it is held for a pass over one chunk or one batch:
 
-- the pump puts. It waits for room in `put`, on a `WakeUp` beside its stop; whoever
-  frees entries wakes it, but only once its entries fit.
-- a connection's thread gets. It waits on a `WakeUp` of its own beside its client's
-  socket; the pump wakes it only when that changes its answer: the first entry came
-  (its linger begins), a full batch is there, the pump has nothing more at hand, or
+- The pump puts. It waits for room in `put`, on a `WakeUp` together with its stop. A
+  thread that frees entries wakes it, but only once the pump's entries fit.
+- A connection's thread gets. It waits on its own `WakeUp` together with its client's
+  socket. The pump wakes it only when that changes its answer: when the first entry
+  arrived (its linger begins), a batch is full, the pump has no more data for now, or
   the ring is full.
-- what a filter says of a table that is new to it is found without the lock: by the get
-  that is about to answer, or by the put when the ring is full.
-- two connections of one client share its cursor; each entry goes to one of them.
-- a client's socket may close between the last look at it and the hand-over: its
-  batch is then open like one whose reply got lost, until a rollback.
+- A filter is asked about a table that is new to it without the lock: by the get that is
+  about to answer, or by the put when the ring is full.
+- Two connections of one client share its cursor; each entry goes to one of them.
+- A client's socket may close between the last check and the delivery. Its batch then
+  stays open, as if the reply were lost, until a rollback.
 
 What entries are and which pass a filter is in `ring` and `cursor`.
 """
@@ -42,7 +42,7 @@ from canal_server.store.eviction import (
 from canal_server.store.filter_queries import ask_filter
 from canal_server.store.ring import Ring, bytes_in_use
 from canal_server.store.span_parts import count_of, parts_of
-from canal_server.store.stall import TELL_AFTER_S, StallNotice
+from canal_server.store.stall import REPORT_AFTER_S, StallNotice
 from canal_server.store.waiting import Getter, WaitingRules, check_size, now_ms
 from canal_server.store.wakeup import READABLE, WakeUp
 
@@ -58,12 +58,12 @@ if TYPE_CHECKING:
     from canal_server.runtime.lifecycle import Stop
     from canal_server.store.fetched import Fetched
 
-# A frame carries a 32-bit signed length; the rest is for the packet around a batch.
+# A frame has a 32-bit signed length; the rest is for the packet around a batch.
 FRAME_BYTES_MAX = 2**31 - 1 - 4096
-# Blocks come back when the last view of a sent batch is dropped, which no call to
-# the store tells of; a put that waits for them looks again after this time.
+# Blocks are freed when the last view of a sent batch is dropped, without a call to the
+# store. A put that waits for blocks checks again after this time.
 BLOCKS_RECHECK_S = 0.02
-FLOATS_RECHECK_S = 0.01  # between two looks at who may be passed over, at least
+EVICTION_RECHECK_S = 0.01  # at least, between two checks of who is evictable
 
 
 class MemoryEventStore:
@@ -78,16 +78,17 @@ class MemoryEventStore:
         destination: str = "",
         grouped: bool = False,
         frame_bytes_max: int = FRAME_BYTES_MAX,
-        tell_after_s: float = TELL_AFTER_S,
+        report_after_s: float = REPORT_AFTER_S,
         held_elsewhere: Callable[[], int] = lambda: 0,
         may_drop: Callable[[], bool] = lambda: False,
         liveness: Liveness | None = None,
     ) -> None:
-        """Make an empty store.
+        """Create an empty store.
 
-        `held_elsewhere` are bytes of blocks that others keep: they do not count here.
-        `may_drop`: without any cursor nothing waits for a first one to come.
-        `liveness`: who is passed over when there is no room; without, nobody is.
+        `held_elsewhere` returns bytes of blocks that others keep; they do not count
+        here. With `may_drop`, a store without cursors drops entries instead of waiting
+        for a first client. `liveness` decides who is evicted when there is no room;
+        without it, nobody is.
         """
         self._liveness = liveness or NobodyEvictable()
         self._run = Run()
@@ -95,7 +96,7 @@ class MemoryEventStore:
         self._may_drop = may_drop
         self._config = config
         self._table_ids = table_ids
-        # With old subjects: entries from here on carry new ones only.
+        # While old table ids exist: entries from this sequence on have new ones only.
         self._new_from: int | None = None
         self._pool = pool
         self._frame_bytes_max = frame_bytes_max
@@ -105,11 +106,11 @@ class MemoryEventStore:
             config.buffer_size, config.raw_entry, frame_bytes_max, grouped
         )
         self._cursors: dict[int, Cursor] = {}
-        self._holder: Cursor | None = None  # one whose acks the oldest entries wait for
-        self._getters: set[Getter] = set()  # that wait
+        self._holder: Cursor | None = None  # a cursor that holds the oldest entries
+        self._getters: set[Getter] = set()  # those that wait
         self._putter: WakeUp | None = None  # the put that waits for room
         self._putter_count = 0  # and for how many entries
-        self._stall = StallNotice(destination, tell_after_s)
+        self._stall = StallNotice(destination, report_after_s)
         self._closed = self._ended = False
         self.put_waiting_ns = 0
         self._blocked_since_ms = 0  # while a put waits for room
@@ -119,7 +120,7 @@ class MemoryEventStore:
     def put(self, spans: Sequence[Span], stop: Stop) -> bool:
         """Append entries; waits for room until `stop`, false when stopped first.
 
-        A sequence longer than the ring is taken in parts. Raises EntryTooLarge.
+        Spans that are larger than the ring are put in parts. Raises EntryTooLarge.
         """
         count = count_of(spans)
         if count <= self._ring.size:
@@ -130,7 +131,7 @@ class MemoryEventStore:
         )
 
     def wake_getters(self) -> None:
-        """Say that the pump has nothing more at hand now: waiting gets may answer."""
+        """Report that the pump has no more data for now: waiting gets may answer."""
         with self._lock:
             self._rules.idle = True
             self._wake_getters()
@@ -170,17 +171,17 @@ class MemoryEventStore:
                             continue
                         self._putter, self._putter_count = putter, count
                         self._rules.full = True
-                        # Nothing more comes before somebody acks: waiting gets
-                        # answer with what there is.
+                        # Nothing more comes before a client acks: waiting gets answer
+                        # with what there is.
                         self._wake_getters()
                         blocked = self._blocks_exceed()
                         holders = holders_of(self._cursors.values())
-                        floats_s = self._liveness.evictable_in_s(holders)
+                        evictable_s = self._liveness.evictable_in_s(holders)
                     due_s = self._stall.due_s(time.monotonic())
-                    if floats_s is not None:
-                        due_s = min(due_s, max(floats_s, FLOATS_RECHECK_S))
+                    if evictable_s is not None:
+                        due_s = min(due_s, max(evictable_s, EVICTION_RECHECK_S))
                     if not due_s:
-                        self._stall.tell(holders, time.monotonic())
+                        self._stall.report(holders, time.monotonic())
                     elif putter.sleep(BLOCKS_RECHECK_S if blocked else due_s):
                         return False
             finally:
@@ -189,22 +190,22 @@ class MemoryEventStore:
                     self._rules.full = False
 
     def _ask_filter(self, cursor: Cursor, is_over: Callable[[], bool]) -> bool:
-        """Find out what a filter says of tables; without the lock, it may take long."""
+        """Ask a filter about new tables; without the lock, because it may take long."""
         return ask_filter(cursor, self._table_ids, self._lock, self._cursors, is_over)
 
     def _holder_asks(self) -> bool:
-        """Tell whether the one that holds the oldest entries waits for its filter."""
+        """Return whether the holder of the oldest entries waits for its filter."""
         assert self._lock.locked()
         return self._holder is not None and self._holder.asks
 
     def holders(self) -> tuple[int, ...]:
-        """Return the clients for whose acks a put waits; none when it does not."""
+        """Return the clients for whose acks a put waits; empty when none waits."""
         with self._lock:
             holds = self._cursors.values() if self._rules.full else ()
             return tuple(holders_of(holds))
 
     def blocked(self) -> Blocked | None:
-        """Return for whom a put waits, and since when; None when it does not."""
+        """Return whom a put waits for, and since when; None when none waits."""
         since_ms = self._blocked_since_ms
         with self._lock:
             if not self._rules.full or not since_ms:
@@ -212,7 +213,7 @@ class MemoryEventStore:
             return Blocked(since_ms, tuple(holders_of(self._cursors.values())))
 
     def slowest(self) -> Slowest | None:
-        """Return who has acked least of what is here; None: all have acked all."""
+        """Return the client that has acked least; None: all have acked everything."""
         with self._lock:
             found = slowest_of(self._cursors.values(), self._ring.put_sequence)
             self._free_and_wake_putter()
@@ -230,14 +231,14 @@ class MemoryEventStore:
             self._forget_old_table_ids(spans)
 
     def _forget_old_table_ids(self, spans: Sequence[Span]) -> None:
-        """Let names go that no entry is about any more; `spans` were put just now.
+        """Forget names whose ids no entry has any more; `spans` were just put.
 
-        A statement that was being read when numbers began anew has old ones in its
-        rows, and may be in the buffer still. Behind the end of its transaction none
-        comes; once the ring has freed what lies before, none is left.
+        A statement that was being read when a new epoch began has old ids in its rows,
+        and may still be in the buffer. After the end of its transaction no more of them
+        follow; once the ring has freed the entries before, none is left.
         """
         if self._new_from is None:
-            # In a group other sources may have old ones still.
+            # In a group, other sources may still have old ids.
             if not self._ring.grouped and any(
                 block.last_boundary(first, stop) >= 0 for block, first, stop in spans
             ):
@@ -247,13 +248,13 @@ class MemoryEventStore:
             self._new_from = None
 
     def note_new_table_ids(self) -> None:
-        """Say that no source of a group has anything more with an old number."""
+        """Note that no source of a group has anything left with an old table id."""
         with self._lock:
             if self._table_ids.ageing and self._new_from is None:
                 self._new_from = self._ring.put_sequence
 
     def _has_room_made(self, count: int) -> bool:
-        """Tell whether entries fit, if need be without what filters reject."""
+        """Return whether entries fit, after dropping what filters reject if needed."""
         assert self._lock.locked()
         if self._has_room(count):
             return True
@@ -262,12 +263,12 @@ class MemoryEventStore:
                 return True
         if not self._cursors and self._may_drop():
             self._ring.free_before(self._ring.put_sequence)
-        return self._has_room(count) or self._pass_over(count)
+        return self._has_room(count) or self._evict(count)
 
     def _skip_rejected(self) -> bool:
-        """Have those who hold the oldest entries skip what their filters reject.
+        """Make the holders of the oldest entries skip what their filters reject.
 
-        False when one of them holds them still; the others are not looked at then.
+        False when one of them still holds them; the others are not checked then.
         """
         assert self._lock.locked()
         oldest = self._ring.free_sequence
@@ -281,10 +282,11 @@ class MemoryEventStore:
         self._free_acked()
         return self._ring.free_sequence > oldest
 
-    def _pass_over(self, count: int) -> bool:
-        """Make room without those that float, the oldest first; false when none does.
+    def _evict(self, count: int) -> bool:
+        """Make room by evicting evictable clients, oldest first; false if none is.
 
-        Only as many go as must: who is left finds its entries here when it returns.
+        No more are evicted than necessary: the others find their entries here when they
+        return.
         """
         while (
             holders := holders_of(self._cursors.values())
@@ -322,11 +324,11 @@ class MemoryEventStore:
     ) -> None:
         """Give a client a cursor, or its cursor another filter (None: all entries).
 
-        A new cursor stands at the oldest entry that the ring holds; entries at or
-        before `after` are not given out (but a BEGIN at it is, and so is every
-        entry of a compressed transaction at it). In a group they are places of its
-        sources, by number. A cursor that is there stays where it is, whatever `after`
-        says.
+        A new cursor starts at the oldest entry in the ring. Entries at or before
+        `after`
+        are not delivered, except a BEGIN at it and every entry of a compressed
+        transaction at it. In a group, `after` maps the number of each source to a
+        position there. An existing cursor does not move, whatever `after` says.
         """
         place = place_after(after)
         with self._lock:
@@ -340,9 +342,9 @@ class MemoryEventStore:
                 )
 
     def begin_run(self, place: tuple[int, int] | None) -> None:
-        """Take note that what is put from now on does not go on behind the last entry.
+        """Note that the next put does not continue after the last entry.
 
-        It is read from `place` on, None: by a GTID set. Called by the pump.
+        The source is read from `place` on, None: by a GTID set. Called by the pump.
         """
         with self._lock:
             self._run.begin(place, self._ring.put_sequence)
@@ -353,7 +355,7 @@ class MemoryEventStore:
         return self._run.number
 
     def covers(self, place: tuple[int, int], run: int) -> bool:
-        """Tell whether all that the pump reads behind a place is in here, or will be.
+        """Return whether everything that the pump reads after a position is kept here.
 
         `place` is in the binlog of that run.
         """
@@ -365,7 +367,7 @@ class MemoryEventStore:
         if self._closed or not run or run != here.number:
             return False
         if ring.free_sequence < here.sequence:
-            return False  # entries of another run are in front
+            return False  # the first entries belong to another run
         if ring.free_sequence > here.sequence:
             return place >= (ring.freed_file_number, ring.freed_offset)
         return here.place is None or place >= here.place
@@ -379,9 +381,9 @@ class MemoryEventStore:
         *,
         needs: tuple[int, int],
     ) -> bool:
-        """Give a client a cursor as `subscribe`; false unless all is here it needs.
+        """Give a client a cursor as `subscribe`; false unless the store has its needs.
 
-        That is what lies behind the place `needs`.
+        It needs everything after the position `needs`.
         """
         with self._lock:
             if not self._covers(needs, run):
@@ -392,32 +394,32 @@ class MemoryEventStore:
             return True
 
     def end(self) -> None:
-        """Say that nothing more is put: a get answers at once from now on."""
+        """Report that nothing more is put: from now on a get answers at once."""
         with self._lock:
             self._ended = True
             for getter in self._getters:
                 getter.wake()
 
     def is_drained(self, client_id: int, *, acked: bool) -> bool:
-        """Tell whether a client got all, or has no cursor; `acked`: and acked that."""
+        """Return whether a client got all (and acked it), or has no cursor."""
         with self._lock:
             cursor = self._cursors.get(client_id)
             return cursor is None or is_drained(cursor, acked=acked)
 
     def has_all(self, client_id: int) -> bool:
-        """Tell whether a client has a cursor, and has got and acked all there is."""
+        """Return whether a client has a cursor and has got and acked everything."""
         with self._lock:
             cursor = self._cursors.get(client_id)
             return cursor is not None and is_drained(cursor, acked=True)
 
     def look_again(self) -> None:
-        """Let a put that waits see that a client left."""
+        """Make a waiting put check again, after a client disconnected."""
         with self._lock:
             if self._putter is not None:
                 self._putter.wake()
 
     def unsubscribe(self, client_id: int) -> None:
-        """Forget a client's cursor; what only it held is freed."""
+        """Forget a client's cursor and free what only it retained."""
         with self._lock:
             self._cursors.pop(client_id, None)
             for getter in self._getters:
@@ -434,25 +436,25 @@ class MemoryEventStore:
             self._free_and_wake_putter()
 
     def rollback(self, client_id: int) -> None:
-        """Put a client's get sequence back to its ack sequence."""
+        """Reset a client's get sequence to its ack sequence."""
         with self._lock:
             self._cursor(client_id).rollback()
             self._wake_getters()
 
-    def forget_after(self, client_id: int, member: int = 0) -> None:
-        """Give a client all entries, whatever place it was to begin after.
+    def forget_after(self, client_id: int, source: int = 0) -> None:
+        """Deliver all entries to a client, whatever its `after` was.
 
-        In a group, those of one source. Without effect once it was given entries, and
-        for a client without a cursor.
+        In a group, those of one source. No effect once the client got entries, and for
+        a client without a cursor.
         """
         with self._lock:
             cursor = self._cursors.get(client_id)
             if cursor is not None:
-                cursor.forget_after(member)
+                cursor.forget_after(source)
                 self._wake_getters()
 
     def resume_position(self, client_id: int) -> EntryPosition | None:
-        """Return the boundary of transactions behind which the client's entries lie.
+        """Return the transaction boundary after which the client's entries come.
 
         None when the ring had none so far.
         """
@@ -463,18 +465,18 @@ class MemoryEventStore:
         return None if place is None else position_of(place)
 
     def oldest_position(self) -> EntryPosition | None:
-        """Return the boundary of transactions behind which all entries here lie."""
+        """Return the transaction boundary after which all entries in the ring come."""
         with self._lock:
             place = self._ring.boundary_before(self._ring.free_sequence)
         return None if place is None else position_of(place)
 
     def resume_positions(self, client_id: int) -> dict[int, EntryPosition]:
-        """Return the same for each source of a group, by number, where there is one."""
+        """Return the same for each source of a group that has one, by number."""
         with self._lock:
             cursor = self._cursor(client_id)
             cursor.scan()
             places = cursor.resume_places()
-        return {member: position_of(place) for member, place in places.items()}
+        return {source: position_of(place) for source, place in places.items()}
 
     def close(self) -> None:
         """Drop the content and end every waiting get and put."""
@@ -494,7 +496,7 @@ class MemoryEventStore:
         return found
 
     def _free_acked(self) -> None:
-        """Free what every cursor has acked; without cursors everything stays."""
+        """Free what every cursor has acked; without cursors nothing is freed."""
         assert self._lock.locked()
         cursors, holder = self._cursors, self._holder
         if (
@@ -502,7 +504,7 @@ class MemoryEventStore:
             and holder.ack_sequence == self._ring.free_sequence
             and cursors.get(holder.client_id) is holder
         ):
-            return  # faster: so it is for each ack while others are idle
+            return  # a fast path: true for each ack while other clients are idle
         self._holder = oldest_of(cursors.values())
         if self._holder is not None:
             self._ring.free_before(self._holder.ack_sequence)
@@ -523,10 +525,10 @@ class MemoryEventStore:
         timeout_s: float | None,
         peer_fd: int | None = None,
     ) -> Batch | None:
-        """Take the next entries, None when there are none in time.
+        """Fetch the next entries, None when there are none in time.
 
-        `timeout_s`: 0 does not wait, None waits without limit. Ends early with None
-        when the peer of the socket `peer_fd` closes; then no entry is taken.
+        `timeout_s`: 0 does not wait, None waits without limit. Returns None early when
+        the peer of the socket `peer_fd` disconnects; then no entry is fetched.
         Raises StoreError for a client without a cursor.
         """
         check_size(client_id, batch_size)
@@ -536,13 +538,13 @@ class MemoryEventStore:
                 return None
             cursor = self._cursor(client_id)
         with Getter(cursor, self._rules.limits(batch_size), peer_fd) as getter:
-            taken = self._get_waiting(getter, deadline)
-        return None if taken is None else batch_of(taken)
+            fetched = self._get_waiting(getter, deadline)
+        return None if fetched is None else batch_of(fetched)
 
     def _get_waiting(self, getter: Getter, deadline: Deadline) -> Fetched | None:
         try:
             while True:
-                # What wakes the getter meanwhile is looked at next, with the lock.
+                # A wake-up meanwhile is noticed below, under the lock.
                 if not self._ask_filter(getter.cursor, lambda: getter.sleep(0)):
                     return None
                 with self._lock:
@@ -550,13 +552,13 @@ class MemoryEventStore:
                     if getter.cursor.asks and not self._closed:
                         continue
                     if wait_s == 0:
-                        # The last look at the peer, just before entries are taken.
-                        return None if getter.sleep(0) else self._take(getter)
+                        # The last check of the peer, just before entries are fetched.
+                        return None if getter.sleep(0) else self._fetch(getter)
                     self._getters.add(getter)
                 if getter.sleep(wait_s):
                     return None
         finally:
-            # Before its descriptor is closed: nobody wakes it from here on.
+            # Before its descriptor is closed: from here on nothing wakes it.
             with self._lock:
                 self._getters.discard(getter)
 
@@ -566,7 +568,9 @@ class MemoryEventStore:
             return 0
         cursor = getter.cursor
         if self._cursors.get(cursor.client_id) is not cursor:
-            raise StoreError(f"client {cursor.client_id} was unsubscribed meanwhile")
+            raise StoreError(
+                f"client {cursor.client_id} was unsubscribed during its get"
+            )
         cursor.scan()
         cursor.skip(make_room=False)
         self._free_and_wake_putter()
@@ -579,11 +583,11 @@ class MemoryEventStore:
             if getter.cursor.asks or self._rules.is_news(getter):
                 getter.wake()
 
-    def _take(self, getter: Getter) -> Fetched | None:
+    def _fetch(self, getter: Getter) -> Fetched | None:
         assert self._lock.locked()
         if self._closed:
             return None
-        return getter.cursor.take(
+        return getter.cursor.fetch(
             getter.count_max,
             getter.bytes_max,
             self._frame_bytes_max,
@@ -593,7 +597,7 @@ class MemoryEventStore:
     # -- metrics ------------------------------------------------------------------
 
     def counts(self) -> StoreCounts:
-        """Return a moment's numbers."""
+        """Return a snapshot of the numbers."""
         with self._lock:
             return counts_of(
                 self._ring,

@@ -1,9 +1,9 @@
-"""Passing over clients that have been away for long, so that others go on.
+"""Evicts clients that were disconnected for long, so that others continue.
 
-A cursor *pins* what it has not acked as long as its client is here, and for a while
-after; then it *floats*: when the ring needs room it is passed over. Who is away is
-known elsewhere (`ports.Liveness`), and so is what becomes of a client that was passed
-over. Leaves out the ring itself, and all waiting.
+A cursor *retains* what it has not acked as long as its client is connected, and for a
+while after; then it is *evictable*: its client loses the cursor when the ring needs
+room. Who is disconnected is known elsewhere (`ports.Liveness`), and so is what happens
+to an evicted client. Leaves out the ring itself, and all waiting.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
 
 
 _CLOCK_MAX: Final = 0xFFFFFFFF  # of the times at which entries were put
-_LOOKED_AT: Final = 16  # cursors that are brought up to date to find the slowest
+_CHECKED_MAX: Final = 16  # cursors that are updated to find the slowest
 
 
 class NobodyEvictable:
-    """The port `Liveness` where every cursor pins for ever."""
+    """A `ports.Liveness` for which no client is evictable."""
 
     def is_evictable(self, client_id: int) -> bool:
-        """Tell that it pins."""
+        """Return false."""
         del client_id
         return False
 
     def evictable_in_s(self, client_ids: Collection[int]) -> float | None:
-        """Tell that none ever does."""
+        """Return None: none ever is."""
         del client_ids
-        return None  # the value that says so
+        return None
 
     def evicted(self, client_id: int, table_filter: TablePredicate | None) -> None:
-        """Never be called."""
+        """Raise: no client is evictable."""
         del table_filter
-        raise AssertionError(f"client {client_id} was passed over, though it pins")
+        raise AssertionError(f"client {client_id} was evicted, but none is evictable")
 
 
 class Run:
-    """What the pump reads without a gap: in one binlog, from one place on.
+    """A stretch of the binlog that the pump reads without a gap.
 
-    Entries of another run may be in the ring before it. All are sequences, but for
-    `place`: a binlog file's number and an offset, behind which the run begins; None
-    when it begins by a GTID set.
+    Entries of an earlier run may be in the ring before it. `sequence` is that of its
+    first entry. `place` is a binlog file's number and an offset, after which the run
+    begins; None when it begins by a GTID set.
     """
 
     __slots__ = ("number", "place", "sequence")
@@ -60,18 +60,18 @@ class Run:
         self.place: tuple[int, int] | None = None
 
     def begin(self, place: tuple[int, int] | None, sequence: int) -> None:
-        """Take note that another run begins; the entry of this number is its first."""
+        """Begin another run, whose first entry has this sequence."""
         self.number += 1
         self.place, self.sequence = place, sequence
 
 
 def slowest_of(cursors: Collection[Cursor], put_sequence: int) -> Slowest | None:
-    """Return who has acked least of what the ring holds, None: all have acked all.
+    """Return the client that has acked least, None: all have acked everything.
 
-    What a filter rejects is passed over first, for those at the end only: it may take
-    a look at each entry.
+    Rejected entries are skipped first, but only for the cursors that lag most, because
+    that may check each entry.
     """
-    last = heapq.nsmallest(_LOOKED_AT, cursors, key=lambda each: each.ack_sequence)
+    last = heapq.nsmallest(_CHECKED_MAX, cursors, key=lambda each: each.ack_sequence)
     for cursor in last:
         cursor.scan()
         cursor.skip(make_room=False)
@@ -84,34 +84,34 @@ def slowest_of(cursors: Collection[Cursor], put_sequence: int) -> Slowest | None
 
 
 def holders_of(cursors: Collection[Cursor]) -> list[int]:
-    """Return the clients for whose acks the oldest entries wait, in order."""
+    """Return the clients whose acks would free the oldest entries, in order."""
     oldest = min((each.ack_sequence for each in cursors), default=0)
     return sorted(each.client_id for each in cursors if each.ack_sequence == oldest)
 
 
 def is_drained(cursor: Cursor, *, acked: bool) -> bool:
-    """Tell whether a cursor has nothing more to give; `acked`: and all was acked."""
+    """Return whether a cursor has nothing more to deliver (and all was acked)."""
     cursor.scan()
     cursor.skip(make_room=False)
     if cursor.asks:
-        return False  # the next get finds out
+        return False  # the next get asks the filter
     if acked and cursor.get_sequence != cursor.ack_sequence:
         return False
     return not cursor.available
 
 
 def oldest_of(cursors: Collection[Cursor]) -> Cursor | None:
-    """Return one for whose acks the oldest entries wait."""
+    """Return a cursor that holds the oldest entries."""
     return min(cursors, key=lambda each: each.ack_sequence, default=None)
 
 
 def first_that_holds(
     oldest: int, likely: Cursor, cursors: Collection[Cursor]
 ) -> Cursor | None:
-    """Have cursors that hold the oldest entry skip what their filters reject.
+    """Make cursors that hold the oldest entry skip what their filters reject.
 
-    Return the first one that holds it still, None when all could skip it; the `likely`
-    one is looked at first, and nobody after it then.
+    Return the first one that still holds it, None when all could skip it. The `likely`
+    one is checked first; if it still holds the entry, no other cursor is checked.
     """
     for cursor in (likely, *cursors):
         if cursor.ack_sequence == oldest:

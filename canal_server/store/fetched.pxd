@@ -11,12 +11,12 @@ cdef class Fetched:
     cdef readonly uint64_t count
     cdef readonly uint64_t size  # bytes
     cdef Runs runs
-    # Of the first, the last and the last resumable entry: block and index in it.
+    # The first, the last and the last resumable entry: their block, and index in it.
     # Borrowed, since the runs hold every block; ack_block NULL: no such entry.
     cdef PyObject* start_block
     cdef PyObject* end_block
     cdef PyObject* ack_block
-    cdef readonly dict places  # of a group: what an ack says of each of its sources
+    cdef readonly dict places  # in a group: the position to ack in each source
     cdef uint32_t start_index, end_index, ack_index
 
     cdef int add(self, PyObject* block, uint32_t index) except -1

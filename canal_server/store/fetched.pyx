@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What a client got at once: entries as slices of bytes, and where they came from."""
+"""The result of one fetch: entries as slices of bytes, and their positions."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t
@@ -16,16 +16,16 @@ from canal_server.core.runs cimport is_ddl
 
 
 cdef class Fetched:
-    """Entries that a get took; keeps their blocks alive."""
+    """Entries that a get fetched; keeps their blocks alive."""
 
     def slices(self):
         """Return the entries' bytes in order, as fewer than 512 memoryviews."""
         return self.runs.slices()
 
     def positions(self):
-        """Return the places of the first, the last and the last resumable entry.
+        """Return the positions of the first, the last and the last resumable entry.
 
-        Each as `Block.position` gives it; the last is None when there is none.
+        Each as `Block.position` returns it; the last one is None when there is none.
         """
         ack = None
         if self.ack_block != NULL:
@@ -44,8 +44,8 @@ cdef class Fetched:
         self.end_block, self.end_index = block, index
         self.count += 1
         self.size += record.end - (<Block>block).begin_of(index)
-        # From here a client may resume. A BEGIN with a GTID is no such place: its
-        # set holds the transaction that has only begun.
+        # A client may resume after these entries. A BEGIN with a GTID is excluded: its
+        # set contains the transaction that has only begun.
         if (
             record.kind == KIND_END
             or (record.kind == KIND_BEGIN and not record.flags & FLAG_GTID)

@@ -1,7 +1,7 @@
-"""Asking filters about tables that are new to them, while nobody waits.
+"""Asks filters about tables that are new to them, outside of the store's lock.
 
-A filter may take long. So a cursor that meets a table which its filter was not asked
-about waits there, until the thread that needs it has asked without the store's lock.
+A filter may take long. Therefore a cursor that reaches a table which its filter was not
+asked about stops there, until the thread that needs it has asked without the lock.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ def ask_filter(
     cursors: Mapping[int, Cursor],
     is_over: Callable[[], bool],
 ) -> bool:
-    """Have a cursor continue that asks; `lock` is taken, but not while a filter thinks.
+    """Make a cursor continue that asks; acquires `lock`, but not while a filter runs.
 
-    `cursors` are those of the store, guarded by the lock: one that is none of them any
-    more may stand at entries that were freed. Before each table `is_over` says whether
-    nobody needs the answer any more; returns False then, and the filter is asked again
-    when somebody does.
+    `cursors` are those of the store, guarded by the lock: a cursor that was removed
+    from
+    them may point to entries that were freed. `is_over` is called before each table and
+    returns whether the answer is no longer needed. Then this returns False, and the
+    filter is asked again when the answer is needed.
     """
     while cursor.asks:
         with lock:
@@ -39,7 +40,7 @@ def ask_filter(
         lowest, names = table_ids.since(first)
         answer = bytearray()
         for each in names:
-            # Without the lock: when it is dropped just now, the next table finds out.
+            # Without the lock: a concurrent removal is noticed at the next table.
             if cursors.get(cursor.client_id) is not cursor:
                 return True
             if is_over():

@@ -7,7 +7,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from canal_server.core.blocks cimport Block, Record
 
 cdef struct Slot:
-    PyObject* block  # a reference of its own while the slot is in use
+    PyObject* block  # an owned reference while the slot is in use
     uint32_t index   # of the record in the block
     uint32_t put_ms  # when it was put, on a clock that wraps
 
@@ -24,11 +24,11 @@ cdef class Ring:
     cdef readonly uint64_t free_rows
     cdef readonly uint32_t put_time       # of the last entry put, s
     cdef readonly uint32_t free_time      # of the last entry freed, s
-    cdef object freed_boundary            # place of the last boundary freed, or None
-    cdef readonly uint64_t freed_file_number  # of the last entry freed, 0: none was
+    cdef object freed_boundary            # position of the last boundary freed, or None
+    cdef readonly uint64_t freed_file_number  # of the last entry freed, 0: none
     cdef readonly uint64_t freed_offset
     cdef readonly bint grouped            # entries of several sources, mixed
-    cdef dict freed_places                # of a group: the same, by member
+    cdef dict freed_places                # in a group: last boundary freed, by source
 
     cdef int append_one(self, Block block, uint32_t i, uint32_t now_ms) except -1
     cdef bint is_boundary(self, uint64_t sequence) noexcept
@@ -45,7 +45,7 @@ cdef class Ring:
         return &(<Block>slot.block).records[slot.index]
 
     cdef inline uint64_t weight(self, PyObject* block, uint32_t index) noexcept:
-        """Return what an entry counts against limits: its bytes, or an estimate.
+        """Return an entry's weight against the limits: its bytes, or an estimate.
 
         Without raw entries: six times its event's length in the binlog.
         """

@@ -9,8 +9,8 @@ slot of one is its lowest bits. Entries are put at one end and freed at the othe
     free_sequence <= every cursor's ack <= its get <= put_sequence
     put_sequence - free_sequence <= size
 
-Leaves out cursors (`cursor`), limits and waiting (`memory`), and any lock: whoever
-calls holds the store's.
+Leaves out cursors (`cursor`), limits and waiting (`event_store`), and any lock: the
+caller holds the store's.
 """
 
 from cpython.object cimport PyObject
@@ -33,13 +33,13 @@ cdef class Ring:
     """Slots for `size` entries, a power of two.
 
     An entry of more than `entry_bytes_max` bytes fits in no frame and is refused.
-    `grouped`: the entries are those of a group's sources.
+    With `grouped`, the entries are those of a group's sources.
     """
 
     def __cinit__(self, uint64_t size, bint raw_entry, uint64_t entry_bytes_max,
                   bint grouped=False):
         if size == 0 or size & (size - 1):
-            raise ValueError(f"store of {size} entries: not a power of two")
+            raise ValueError(f"store of {size} entries: the size must be a power of two")
         self.slots = <Slot*>calloc(size, sizeof(Slot))
         if self.slots == NULL:
             raise MemoryError(f"no memory for {size} slots")
@@ -57,7 +57,7 @@ cdef class Ring:
     def append(self, spans, uint32_t now_ms):
         """Put entries; there must be room. Raises EntryTooLarge, naming the entry.
 
-        What came before an entry that is too large stays put.
+        Entries before one that is too large stay in the ring.
         """
         cdef Block block
         cdef uint32_t i, first, stop
@@ -87,7 +87,7 @@ cdef class Ring:
         return 0
 
     def free_before(self, uint64_t sequence):
-        """Free the entries before a sequence; nothing when they are free already."""
+        """Free the entries before a sequence; no effect if they are free already."""
         assert sequence <= self.put_sequence
         boundary = self.boundary_before(sequence)
         if sequence > self.free_sequence:
@@ -101,11 +101,11 @@ cdef class Ring:
         self.freed_boundary = boundary
 
     cpdef boundary_before(self, uint64_t sequence):
-        """Return the place of the last boundary of transactions before a sequence.
+        """Return the position of the last transaction boundary before a sequence.
 
-        That is an END or a statement outside of transactions, also one that was
-        freed; None when none was put so far. Looks at each entry once at most before
-        it is freed, when asked for the free sequence and on.
+        That is an END or a statement outside of transactions, even one that was freed;
+        None when none was put so far. Checks each entry at most once before it is
+        freed, when called with the free sequence and later ones.
         """
         cdef Record* record
         while sequence > self.free_sequence:
@@ -123,7 +123,7 @@ cdef class Ring:
     cpdef dict places_between(self, uint64_t first, uint64_t stop):
         """Return the last boundary of each source among first <= sequence < stop.
 
-        By the number of the group's member, which is below 64 + 1.
+        By the number of the group's source, which is at most 64.
         """
         cdef uint64_t seen = 0
         cdef uint64_t bit
@@ -139,7 +139,7 @@ cdef class Ring:
         return found
 
     cpdef dict places_before(self, uint64_t sequence):
-        """Return the last boundary of each source before a sequence, freed ones too."""
+        """Return the last boundary of each source before a sequence, even if freed."""
         return {
             **self.freed_places, **self.places_between(self.free_sequence, sequence)
         }
@@ -175,5 +175,5 @@ cdef class Ring:
 
 
 def bytes_in_use(BlockPool pool):
-    """Return the bytes of all blocks that hold records: not the spare ones."""
+    """Return the bytes of all blocks that hold records, without the spare ones."""
     return pool.held - len(pool.spare) * pool.block_size

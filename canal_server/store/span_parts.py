@@ -16,7 +16,7 @@ def count_of(spans: Sequence[Span]) -> int:
 
 
 def parts_of(spans: Sequence[Span], count_max: int) -> Iterator[list[Span]]:
-    """Cut spans into parts of `count_max` entries; the last one may be shorter."""
+    """Cut spans into parts of `count_max` entries; the last one may be smaller."""
     part: list[Span] = []
     room = count_max
     for block, begin, stop in spans:

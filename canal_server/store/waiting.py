@@ -1,9 +1,10 @@
 """When a get answers: the rules, without the threads that wait.
 
-A get takes what is there as soon as more waiting would not better its answer: a full
-batch is there, the pump has nothing more at hand, nothing more fits in the ring, the
-first entry has lingered long enough, or its time is up. With a linger of 0 it waits
-as the original did: for a full batch, a full ring or the end of its time.
+A get answers as soon as more waiting would not improve its answer: when a batch is
+full,
+the pump has no more data for now, nothing more fits in the ring, the first entry has
+lingered long enough, or its timeout expired. With a linger of 0 it waits as the Java
+server does: for a full batch, a full ring or its timeout.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ def check_size(client_id: int, batch_size: int) -> None:
     """Raise StoreError when a get asks for no entries."""
     if batch_size < 1:
         raise StoreError(
-            f"client {client_id} asks for {batch_size} entries; ask for at least 1"
+            f"client {client_id} asked for {batch_size} entries: ask for at least 1"
         )
 
 
 class Getter(WakeUp):
-    """One get that may wait, and how much it wants at most."""
+    """One get that may wait, and the most that it asks for."""
 
     def __init__(
         self, cursor: Cursor, limits: tuple[int, int], peer_fd: int | None
@@ -45,7 +46,7 @@ class Getter(WakeUp):
         super().__init__(peer_fd, PEER_CLOSED)
         self.cursor = cursor
         self.count_max, self.bytes_max = limits
-        self.lingers = False  # entries are there and it knows until when to wait
+        self.lingers = False  # entries arrived and it knows until when to wait
 
 
 class WaitingRules:
@@ -55,17 +56,17 @@ class WaitingRules:
         self._by_count = config.batch_mode == BatchMode.ITEMSIZE
         self._memunit = config.memunit
         self._linger_ms = config.linger_ms
-        self.idle = False  # the pump had nothing more at hand after its last put
+        self.idle = False  # the pump had no more data after its last put
         self.full = False  # a put waits for room
 
     def limits(self, batch_size: int) -> tuple[int, int]:
-        """Return the entries and the bytes that a batch of this size may have."""
+        """Return the limits of a batch of this size, in entries and bytes."""
         if self._by_count:
             return batch_size, UNLIMITED
         return UNLIMITED, min(batch_size * self._memunit, UNLIMITED)
 
     def is_answerable(self, getter: Getter) -> bool:
-        """Tell whether more waiting would not better the answer, or not soon."""
+        """Return whether more waiting would not improve the answer, or not soon."""
         cursor = getter.cursor
         if not cursor.available:
             return False
@@ -76,7 +77,7 @@ class WaitingRules:
         return cursor.available_bytes >= getter.bytes_max
 
     def is_news(self, getter: Getter) -> bool:
-        """Tell whether a sleeping get must look: it can answer, or begins to linger."""
+        """Return whether a sleeping get must answer or begin its linger."""
         return self.is_answerable(getter) or (
             self._linger_ms > 0 and getter.cursor.available > 0 and not getter.lingers
         )

@@ -263,7 +263,7 @@ class TestCluster:
         zookeeper.create(RUNNING, data, ephemeral=True)
         one = serve(ONE)
         waiting = one.acquire()
-        eventually(lambda: one.lease.owner == "a server that does not say its name")
+        eventually(lambda: one.lease.owner == "an unnamed server")
         zookeeper.delete(RUNNING)
         assert waiting.result(LONG_S)
 
@@ -277,7 +277,7 @@ class TestCluster:
         kept = one.wait_until_lost()
         node = zookeeper.read(RUNNING)
         zookeeper.write(RUNNING, asked.encode(), node.version)
-        assert "was changed to ask for it" in kept.result(LONG_S)
+        assert "was changed to request it" in kept.result(LONG_S)
         assert not one.lease.held()
         one.lease.release()
         assert zookeeper.read(RUNNING) is None

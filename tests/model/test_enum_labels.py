@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.model.enum_labels import members_of
+from canal_server.model.enum_labels import labels_of
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from canal_server.model.enum_labels import members_of
 )
 def test_members(text: str, members: tuple[str | bytes, ...]) -> None:
     """Quotes and escapes are undone, in the order of the members."""
-    assert members_of(text) == members
+    assert labels_of(text) == members

@@ -14,7 +14,7 @@ from canal_server.model.versions import (
     OFFSET_MAX,
     STEP_BYTES,
     VersionPosition,
-    place_of,
+    position_of_version,
     version,
 )
 
@@ -68,9 +68,9 @@ def test_places_come_back(rng: random.Random) -> None:
             rng.randint(0, FILE_NUMBER_MAX),
             rng.randrange(EXACT_OFFSETS),
         )
-        assert place_of(version(*place)) == place
+        assert position_of_version(version(*place)) == place
         far = place._replace(offset=rng.randint(EXACT_OFFSETS, OFFSET_MAX))
-        back = place_of(version(*far))
+        back = position_of_version(version(*far))
         assert back[:2] == far[:2]
         assert 0 <= far.offset - back.offset < STEP_BYTES
 
@@ -80,7 +80,7 @@ def test_places_come_back(rng: random.Random) -> None:
     [
         ((EPOCH_MAX + 1, 1, 4), "epoch 128"),
         ((-1, 1, 4), "epoch -1"),
-        ((0, FILE_NUMBER_MAX + 1, 4), "number of the binlog file 16777216"),
+        ((0, FILE_NUMBER_MAX + 1, 4), "binlog file number 16777216"),
         ((0, 1, OFFSET_MAX + 1), f"offset {OFFSET_MAX + 1}"),
         ((0, 1, -1), "offset -1"),
     ],
@@ -94,5 +94,5 @@ def test_places_without_a_number(place: tuple[int, int, int], expected: str) -> 
 @pytest.mark.parametrize("number", [-1, 1 << 63])
 def test_no_versions(number: int) -> None:
     """Numbers that no place has are refused."""
-    with pytest.raises(ValueError, match="is no version"):
-        place_of(number)
+    with pytest.raises(ValueError, match="is not a version"):
+        position_of_version(number)

@@ -167,7 +167,7 @@ def test_damage_without_backup(tmp_path):
     """Without any good copy the manager does not start as if there were no clients."""
     (tmp_path / "example").mkdir()
     (tmp_path / "example" / "meta.dat").write_bytes(b"{")
-    with pytest.raises(MetaStoreError, match=r"damaged .* meta\.dat\.bak is of no use"):
+    with pytest.raises(MetaStoreError, match=r"damaged .* meta\.dat\.bak cannot be read"):
         manager(tmp_path).start()
 
 

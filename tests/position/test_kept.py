@@ -96,7 +96,7 @@ def test_damaged_file(damage, caplog):
     disk = PowerlessDisk({PATH: damage, BACKUP: encode_position(position(4))})
     positions = manager(disk)
     assert positions.latest("example") == position(4)
-    assert "took the position of parse.dat.bak, which is older" in caplog.text
+    assert "restored the position from parse.dat.bak, which is older" in caplog.text
     positions.persist("example", position(8))
     positions.flush()
     assert disk.read(BACKUP) == encode_position(position(4))
@@ -105,7 +105,7 @@ def test_damaged_file(damage, caplog):
 def test_damage_without_backup():
     """Without a good copy there is an error, not the absence of a position."""
     with pytest.raises(
-        MetaStoreError, match=r"damaged .* parse\.dat\.bak is of no use"
+        MetaStoreError, match=r"damaged .* parse\.dat\.bak cannot be read"
     ):
         manager(PowerlessDisk({PATH: b"{}"})).latest("example")
 

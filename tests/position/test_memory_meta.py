@@ -118,7 +118,7 @@ def test_batches_are_removed_in_order(meta):
     assert [meta.add_batch(ONE, batch(each)) for each in (5, 6, 7)] == [1, 2, 3]
     assert meta.add_batch(TWO, batch(9)) == 1
     assert meta.remove_batch(ONE, 4) is None
-    with pytest.raises(ClientError, match="batch 2 is not the first open one"):
+    with pytest.raises(ClientError, match="batch 2 is not the oldest open one"):
         meta.remove_batch(ONE, 2)
     assert meta.remove_batch(ONE, 1) == batch(5)
     assert meta.remove_batch(ONE, 1) is None

@@ -20,7 +20,7 @@ def test_a_batch_tells_of_what_was_taken():
     ring.append(entries.take(), 0)
     cursor = Cursor(ring, 1, None)
     cursor.scan()
-    taken = cursor.take(99, 9999, 9999, False)
+    taken = cursor.fetch(99, 9999, 9999, False)
     assert taken is not None
     batch = batch_of(taken)
     assert (batch.first_sequence, batch.last_sequence) == (0, 2)

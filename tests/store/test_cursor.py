@@ -80,7 +80,7 @@ def test_an_unknown_subject_is_a_mistake(t):
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(ROWS, table_ordinal=99)
     t.put()
-    with pytest.raises(IndexError, match="subject 99 is none of the 1 from 1 on"):
+    with pytest.raises(IndexError, match="table id 99 is not among the 1 from 1 on"):
         got(t)
 
 

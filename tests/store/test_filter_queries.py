@@ -186,7 +186,7 @@ def test_client_that_leaves_while_its_filter_is_asked(t, slow):
     assert slow.asked.wait(PATIENCE_S)
     t.store.unsubscribe(SLOW)
     slow.answers.set()
-    with pytest.raises(Exception, match="unsubscribed meanwhile"):
+    with pytest.raises(Exception, match="unsubscribed during its get"):
         waiting.result(PATIENCE_S)
 
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from canal_server.store.stall import TELL_AFTER_S, TELL_AGAIN_S, StallNotice
+from canal_server.store.stall import REPORT_AFTER_S, REPORT_AGAIN_S, StallNotice
 
 START = 1000.0
 
@@ -28,9 +28,9 @@ def test_names_who_must_ack(told):
     """A long wait is told with its length and the client that holds the entries."""
     notice = StallNotice("example")
     notice.begin(START)
-    assert notice.due_s(START) == TELL_AFTER_S
-    assert notice.due_s(START + TELL_AFTER_S + 1) == 0
-    notice.tell([9999], START + 11)
+    assert notice.due_s(START) == REPORT_AFTER_S
+    assert notice.due_s(START + REPORT_AFTER_S + 1) == 0
+    notice.report([9999], START + 11)
     (line,) = told()
     assert "example" in line
     assert "11 s" in line
@@ -44,7 +44,7 @@ def test_names_a_few_of_many(told):
     """However many clients hold the entries, the line stays short."""
     notice = StallNotice("example")
     notice.begin(START)
-    notice.tell(range(1, 101), START + 10)
+    notice.report(range(1, 101), START + 10)
     (line,) = told()
     assert "clients 1, 2, 3, 4, 5 and 95 more must ack" in line
     assert "`canal-server unsubscribe --destination example --client-id 1`" in line
@@ -54,7 +54,7 @@ def test_says_that_nobody_is_subscribed(told, caplog):
     """Without clients a full ring is no fault of anybody: no warning."""
     notice = StallNotice("example")
     notice.begin(START)
-    notice.tell((), START + 10)
+    notice.report((), START + 10)
     assert caplog.records[0].levelno == logging.INFO
     assert "no client is subscribed" in told()[0]
 
@@ -63,13 +63,13 @@ def test_a_wait_is_told_once_in_a_while(told):
     """The same clients are named again only after minutes, others at once."""
     notice = StallNotice("example")
     notice.begin(START)
-    notice.tell([1], START + 10)
-    assert notice.due_s(START + 10) == TELL_AFTER_S
-    notice.tell([1], START + 20)
+    notice.report([1], START + 10)
+    assert notice.due_s(START + 10) == REPORT_AFTER_S
+    notice.report([1], START + 20)
     assert len(told()) == 1
-    notice.tell([1, 2], START + 30)
+    notice.report([1, 2], START + 30)
     assert len(told()) == 1
-    notice.tell([1, 2], START + 30 + TELL_AGAIN_S)
+    notice.report([1, 2], START + 30 + REPORT_AGAIN_S)
     assert len(told()) == 1
 
 
@@ -80,7 +80,7 @@ def test_the_end_of_a_told_wait_is_told(told):
     notice.end(START + 1)
     assert told() == []
     notice.begin(START)
-    notice.tell([1], START + 10)
+    notice.report([1], START + 10)
     told()
     notice.end(START + 42)
-    assert told() == ["destination example: reads on after 42 s"]
+    assert told() == ["destination example: resumed reading after 42 s"]

@@ -441,7 +441,7 @@ def test_a_long_wait_names_the_client_that_holds_the_entries(caplog):
         t.table_ids,
         t.entries.pool,
         destination="example",
-        tell_after_s=0.001,
+        report_after_s=0.001,
     )
     for client in (CLIENT, 9999):
         store.subscribe(client, None, None)
@@ -457,5 +457,5 @@ def test_a_long_wait_names_the_client_that_holds_the_entries(caplog):
     assert store.holders() == (9999,)
     store.unsubscribe(9999)
     assert put.result(PATIENCE_S)
-    assert "destination example: reads on" in caplog.text
+    assert "destination example: resumed reading" in caplog.text
     assert store.holders() == ()

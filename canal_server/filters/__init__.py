@@ -1,4 +1,4 @@
 """Which tables and columns are delivered: pure predicates, without threads or sockets.
 
-Imported by everything that delivers or reads rows.
+Applying the filters is left to the stages that deliver or read rows, which import this.
 """

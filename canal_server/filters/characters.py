@@ -1,4 +1,4 @@
-"""Classes of characters in regular expressions."""
+"""Character classes in regular expressions."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ Predicate: TypeAlias = Callable[[str], bool]
 
 @dataclass(slots=True)
 class CharacterClass:
-    r"""What stands between brackets, or a class like `\d`."""
+    r"""The content of a bracket expression, or a class like `\d`."""
 
     negated: bool = False
     ranges: list[tuple[str, str]] = field(default_factory=list)
     predicates: list[Predicate] = field(default_factory=list)
-    _lows: list[str] = field(default_factory=list)  # of `ranges`, once they are settled
+    _lows: list[str] = field(
+        default_factory=list
+    )  # lower bounds of `ranges`, set by `settle`
 
     def __post_init__(self) -> None:
         self.settle()
 
     def settle(self) -> None:
-        """Merge what overlaps, and look up by halves; after ranges were added.
+        """Merge overlapping ranges for a binary search; call after adding ranges.
 
-        So a test costs the same however many ranges were written.
+        The cost of a test then hardly depends on the number of ranges.
         """
         merged: list[tuple[str, str]] = []
         for low, high in sorted(self.ranges):
@@ -38,11 +40,11 @@ class CharacterClass:
 
     @property
     def width(self) -> int:
-        """Return how many ranges and predicates there are."""
+        """Return the number of ranges and predicates."""
         return len(self.ranges) + len(self.predicates)
 
     def __contains__(self, character: str) -> bool:
-        """Tell whether the class has this character, in whichever case."""
+        """Return whether the class contains this character, ignoring case."""
         return (
             self._has(character)
             or self._has(character.upper())
@@ -50,7 +52,7 @@ class CharacterClass:
         ) is not self.negated
 
     def _has(self, character: str) -> bool:
-        # A character whose other case is several characters has no other case here.
+        # A character whose other case is several characters counts as having none.
         if len(character) != 1:
             return False
         at = bisect_right(self._lows, character) - 1
@@ -60,7 +62,7 @@ class CharacterClass:
 
 
 def is_word(character: str) -> bool:
-    """Tell whether a character may be part of a word."""
+    """Return whether a character may be part of a word."""
     return character.isalnum() or character == "_"
 
 
@@ -87,8 +89,8 @@ POSIX_CLASSES: Final[dict[str, Predicate]] = {
     "word": is_word,
     "xdigit": lambda character: character in "0123456789abcdefABCDEF",
 }
-# By whether they are negated, and by name; one object each, so that a class in which
-# one stands many times has it once.
+# By negation and by name. Each is one object, so that a class that contains it many
+# times stores it once.
 NAMED_CLASSES: Final[dict[tuple[bool, str], CharacterClass]] = {
     (negated, name): CharacterClass(negated=negated, predicates=[predicate])
     for name, predicate in POSIX_CLASSES.items()

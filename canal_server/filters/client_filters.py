@@ -1,6 +1,6 @@
-"""The filters of a destination's clients, and what they want all together.
+"""The filters of the clients of a destination, and their union.
 
-Leaves out what a filter is (`filters`), and who lets through what is wanted.
+What a filter is: `table_filters`. Applying the filters is left to the callers.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Instructions of the different filters of one destination's clients together; some 100
-# bytes each at most. One filter may have a twentieth of it (`filters.SIZE_MAX`).
+# Total instructions of the different filters of the clients of one destination, at most
+# about 100 bytes each. One filter may have a twentieth of it
+# (`table_filters.SIZE_MAX`).
 SIZE_MAX: Final = 2_000_000
 
 
 def client_filter(
     expression: str, config: FilterConfig, *, probe: bool = True
 ) -> TableFilter:
-    """Make a client's own filter, within its limits. Raises ClientError."""
+    """Return the filter of a client, within its limits. Raises ClientError."""
     if len(expression) > config.client_length_max:
         raise ClientError(
-            f"filter {quoted(expression)}: it has {len(expression)} characters, the"
-            f" limit is {config.client_length_max}"
+            f"filter {quoted(expression)}: {len(expression)} characters exceed the"
+            f" limit of {config.client_length_max}"
             " (canal.instance.filter.client.length.max)"
         )
     try:
@@ -54,10 +55,10 @@ def client_filter(
 class ClientFilters:
     """One filter for each client; thread-safe.
 
-    `change` is told what some client wants; what is configured when there is none.
-    Clients with the same expression share one filter. `check` does all that may take
-    long, on the thread of the client that brings the filter and without any lock;
-    `enter`, which others wait for, finds it done.
+    `change` receives the union of the filters of all clients, or the configured filter
+    if there are no clients. Clients with the same expression share one filter. `check`
+    does the slow work on the thread of the client that sets the filter, without a lock;
+    `enter`, which others wait for, reuses the result.
     """
 
     def __init__(
@@ -71,18 +72,20 @@ class ClientFilters:
         self._config = config
         self._default = default
         self._change = change
-        # Of each client: its expression and what became of it.
+        # For each client: its expression and its filter.
         self._filters: dict[int, tuple[str, TableFilter]] = {}
-        # How many clients have each of these filters.
+        # For each filter: the number of clients that use it.
         self._users: dict[TableFilter, int] = {}
-        self._size = 0  # of them all
-        self._refused: dict[int, str] = {}  # why, of clients with a stored filter
+        self._size = 0  # of all filters
+        self._refused: dict[
+            int, str
+        ] = {}  # reasons, for clients with an invalid stored filter
         self._union = FilterUnion([default])
-        # By expression; as long as anybody has or prepares one.
+        # By expression; kept while a client uses or prepares it.
         self._made: weakref.WeakValueDictionary[str, TableFilter] = (
             weakref.WeakValueDictionary()
         )
-        # What filters that are not entered yet say of the tables that are known.
+        # The verdicts of filters that are not entered yet on the known tables.
         self._judged: weakref.WeakKeyDictionary[TableFilter, dict[Names, bool]] = (
             weakref.WeakKeyDictionary()
         )
@@ -90,13 +93,13 @@ class ClientFilters:
 
     @property
     def table_filter(self) -> TablePredicate:
-        """Return what is wanted now."""
+        """Return the predicate for the union of all filters."""
         return self._union
 
     def check(self, expression: str) -> TableFilter:
-        """Return a filter, ready to be entered as long as it is kept.
+        """Return a filter, prepared to be entered while the caller holds it.
 
-        Raises ClientError when it is not a regular expression, or too costly.
+        Raises ClientError if it is not a regular expression, or too expensive.
         """
         made = self._filter_of(expression, probe=True)
         judged = self._union.judged_by(made)
@@ -106,14 +109,14 @@ class ClientFilters:
         return made
 
     def enter(self, identity: ClientIdentity) -> TableFilter:
-        """Return a client's filter, which counts from now on.
+        """Set the filter of a client and return it.
 
-        It is the one that the client has when nothing changed: to know that spares the
-        store to judge its entries anew. Raises ClientError; then the client is refused
-        until it has another one.
+        Returns the object that the client already has if nothing changed, so that the
+        store need not evaluate its entries again. Raises ClientError; the client is
+        then refused until it sets another filter.
         """
         try:
-            # What was stored was probed when the client brought it.
+            # A stored filter was probed when the client set it.
             wanted = self._filter_of(identity.filter, probe=False)
             with self._lock:
                 known = self._filters.get(identity.client_id)
@@ -145,7 +148,7 @@ class ClientFilters:
                 self._report()
 
     def clear(self) -> None:
-        """Forget all of them, to be entered again; `change` is not called."""
+        """Remove all filters, to be entered again; `change` is not called."""
         with self._lock:
             self._filters.clear()
             self._users.clear()
@@ -154,7 +157,7 @@ class ClientFilters:
             self._union = FilterUnion([self._default])
 
     def why_refused(self, client_id: int) -> str:
-        """Return why the filter of a client cannot be used, empty when it can."""
+        """Return why the filter of a client cannot be used, or an empty string."""
         return self._refused.get(client_id, "") if self._refused else ""
 
     def _remove(self, client_id: int) -> bool:
@@ -174,13 +177,13 @@ class ClientFilters:
         if added not in self._users and self._size + added.size > SIZE_MAX:
             raise ClientError(
                 f"filter {quoted(expression)}: the filters of all clients of"
-                f" {self._destination} together are too large (limit {SIZE_MAX},"
-                f" {self._size} are in use, this one has {added.size}), simplify it or"
-                " unsubscribe clients that are gone"
+                f" {self._destination} are too large (limit {SIZE_MAX}, in use"
+                f" {self._size}, this filter {added.size}); simplify it or unsubscribe"
+                " unused clients"
             )
 
     def _report(self) -> None:
-        """Have the pump read by another union, if the filters are others."""
+        """Pass the new union to `change` if the set of filters changed."""
         assert self._lock.locked()
         filters = frozenset(self._users or [self._default])
         if filters != self._union.filters:
@@ -189,7 +192,7 @@ class ClientFilters:
             self._change(self._union)
 
     def _filter_of(self, expression: str, *, probe: bool) -> TableFilter:
-        """Return the filter of an expression, the same for all who have it."""
+        """Return the filter of an expression, shared by all clients that use it."""
         with self._lock:
             made = self._made.get(expression)
         if made is not None:

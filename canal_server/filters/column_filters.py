@@ -15,11 +15,11 @@ logger = logging.getLogger(__name__)
 
 
 class ColumnFilter:
-    """White and black lists of columns, for single tables.
+    """Allow lists and deny lists of columns, for single tables.
 
-    A list reads `schema.table:column/column,schema.table2:column`; names match in
-    whichever case. A table with a white list has those columns only, and its black
-    list is not looked at; of the others the black-listed columns are left out.
+    A list has the form `schema.table:column/column,schema.table2:column`; names are
+    case-insensitive. A table with an allow list has only those columns, and its deny
+    list is ignored; for other tables, the denied columns are omitted.
     """
 
     def __init__(self, field: str, black_field: str) -> None:
@@ -27,13 +27,13 @@ class ColumnFilter:
         self._black = _parse(black_field)
 
     def __bool__(self) -> bool:
-        """Tell whether any table has a list."""
+        """Return whether any table has a list."""
         return bool(self._white or self._black)
 
     def emitted(
         self, schema: str, table: str, column_names: Sequence[str]
     ) -> tuple[bool, ...]:
-        """Tell for each column of a table whether it is delivered."""
+        """Return for each column of a table whether it is delivered."""
         name = f"{schema}.{table}".upper()
         white = self._white.get(name)
         if white is not None:
@@ -45,7 +45,7 @@ class ColumnFilter:
 def _parse(text: str) -> dict[str, frozenset[str]]:
     lists = {}
     for item in text.split(","):
-        # A colon at the end is as good as none.
+        # A colon at the end is ignored.
         table, *columns = item.rstrip(":").split(":")
         if len(columns) == 1:
             lists[table.upper()] = frozenset(columns[0].upper().split("/"))

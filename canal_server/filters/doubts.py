@@ -1,7 +1,7 @@
-"""Pieces of a filter that match no table, whatever tables there are.
+"""Pieces of a filter that cannot match any table.
 
-A filter may have them, clients have sent such for years; a person who types one is
-told. Leaves out pieces that match only names nobody gives (`filters.doubtful_pieces`).
+Filters of clients may contain them, as they have for years; a person who types one gets
+an error. Pieces that match only improbable names: `table_filters.doubtful_pieces`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, cast
 from canal_server.filters.patterns import (
     ANY,
     END,
+    JOIN,
     LITERAL,
     LOOP,
-    MEET,
     ONE_OF,
     SPLIT,
     Instruction,
@@ -23,7 +23,7 @@ from canal_server.filters.patterns import (
 if TYPE_CHECKING:
     from canal_server.filters.characters import CharacterClass
 
-# How much of `schema.table` was read: nothing, some of the schema, the dot, the table.
+# How much of `schema.table` was read: nothing, part of the schema, the dot, the table.
 _NOTHING, _SCHEMA, _DOT, _TABLE, _NO_NAME = range(5)
 _AFTER_DOT: Final = {
     _NOTHING: _NO_NAME, _SCHEMA: _DOT, _DOT: _TABLE, _TABLE: _TABLE, _NO_NAME: _NO_NAME
@@ -35,10 +35,10 @@ _AFTER_OTHER: Final = {
 
 
 def names_no_table(piece: str) -> bool:
-    """Tell whether no text like `schema.table` can match; false where that is unsure.
+    """Return whether no text like `schema.table` can match; false if unsure.
 
-    Conditions and look-aheads count as fulfilled. Raises ValueError for a piece that
-    is no regular expression.
+    Conditions and look-aheads count as fulfilled. Raises ValueError if the piece is not
+    a regular expression.
     """
     program = compile_piece(piece)
     seen: set[tuple[int, int]] = set()
@@ -55,13 +55,13 @@ def names_no_table(piece: str) -> bool:
 
 
 def _steps(at: int, read: int, instruction: Instruction) -> list[tuple[int, int]]:
-    """Return where an instruction leads to, and how much of a name is read there."""
+    """Return the next instructions, and how much of a name is read there."""
     operation, argument, other = instruction
     if operation == END:
         return []
     if operation == SPLIT:
         return [(cast("int", argument), read), (other, read)]
-    if operation in (LOOP, MEET):
+    if operation in (LOOP, JOIN):
         return [(cast("int", argument), read)]
     if operation == LITERAL:
         for character in cast("str", argument):

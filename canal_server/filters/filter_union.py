@@ -1,10 +1,10 @@
-"""What several table filters accept together, for the thread that reads for all.
+"""The union of several table filters, for the thread that reads for all clients.
 
-The pump asks for each table that it meets, again after every DDL, and nobody is served
-while it waits. So what was found once is kept, another filter is asked about all tables
-that are known by the thread that brings it, and the steps for one entry are limited for
-all filters together: when they are used up the entry counts as accepted. That loses
-nothing, as each client's own filter decides again before an entry is handed out.
+The pump asks for each table that it encounters, again after every DDL, and all clients
+wait for it. Therefore answers are cached, a new filter is evaluated for all known
+tables by the thread that adds it, and the steps for one entry are limited across all
+filters. If the limit is exceeded, the entry counts as accepted. This loses nothing,
+because the filter of each client decides again before an entry is delivered.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from canal_server.core.table_ids import Names
     from canal_server.filters.table_filters import TableFilter
 
-    # What filters say of names.
+    # The answers of a filter by names.
     Verdicts = Mapping[TableFilter, Mapping[Names, bool]]
 
 logger = logging.getLogger(__name__)
 
-STEPS_MAX: Final = 50_000  # for one entry, of all filters together; some 50 ms
+STEPS_MAX: Final = 50_000  # for one entry, across all filters; about 50 ms
 STEPS_PER_FILTER: Final = (
-    100  # and for each filter, so that many simple ones have enough
+    100  # in addition for each filter, so that many simple ones suffice
 )
 STEPS_PER_PIECE: Final = 20
-KNOWN_MAX: Final = 20_000  # entries' names of which the answer is kept
-NAMES_MAX: Final = 16  # of an entry of which it is; few statements have more
+KNOWN_MAX: Final = 20_000  # names of entries with a cached answer
+NAMES_MAX: Final = 16  # names per cached entry; few statements have more
 
-# Who accepted an entry: a filter, nobody (None), or nobody knows.
+# The filter that accepted an entry; None for no filter; or unknown.
 _NOT_KNOWN: Final = object()
 
 
 class FilterUnion:
-    """Accepts what at least one of its filters does; for any thread.
+    """Accepts what at least one of its filters accepts; for any thread.
 
-    `before` is what counted so far, and `verdicts` what filters that were added to it
-    say of the names in it.
+    `before` is the previous union, and `verdicts` are the answers of the filters that
+    were added to it for its names.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class FilterUnion:
         before: FilterUnion | None = None,
         verdicts: Verdicts | None = None,
     ) -> None:
-        # The simplest first: most entries are accepted by one of these.
+        # The simplest first: they accept most entries.
         self._filters = sorted(dict.fromkeys(filters), key=lambda f: f.size)
         self._steps_max = STEPS_MAX + sum(
             STEPS_PER_FILTER + STEPS_PER_PIECE * each.pieces for each in self._filters
@@ -63,7 +63,7 @@ class FilterUnion:
             self._inherit(before, verdicts or {})
 
     def __call__(self, names: Names) -> bool:
-        """Tell whether an entry with these table names is accepted; bounded in time."""
+        """Return whether an entry with these names is accepted, in bounded time."""
         if not names:
             return True
         known = self._known.get(names, _NOT_KNOWN)
@@ -78,13 +78,13 @@ class FilterUnion:
 
     @property
     def filters(self) -> frozenset[TableFilter]:
-        """Return its filters."""
+        """Return the filters."""
         return frozenset(self._filters)
 
     def judged_by(self, added: TableFilter) -> dict[Names, bool]:
-        """Return what another filter says of the names that were rejected so far.
+        """Return the answers of another filter for the names rejected so far.
 
-        May take long: for the thread that brings the filter, without a lock.
+        May be slow: call it on the thread that adds the filter, without a lock.
         """
         if added in self._filters:
             return {}
@@ -105,18 +105,18 @@ class FilterUnion:
                     self._steps_max,
                     quoted(".".join(str(part) for part in names[0])),
                 )
-            return steps  # stands for whoever would accept it
+            return steps  # stands for an unknown filter that accepts it
         return None
 
     def _inherit(self, before: FilterUnion, verdicts: Verdicts) -> None:
-        """Keep the answers that hold still."""
+        """Keep the answers that are still valid."""
         here, there = set(self._filters), set(before._filters)
         added = [each for each in self._filters if each not in there]
         for names, found in before._known.copy().items():
             if found in here:
                 self._known[names] = found
             elif found is None:
-                # Those of before that are left reject it still.
+                # The remaining filters of `before` still reject it.
                 said = {each: verdicts.get(each, {}).get(names) for each in added}
                 accepting = next((each for each in added if said[each]), None)
                 if accepting or None not in said.values():

@@ -1,4 +1,4 @@
-"""What an instance's filters keep from a reader that wants all of a table's changes."""
+"""What the filters of an instance omit from the changes of a table."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from canal_server.config.schema import FilterConfig
 
 _KEY: Final = "canal.instance.filter."
-# Not `query.dml`: many set it, as MariaDB adds the texts of statements to their rows.
-# What a session logs without rows is then not seen; docs/explanation/mirror.md says so.
+# Except `query.dml`, which many set because MariaDB adds the statement text to its
+# rows. What a session logs without rows is then lost; see docs/explanation/mirror.md.
 _CHANGES: Final = {
     "rows": ("all rows", "rows"),
     "dml_insert": ("inserts", "dml.insert"),
     "dml_update": ("updates", "dml.update"),
     "dml_delete": ("deletes", "dml.delete"),
     "query_ddl": ("DDL", "query.ddl"),
-    "table_error": ("rows whose columns are not known", "table.error"),
+    "table_error": ("rows with unknown columns", "table.error"),
 }
 
 
 def left_out(
     filters: FilterConfig, schema: str, table: str, columns: Sequence[str]
 ) -> str:
-    """Return what is left out, with the settings by which it is; empty: nothing.
+    """Return what is omitted, with the settings that cause it; empty for nothing.
 
-    An expression that cannot be used leaves out nothing here; readers are told of it.
+    An invalid expression omits nothing here; readers get its error.
     """
     return ", ".join(_left_out(filters, schema, table, columns))
 
@@ -43,7 +43,7 @@ def _left_out(
     except ValueError:
         black = TableFilter("", "")
     if not black.accepts(((schema, table),)):
-        yield f"all of it ({_KEY}black.regex)"
+        yield f"everything ({_KEY}black.regex)"
     listed = ColumnFilter(filters.field, filters.black_field)
     if listed:
         kept = listed.emitted(schema, table, columns)

@@ -1,9 +1,9 @@
-"""Regular expressions of table filters, read into small programs.
+"""Regular expressions of table filters, compiled into small programs.
 
-The syntax is that of Perl 5 as Jakarta ORO has it, because filters are written for
-it: no look-behind, no named groups, POSIX classes, `(?i)` anywhere. Everything is
-case-insensitive and a dot takes any character. Running the programs is
-`canal_server.filters.matching`; how expressions are split at commas, `filters`.
+The syntax is that of Perl 5 as in Jakarta ORO, because filters are written for it: no
+look-behind, no named groups, POSIX classes, `(?i)` anywhere. Everything is
+case-insensitive and a dot matches any character. `canal_server.filters.matching` runs
+the programs; `table_filters` splits expressions at commas.
 """
 
 from __future__ import annotations
@@ -20,61 +20,61 @@ from canal_server.filters.characters import (
 )
 from canal_server.model.quoted import quoted
 
-# Of one piece, its look-aheads included; {n,m} is written out, and an instruction that
-# tests a class of characters counts as often as the class has ranges, and once more.
+# Per piece, including its look-aheads; {n,m} is expanded, and an instruction that tests
+# a character class counts once plus once for each range of the class.
 INSTRUCTIONS_MAX: Final = 5_000
-NESTING_MAX: Final = 50  # parentheses within parentheses
+NESTING_MAX: Final = 50  # nested parentheses
 
-_ATOMS_MAX: Final = 20_000  # characters and groups of one piece
+_ATOMS_MAX: Final = 20_000  # characters and groups per piece
 
-# The instructions: (operation, argument, other branch; of ONE_OF what a test costs).
+# The instructions: (operation, argument, other branch; for ONE_OF the cost of a test).
 LITERAL: Final = 0  # this text, in lower case
-ANY: Final = 1  # one character, whichever
+ANY: Final = 1  # any character
 ONE_OF: Final = 2  # one character of a CharacterClass
-SPLIT: Final = 3  # go on at the argument, and if that fails at the other branch
-LOOP: Final = 4  # go back to a SPLIT, the argument
-MEET: Final = 5  # several branches go on behind this; the argument is where
-ASSERT: Final = 6  # a condition of Assertion on text and place
-LOOK_AHEAD: Final = 7  # another program must match here, and take nothing
+SPLIT: Final = 3  # continue at the argument, and if that fails at the other branch
+LOOP: Final = 4  # jump back to a SPLIT, the argument
+JOIN: Final = 5  # several branches continue at the argument
+ASSERT: Final = 6  # a condition of Assertion on text and offset
+LOOK_AHEAD: Final = 7  # another program must match here, without consuming text
 LOOK_PAST: Final = 8  # another program must not match here
 END: Final = 9
 
 Assertion: TypeAlias = Callable[[str, int], bool]
 Instruction: TypeAlias = tuple[int, object, int]
 Program: TypeAlias = tuple[Instruction, ...]
-_Code: TypeAlias = list[Instruction]  # a program that is being written
+_Code: TypeAlias = list[Instruction]  # a program under construction
 
 
 class _Part(NamedTuple):
-    """A part of the expression: what it counts, and what writes its instructions.
+    """A part of the expression: its size, and a function that emits its instructions.
 
-    The size is known before anything is written, so that nothing too large ever is.
+    The size is known before anything is emitted, so that nothing too large is built.
     """
 
     size: int
-    write: Callable[[_Code], None]  # puts them at the end of a program
+    write: Callable[[_Code], None]  # appends them to a program
 
 
 def compile_piece(piece: str) -> Program:
-    """Read one piece of a filter, as if `^` stood before and `$` after it.
+    """Compile one piece of a filter, as if between `^` and `$`.
 
-    No group is put around it: `a|b` is `^a` or `b$`, and `*.*` is `^*.*$`, as users
-    of canal know it. Raises ValueError, which says what is wrong with the piece.
+    No group is added: `a|b` is `^a` or `b$`, and `*.*` is `^*.*$`, as users of canal
+    expect. Raises ValueError with the problem of the piece.
     """
     return read_piece(piece).write()
 
 
 def read_piece(piece: str) -> Piece:
-    """Read one piece as `compile_piece` does; nothing is written out so far."""
+    """Parse one piece like `compile_piece`, without emitting instructions."""
     reader = _Reader(f"^{piece}$")
     part = reader.whole()
     return Piece(part, reader.total, is_open=reader.is_open)
 
 
 class Piece:
-    """One piece of a filter that was read, and what its program counts.
+    """One parsed piece of a filter, and the size of its program.
 
-    It `is_open` when it may match without reaching the end of a name: `a|b`.
+    It `is_open` if it may match without reaching the end of a name: `a|b`.
     """
 
     def __init__(self, part: _Part, size: int, *, is_open: bool) -> None:
@@ -83,14 +83,14 @@ class Piece:
         self.is_open = is_open
 
     def write(self) -> Program:
-        """Return its program."""
+        """Return the program of the piece."""
         return _program(self._part)
 
 
 def plain_text(piece: str) -> str | None:
-    """Return the one name that a piece matches, in lower case; None: it is not plain.
+    """Return the only name that a piece matches, in lower case; None if not plain.
 
-    So for most of a long list, which need no programs then.
+    Most pieces of long lists are plain and then need no program.
     """
     if _PLAIN.fullmatch(piece) is None:
         return None
@@ -104,33 +104,33 @@ def _program(part: _Part) -> Program:
 
 
 class _Reader:
-    """One pass over an expression; each method reads one construct of it."""
+    """One pass over an expression; each method parses one construct."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.at = 0
         self.depth = 0
-        self.total = 0  # what the finished programs count: the look-aheads', the whole
+        self.total = 0  # size of the finished programs: the look-aheads, the whole
         self.atoms = 0
-        self.is_open = False  # there are alternatives outside of parentheses
+        self.is_open = False  # there are alternatives outside parentheses
 
     def whole(self) -> _Part:
         part = self.alternatives()
         if self.at < len(self.pattern):
-            raise self.error("a ) without its (")
+            raise self.error("unmatched )")
         self.finish(part)
         return part
 
     def finish(self, part: _Part) -> None:
-        """Count a program that is complete, before it is written."""
+        """Add the size of a complete program, before it is emitted."""
         self.total += part.size + 1
         if self.total > INSTRUCTIONS_MAX:
             raise self.too_large()
 
     def too_large(self) -> ValueError:
         return ValueError(
-            f"regular expression {quoted(self.pattern[1:-1])}: too large when its"
-            f" repetitions are written out (limit {INSTRUCTIONS_MAX}),"
+            f"regular expression {quoted(self.pattern[1:-1])}: too large with its"
+            f" repetitions expanded (limit {INSTRUCTIONS_MAX});"
             " use * or + for large counts"
         )
 
@@ -155,7 +155,7 @@ class _Reader:
 
     def sequence(self) -> _Part:
         parts: list[_Part] = []
-        literal = ""  # characters not yet in `parts`, they make one instruction
+        literal = ""  # characters not yet in `parts`; they become one instruction
         while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
             atom = self.atom()
             bounds = self.quantifier() if atom is not None else None
@@ -175,16 +175,16 @@ class _Reader:
     def repeated(self, part: _Part, low: int, high: int | None) -> _Part:
         lazy = self.accept("?")
         if self.quantifier() is not None:
-            raise self.error("a quantifier behind a quantifier, put the first in ( )")
+            raise self.error("quantifier after a quantifier, enclose the first in ( )")
         if high is not None and high < low:
-            raise self.error(f"a repetition from {low} to only {high}")
+            raise self.error(f"invalid repetition: {low} exceeds {high}")
         return _repeated(part, low, high, lazy=lazy)
 
     def quantifier(self) -> tuple[int, int | None] | None:
         for sign, bounds in _QUANTIFIERS.items():
             if self.accept(sign):
                 return bounds
-        # A brace that does not begin a repetition stands for itself.
+        # A brace that does not start a repetition is literal.
         braces = _BRACES.match(self.pattern, self.at)
         if braces is None:
             return None
@@ -195,13 +195,13 @@ class _Reader:
         return low, int(braces[3]) if braces[3] else None
 
     def atom(self) -> _Part | str | None:
-        """Read one character, class or group; None when it is only a remark."""
+        """Parse one character, class or group; None for a comment."""
         character = self.pattern[self.at]
         self.atoms += 1
         if self.atoms > _ATOMS_MAX:
             raise self.too_large()
         if character in "*+?" or _BRACES.match(self.pattern, self.at):
-            raise self.error(f"a {character} with nothing in front of it to repeat")
+            raise self.error(f"nothing to repeat before {character}")
         self.at += 1
         if character == "(":
             return self.group()
@@ -220,12 +220,12 @@ class _Reader:
         if self.accept("?#"):
             end = self.pattern.find(")", self.at)
             if end < 0:
-                raise self.error("a comment without its )")
+                raise self.error("unterminated comment, missing )")
             self.at = end + 1
             return None
         flags = _FLAGS.match(self.pattern, self.at)
         if flags is not None:
-            # Case and dot are what these flags ask for already; names have one line.
+            # Case and dot already behave as with these flags; names have one line.
             self.at = flags.end()
             if flags[1] == ")":
                 return None
@@ -233,23 +233,22 @@ class _Reader:
         if look == LOOK_AHEAD or self.accept("?!"):
             inner = self.parenthesized()
             self.finish(inner)
-            # Written once, however often it is repeated.
+            # Compiled once, however often it is repeated.
             return _instruction(look, _program(inner))
         if flags is None and not self.accept("?:") and self.accept("?"):
             self.at = start
             raise self.error(
-                "a kind of group that is not supported,"
-                " there are (…), (?:…), (?=…), (?!…) and (?i)"
+                "unsupported kind of group, use (…), (?:…), (?=…), (?!…) or (?i)"
             )
         return self.parenthesized()
 
     def parenthesized(self) -> _Part:
         self.depth += 1
         if self.depth > NESTING_MAX:
-            raise self.error(f"more than {NESTING_MAX} parentheses in one another")
+            raise self.error(f"more than {NESTING_MAX} nested parentheses")
         part = self.alternatives()
         if not self.accept(")"):
-            raise self.error("a ( without its )")
+            raise self.error("unmatched (")
         self.depth -= 1
         return part
 
@@ -260,26 +259,26 @@ class _Reader:
         if character in _ASSERTIONS:
             return _instruction(ASSERT, _ASSERTIONS[character])
         if character in "123456789":
-            raise self.error("a back-reference, which is not supported")
+            raise self.error("unsupported back-reference")
         return self.character(character)
 
     def escaped(self) -> str:
         if self.at == len(self.pattern):
-            raise self.error("a backslash with nothing behind it")
+            raise self.error("backslash at the end")
         self.at += 1
         return self.pattern[self.at - 1]
 
     def character(self, letter: str) -> str:
-        """Return the character that a backslash and this letter stand for."""
+        """Return the character of an escape with this letter."""
         if letter in _CONTROLS:
             return _CONTROLS[letter]
         if letter in "x0":
             digits = (_HEX if letter == "x" else _OCTAL).match(self.pattern, self.at)
-            assert digits is not None, "both expressions take no digits as well"
+            assert digits is not None, "both expressions also match no digits"
             self.at = digits.end()
             return chr(int(digits[0] or "0", 16 if letter == "x" else 8))
         if letter.isascii() and letter.isalnum():
-            raise self.error(f"\\{letter}, which is not supported")
+            raise self.error(f"unsupported escape \\{letter}")
         return letter
 
     def brackets(self) -> CharacterClass:
@@ -287,37 +286,37 @@ class _Reader:
         first = True
         while first or not self.accept("]"):
             first = False
-            low = self.member(result)
+            low = self.class_item(result)
             if low is None:
                 continue
             high = low
-            # A minus in front of the closing bracket stands for itself.
+            # A minus before the closing bracket is literal.
             if self.pattern.startswith("-", self.at) and not self.pattern.startswith(
                 "-]", self.at
             ):
                 self.at += 1
-                upper = self.member(result)
+                upper = self.class_item(result)
                 if upper is None:
                     result.ranges.append(("-", "-"))
                 else:
                     high = upper
             if high < low:
-                raise self.error(f"a range from {low!r} down to {high!r}")
+                raise self.error(f"invalid range: {low!r} is after {high!r}")
             result.ranges.append((low, high))
             if len(result.ranges) > INSTRUCTIONS_MAX:
                 raise self.too_large()
         result.settle()
         return result
 
-    def member(self, result: CharacterClass) -> str | None:
-        """Read a member; a character is returned, a class in the class is added."""
+    def class_item(self, result: CharacterClass) -> str | None:
+        """Parse a class item; returns a character, or adds a nested class."""
         if self.at == len(self.pattern):
-            raise self.error("a [ without its ]")
+            raise self.error("unmatched [")
         posix = _POSIX.match(self.pattern, self.at)
         if posix is not None:
             named = NAMED_CLASSES.get((bool(posix[1]), posix[2]))
             if named is None:
-                raise self.error(f"an unknown class [:{posix[2]}:]")
+                raise self.error(f"unknown class [:{posix[2]}:]")
             self.at = posix.end()
             _add(result, named)
             return None
@@ -333,7 +332,7 @@ class _Reader:
 
 
 def _add(result: CharacterClass, named: CharacterClass) -> None:
-    """Add a class to one between brackets, once however often it stands there."""
+    """Add a class to a bracket expression, once however often it is repeated."""
     if named.__contains__ not in result.predicates:
         result.predicates.append(named.__contains__)
 
@@ -341,7 +340,7 @@ def _add(result: CharacterClass, named: CharacterClass) -> None:
 def _instruction(
     operation: int, argument: object = None, *, size: int = 1, weight: int = 0
 ) -> _Part:
-    made = (operation, argument, weight)  # one, however often it is repeated
+    made = (operation, argument, weight)  # one object, however often it is repeated
     return _Part(size, lambda code: code.append(made))
 
 
@@ -354,7 +353,7 @@ def _one_of(characters: CharacterClass) -> _Part:
         ONE_OF,
         characters,
         size=1 + characters.width,
-        weight=len(characters.predicates),  # each is a call, ranges are looked up
+        weight=len(characters.predicates),  # each is a call, ranges need one lookup
     )
 
 
@@ -371,18 +370,18 @@ def _any_of(branches: list[_Part]) -> _Part:
         jumps = []
         for branch in branches[:-1]:
             split = len(code)
-            code.append(_TO_COME)
+            code.append(_PENDING)
             branch.write(code)
             jumps.append(len(code))
-            code.append(_TO_COME)
+            code.append(_PENDING)
             code[split] = (SPLIT, split + 1, len(code))
         branches[-1].write(code)
-        # The last branch goes on there as well, so that what follows is tried once
-        # at each position of the text.
+        # The last branch continues there as well, so that what follows is tried once
+        # at each offset of the text.
         jumps.append(len(code))
-        code.append(_TO_COME)
+        code.append(_PENDING)
         for jump in jumps:
-            code[jump] = (MEET, len(code), 0)
+            code[jump] = (JOIN, len(code), 0)
 
     size = sum(branch.size for branch in branches) + 2 * len(branches) - 1
     return _Part(size, write)
@@ -390,7 +389,7 @@ def _any_of(branches: list[_Part]) -> _Part:
 
 def _repeated(part: _Part, low: int, high: int | None, *, lazy: bool) -> _Part:
     if not part.size:
-        return part  # nothing, however often
+        return part  # repetitions of nothing
     optional = 1 if high is None else high - low
 
     def split_to(split: int, out: int) -> Instruction:
@@ -402,15 +401,15 @@ def _repeated(part: _Part, low: int, high: int | None, *, lazy: bool) -> _Part:
         splits = []
         for _ in range(optional):
             splits.append(len(code))
-            code.append(_TO_COME)
+            code.append(_PENDING)
             part.write(code)
         out = len(code)
         if high is None:
             code.append((LOOP, splits[0], 0))
             out += 1
         elif optional > 1:
-            # All splits lead here: what follows is tried once at each position.
-            code.append((MEET, out + 1, 0))
+            # All splits lead here: what follows is tried once at each offset.
+            code.append((JOIN, out + 1, 0))
         for split in splits:
             code[split] = split_to(split, out)
 
@@ -430,9 +429,9 @@ def _at_start(_text: str, at: int) -> bool:
     return at == 0
 
 
-_TO_COME: Final[Instruction] = (MEET, 0, 0)  # is replaced once it is known
+_PENDING: Final[Instruction] = (JOIN, 0, 0)  # replaced once the target is known
 _END: Final[Instruction] = (END, None, 0)
-# Letters, digits and signs that stand for themselves, and signs behind a backslash.
+# Letters, digits and signs that are literal, and escaped signs.
 _PLAIN: Final = re.compile(r"(?:[\w\-#@%&~`';:=/!<> ]|\\[^\w\\])+")
 _QUANTIFIERS: Final = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _BRACES: Final = re.compile(r"\{(\d{1,5})(,(\d{1,5})?)?\}", re.ASCII)

@@ -1,8 +1,7 @@
-"""Which tables a client or an instance wants: white and black lists.
+"""Which tables a client or an instance selects: allow lists and deny lists.
 
-A list is an expression: regular expressions with commas between them, each for
-`schema.table`. Leaves out the syntax of one regular expression (`patterns`) and the
-columns of a table (`columns`).
+A list is an expression: comma-separated regular expressions for `schema.table`. The
+syntax of one regular expression is in `patterns`, columns are in `column_filters`.
 """
 
 from __future__ import annotations
@@ -28,18 +27,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# A schema and a table of 64 characters each, which a costly expression likes.
+# The longest name: a schema and a table of 64 characters each, for expensive
+# expressions.
 _PROBE: Final = "a" * 64 + "." + "a" * 64
-_STEPS_PER_PIECE: Final = 20  # so that long lists have enough
-# What one expression may be: its length, and its instructions, of which a plain name is
-# one (see `patterns.INSTRUCTIONS_MAX` for those of one regular expression).
+_STEPS_PER_PIECE: Final = 20  # so that long lists suffice
+# Limits of one expression: its length, and its instructions; a plain name counts as one
+# (see `patterns.INSTRUCTIONS_MAX` for those of one regular expression).
 LENGTH_MAX: Final = 1_000_000  # characters
 SIZE_MAX: Final = 100_000
-DOUBTS_MAX: Final = 5  # that are reported of one expression
+DOUBTS_MAX: Final = 5  # reported per expression
 
-# A match that needs more steps than these waits for its turn: one costly filter at a
-# time, so that however many there are, one thread of the process is busy with them. The
-# lock is held by whoever evaluates, never together with a lock that others wait for.
+# A match that needs more steps than these waits for a lock: only one expensive filter
+# runs at a time, so that at most one thread of the process is busy with them. The lock
+# is never held together with a lock that others wait for.
 _STEPS_AT_ONCE: Final = 5_000
 costly_turn = threading.Lock()
 
@@ -48,11 +48,11 @@ _CLOSERS: Final = "}])"
 
 
 class TableFilter:
-    """A white list and a black list of tables; immutable.
+    """An allow list and a deny list of tables; immutable.
 
-    An empty white list accepts every table, an empty black list drops none. Raises
-    ValueError when an expression cannot be used. `probe`: also when it would take too
-    long on a long name; one that was probed before need not be again.
+    An empty allow list accepts every table, an empty deny list drops none. Raises
+    ValueError for an invalid expression; with `probe` also for one that takes too long
+    on a long name. A filter that was probed before need not be probed again.
     """
 
     def __init__(self, white: str, black: str, *, probe: bool = True) -> None:
@@ -62,11 +62,11 @@ class TableFilter:
         self._black = _matcher(black, default=False, probe=probe)
 
     def accepts(self, names: Names) -> bool:
-        """Tell whether an entry with these table names passes.
+        """Return whether an entry with these table names passes.
 
-        It passes when one of them is on the white list and not all are on the black
-        one; entries without names always do. May take long, and wait for other costly
-        filters: not to be called while others wait.
+        It passes if one of them is on the allow list and not all are on the deny list;
+        entries without names always pass. May be slow and wait for other expensive
+        filters: do not call it while others wait.
         """
         texts = _texts(names)
         if not texts:
@@ -74,7 +74,7 @@ class TableFilter:
         return any(map(self._white, texts)) and not all(map(self._black, texts))
 
     def accepts_within(self, names: Names, steps: Steps) -> bool:
-        """Tell the same, at once; raises TooManyStepsError when no steps are left."""
+        """Like `accepts`, without waiting; raises TooManyStepsError after `steps`."""
         texts = _texts(names)
         if not texts:
             return True
@@ -84,12 +84,12 @@ class TableFilter:
 
     @property
     def size(self) -> int:
-        """Return how many instructions the white list has."""
+        """Return the number of instructions of the allow list."""
         return self._white.size
 
     @property
     def pieces(self) -> int:
-        """Return how many expressions there are in the white list."""
+        """Return the number of expressions in the allow list."""
         return self._white.pieces
 
     def __repr__(self) -> str:
@@ -103,9 +103,9 @@ def _texts(names: Names) -> list[str]:
 def for_client(
     expression: str, instance_default: str, black: str, *, probe: bool = True
 ) -> TableFilter:
-    """Make a client's filter: its own expression, or the default when that is empty.
+    """Return the filter of a client: its own expression, or the default if empty.
 
-    The black list of the instance holds for each client. Raises ValueError.
+    The deny list of the instance applies to every client. Raises ValueError.
     """
     return TableFilter(expression or instance_default, black, probe=probe)
 
@@ -113,12 +113,12 @@ def for_client(
 def compile_expression(
     expression: str, *, default: bool = True
 ) -> Callable[[str], bool]:
-    """Return what tells whether a text like `schema.table` matches the expression.
+    """Return a function that matches a text like `schema.table` with the expression.
 
-    The function is pure, bounded in time and never raises. `default` is its answer
-    when the expression or the text is empty, and when the expression is so costly
-    that a match is given up: true for white lists, false for black ones, so that
-    nothing is lost. Raises ValueError when the expression cannot be used.
+    The function is pure, bounded in time and never raises. `default` is its result for
+    an empty expression or text, and for a match that is aborted because it is too
+    expensive: true for allow lists, false for deny lists, so that nothing is lost.
+    Raises ValueError for an invalid expression.
     """
     return _matcher(expression, default=default, probe=True)
 
@@ -126,7 +126,7 @@ def compile_expression(
 def _matcher(expression: str, *, default: bool, probe: bool) -> _Matcher:
     if len(expression) > LENGTH_MAX:
         raise ValueError(
-            f"{quoted(expression)}: {len(expression)} characters, the limit is"
+            f"{quoted(expression)}: {len(expression)} characters exceed the limit of"
             f" {LENGTH_MAX}"
         )
     matcher = _Matcher(expression, default=default)
@@ -136,9 +136,9 @@ def _matcher(expression: str, *, default: bool, probe: bool) -> _Matcher:
 
 
 def split_expression(expression: str) -> list[str]:
-    """Split at commas that stand outside of brackets and braces; drop empty pieces.
+    """Split at commas outside brackets and braces; drop empty pieces.
 
-    Blanks are kept. An opener in a class of characters counts as well.
+    Blanks are kept. Opening brackets inside a character class count as well.
     """
     pieces = []
     depths = [0, 0, 0]
@@ -162,9 +162,9 @@ def split_expression(expression: str) -> list[str]:
 
 
 def doubtful_pieces(expression: str) -> list[str]:
-    """Return a sentence for each piece that hardly means what its author wants.
+    """Return a sentence for each piece that is probably a mistake.
 
-    For the first ones only: the rest of a long list is likely of the same kind.
+    Only for the first ones: other pieces of a long list are probably similar.
     """
     doubts: list[str] = []
     for piece in split_expression(expression):
@@ -172,21 +172,23 @@ def doubtful_pieces(expression: str) -> list[str]:
             break
         if piece != piece.strip():
             doubts.append(
-                f"{quoted(piece)} begins or ends with a blank and matches no table"
+                f"{quoted(piece)} starts or ends with a blank and matches no table"
             )
         if piece.startswith("!"):
             doubts.append(
-                f"{quoted(piece)} is no negation, there is the black list for that"
+                f"{quoted(piece)} is not a negation; use the black list for that"
             )
         if "\\\\." in piece:
-            doubts.append(f"{quoted(piece)} wants a backslash in a name, \\. is enough")
+            doubts.append(
+                f"{quoted(piece)} requires a backslash in a name; \\. is enough"
+            )
     return doubts
 
 
 class _Matcher:
-    """The pieces of an expression, tried in order until one matches a beginning.
+    """The pieces of an expression, tried in order until one matches a prefix.
 
-    Plain names are looked up instead, unless the order of pieces means something.
+    Plain names use a lookup instead, unless the order of pieces matters.
     """
 
     def __init__(self, expression: str, *, default: bool) -> None:
@@ -200,7 +202,7 @@ class _Matcher:
             [each for each in pieces if plain_text(each) is None]
         )
         if is_open:
-            # A longer piece may match a beginning: then that decides.
+            # A longer piece may match a prefix first: then its result counts.
             self._plain, self.size = frozenset(), 0
             self._programs, _ = self._written(pieces)
         self._steps_max = STEPS_MAX + _STEPS_PER_PIECE * len(pieces)
@@ -209,7 +211,7 @@ class _Matcher:
     def _written(self, pieces: list[str]) -> tuple[list[Program], bool]:
         """Return the programs of pieces, and whether one of them is open.
 
-        Each is counted before it is written. Raises ValueError.
+        The size of each is checked before it is emitted. Raises ValueError.
         """
         programs: list[Program] = []
         is_open = False
@@ -220,22 +222,22 @@ class _Matcher:
             if self.size > SIZE_MAX:
                 raise ValueError(
                     f"regular expression {quoted(self._expression)}: all of its"
-                    f" {self.pieces} pieces together are too large when their"
-                    f" repetitions are written out (limit {SIZE_MAX}), use * or + for"
-                    " large counts"
+                    f" {self.pieces} pieces are too large with their repetitions"
+                    f" expanded (limit {SIZE_MAX}); use * or + for large"
+                    " counts"
                 )
             programs.append(piece.write())
         return programs, is_open
 
     def probe(self) -> None:
-        """Raise ValueError when a long name takes too many steps."""
+        """Raise ValueError if a long name takes too many steps."""
         try:
             self._in_turn(_PROBE)
         except TooManyStepsError:
             raise ValueError(
                 f"regular expression {quoted(self._expression)}: takes more than"
-                f" {self._steps_max} steps on a long name, simplify it"
-            ) from None  # the cause says nothing more
+                f" {self._steps_max} steps on a long name; simplify it"
+            ) from None  # the cause adds nothing
 
     def __call__(self, text: str) -> bool:
         if not text:
@@ -255,7 +257,7 @@ class _Matcher:
             return self._default
 
     def _in_turn(self, text: str) -> bool:
-        """Match, one costly filter at a time. Raises TooManyStepsError."""
+        """Match under the lock for expensive filters. Raises TooManyStepsError."""
         try:
             return self.matches(text, Steps(_STEPS_AT_ONCE))
         except TooManyStepsError:
@@ -263,7 +265,7 @@ class _Matcher:
                 return self.matches(text, Steps(self._steps_max))
 
     def matches(self, text: str, steps: Steps) -> bool:
-        """Tell whether a text matches; raises TooManyStepsError."""
+        """Return whether a text matches; raises TooManyStepsError."""
         if not text or not self.pieces:
             return self._default
         text = text.lower()
@@ -272,6 +274,6 @@ class _Matcher:
         for program in self._programs:
             end = match_end(program, text, 0, steps)
             if end is not None:
-                # The first match decides, though another might reach the end.
+                # The first match counts, even if another would reach the end.
                 return end == len(text)
         return False

@@ -1,1 +1,4 @@
-"""The wire protocol without sockets: messages, frames, log-in, session rules."""
+"""The wire protocol without sockets: messages, frames, login, session rules.
+
+Connections are in `server` and `client`, which import it, like every package above.
+"""

@@ -1,4 +1,4 @@
-"""Proving a password without sending it: the native scramble of MySQL 4.1.
+"""Password authentication without sending the password: the scramble of MySQL 4.1.
 
 The server stores hex(H(H(password))) with H = SHA-1; the client sends
 H(password) XOR H(seed + H(H(password))), as hexadecimal text.
@@ -11,11 +11,11 @@ import hmac
 from dataclasses import dataclass, field
 
 SEED_BYTES = 8
-TOKEN_BYTES = 20  # of a SHA-1
+TOKEN_BYTES = 20  # SHA-1 size
 
 
 def _hash(data: bytes) -> bytes:
-    return hashlib.sha1(data, usedforsecurity=False).digest()  # given by the protocol
+    return hashlib.sha1(data, usedforsecurity=False).digest()  # defined by the protocol
 
 
 def _xor(a: bytes, b: bytes) -> bytes:
@@ -23,26 +23,26 @@ def _xor(a: bytes, b: bytes) -> bytes:
 
 
 def stored_form(password: str) -> str:
-    """Return what `canal.passwd` holds for a password: 40 hexadecimal digits."""
+    """Return the value of `canal.passwd` for a password: 40 hexadecimal digits."""
     return _hash(_hash(password.encode())).hex()
 
 
 def scramble(password: str, seed: bytes) -> bytes:
-    """Return the token, in hexadecimal, that proves a password for this seed."""
+    """Return the hexadecimal token for a password and a seed."""
     once = _hash(password.encode())
     return _xor(once, _hash(seed + _hash(once))).hex().encode()
 
 
 def verify(token: bytes, stored: str, seed: bytes) -> bool:
-    """Tell whether a token proves the password of which `stored` is the stored form.
+    """Return whether a token matches the password with the stored form `stored`.
 
-    Both texts may be of upper or lower case; bytes of the token beyond its length
-    are ignored. Text that is not hexadecimal proves nothing.
+    Both texts may be in upper or lower case; excess bytes of the token are ignored.
+    Text that is not hexadecimal never matches.
     """
     try:
         given = _decode_hex(token.decode("ascii"))
         expected = _decode_hex(stored)
-    except ValueError:  # UnicodeDecodeError is one
+    except ValueError:  # includes UnicodeDecodeError
         return False
     if len(given) < TOKEN_BYTES or len(expected) != TOKEN_BYTES:
         return False
@@ -51,21 +51,21 @@ def verify(token: bytes, stored: str, seed: bytes) -> bool:
 
 
 def _decode_hex(text: str) -> bytes:
-    """Decode digits only; an odd number of them means a leading zero."""
-    if not text.isalnum():  # fromhex allows blanks
+    """Decode digits only; an odd number implies a leading zero."""
+    if not text.isalnum():  # fromhex accepts blanks
         raise ValueError("not hexadecimal")
     return bytes.fromhex("0" + text if len(text) % 2 else text)
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who may log in: a user's name and the stored form of the password, or empty."""
+    """Who may log in: a user name and the stored form of the password, or empty."""
 
     user: str = ""
     passwd: str = field(default="", repr=False)
 
     def allow(self, username: str, password: bytes, seed: bytes) -> bool:
-        """Tell whether this log-in is right; `password` is the token as received.
+        """Return whether a login is valid; `password` is the token as received.
 
         ========  ========  ===========  ==============================
         our user  our form  client's     result
@@ -74,7 +74,7 @@ class Credentials:
         empty     set       any user     if the token proves the password
         set       set       the user     if the token proves the password
         set       any       other user   refused
-        set       empty     anything     refused: no password can be right
+        set       empty     anything     refused: no password matches
         ========  ========  ===========  ==============================
         """
         if not self.user and not self.passwd:

@@ -1,8 +1,7 @@
 """The messages of canal's entry protocol (EntryProtocol.proto), as values.
 
-Their names and numbers are the protocol's. For users of the client library: what a
-batch brings is decoded into these. The server's own entries come from the compiled
-decoder and never pass through here.
+Names and numbers are those of the protocol. Clients decode batches into these values;
+the entries of the server come from the compiled decoder and never pass through here.
 """
 
 # ruff: noqa: RUF009  # the functions that declare fields return dataclass fields
@@ -29,7 +28,7 @@ from canal_server.protocol.protobuf import (
 
 
 class SourceType(IntEnum):
-    """What kind of server an entry comes from."""
+    """The kind of server that an entry comes from."""
 
     ORACLE = 1
     MYSQL = 2
@@ -46,10 +45,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Where an entry comes from and which table it is about.
+    """The origin of an entry, and its table.
 
-    `logfile_offset` is where its event begins in the binlog file, `event_length` the
-    event's size, both in bytes; `execute_time` is in ms since 1970.
+    `logfile_offset` is the start of its event in the binlog file and `event_length` the
+    size of the event, both in bytes; `execute_time` is in ms since 1970.
     """
 
     version: int | None = int32(1, explicit=True)
@@ -69,7 +68,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of one row; all values travel as text.
+    """One column of one row; all values are sent as text.
 
     `sql_type` is a number of java.sql.Types. `length` is never sent.
     """
@@ -93,7 +92,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class RowData:
-    """One row: as it was before the change, as it is after it, or both."""
+    """One row: before the change, after it, or both."""
 
     before_columns: tuple[Column, ...] = repeated_message(1, Column)
     after_columns: tuple[Column, ...] = repeated_message(2, Column)
@@ -144,7 +143,7 @@ class TransactionEnd:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message of a batch; its content is decoded when asked for."""
+    """One message of a batch; its content is decoded on demand."""
 
     header: Header = message(1, Header)
     entry_type: EntryType | int | None = enum(2, EntryType, explicit=True)
@@ -152,26 +151,30 @@ class Entry:
 
     def row_change(self) -> RowChange:
         """Decode the content of a ROWDATA entry; ProtocolError for any other."""
-        # An absent type means ROWDATA, as it did when the protocol was of proto2.
+        # A missing type means ROWDATA, as it did in the proto2 version.
         if self.entry_type not in (EntryType.ROWDATA, None):
-            raise ProtocolError(f"an entry of type {self.entry_type!r} holds no rows")
+            raise ProtocolError(f"an entry of type {self.entry_type!r} has no rows")
         return decode(RowChange, self.store_value)
 
     def transaction_begin(self) -> TransactionBegin:
         """Decode the content of a TRANSACTIONBEGIN entry; else ProtocolError."""
         if self.entry_type != EntryType.TRANSACTIONBEGIN:
-            raise ProtocolError(f"an entry of type {self.entry_type!r} is no begin")
+            raise ProtocolError(
+                f"an entry of type {self.entry_type!r} is not a transaction begin"
+            )
         return decode(TransactionBegin, self.store_value)
 
     def transaction_end(self) -> TransactionEnd:
         """Decode the content of a TRANSACTIONEND entry; else ProtocolError."""
         if self.entry_type != EntryType.TRANSACTIONEND:
-            raise ProtocolError(f"an entry of type {self.entry_type!r} is no end")
+            raise ProtocolError(
+                f"an entry of type {self.entry_type!r} is not a transaction end"
+            )
         return decode(TransactionEnd, self.store_value)
 
 
 def decode_entry(data: bytes) -> Entry:
-    """Return the entry that the bytes hold. Raises ProtocolError."""
+    """Decode an entry. Raises ProtocolError."""
     return decode(Entry, data)
 
 

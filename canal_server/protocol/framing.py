@@ -1,7 +1,7 @@
-"""Frames: a length of four bytes, big-endian and signed, then so many bytes.
+"""Frames: a length of four bytes, big-endian and signed, followed by that many bytes.
 
-Both directions are framed alike. The reader limits what it takes; what a server
-sends is limited by the length's own range only.
+Both directions use the same framing. A reader limits the length; a server may send
+frames of any length.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ _LENGTH = struct.Struct(">i")
 
 
 def frame(body: bytes) -> bytes:
-    """Return the body with its length in front."""
+    """Return the body preceded by its length."""
     return _LENGTH.pack(len(body)) + body
 
 
 def frame_length(header: bytes | bytearray, limit: int) -> int:
-    """Return the length that the first four bytes of a frame tell.
+    """Return the length that the first four bytes of a frame encode.
 
-    Raises ProtocolError when it is negative or above the limit, in bytes.
+    Raises ProtocolError if it is negative or above the limit, in bytes.
     """
     (length,) = _LENGTH.unpack_from(header)
     if not 0 <= length <= limit:
-        raise ProtocolError(f"a frame of {length} bytes, allowed are 0 to {limit}")
+        raise ProtocolError(f"a frame of {length} bytes is out of range 0 to {limit}")
     return int(length)
 
 
 class FrameReader:
-    """Takes bytes as they arrive and gives whole frames.
+    """Receives bytes as they arrive and returns complete frames.
 
-    Never holds more than one frame of the limit and what one read brought.
+    It never holds more than one frame of the limit and the result of one read.
     """
 
     def __init__(self, limit: int) -> None:
@@ -44,13 +44,13 @@ class FrameReader:
         self._buffer = bytearray()
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the other side."""
+        """Append bytes from the other side."""
         self._buffer += data
 
     def next_frame(self) -> bytes | None:
-        """Return the next frame's body, None when it has not arrived entirely.
+        """Return the body of the next frame, None while it is incomplete.
 
-        Raises ProtocolError for a length out of range; then the stream is lost.
+        Raises ProtocolError for an invalid length; the stream is then unusable.
         """
         buffer = self._buffer
         if len(buffer) < LENGTH_BYTES:
@@ -67,8 +67,8 @@ class FrameReader:
 # Replies of a server
 # --------------------------------------------------------------------------------
 #
-# A data reply is written by hand, so that the entries leave as the slices that the
-# store keeps them in:
+# A data reply is encoded by hand, so that the entries are sent as the slices in which
+# the store keeps them:
 #
 #   length | [10 01] 18 07 2a <size of Messages> 08 <batch id> | 12 <size> <entry> …
 #            version  type  body                  Messages.batch_id
@@ -79,11 +79,11 @@ _VERSION_FIELD = bytes((2 << 3, VERSION))
 
 
 def messages_header(batch_id: int, body_size: int, *, raw: bool = True) -> bytes:
-    """Return what stands before the entries of a data reply.
+    """Return the part of a data reply before the entries.
 
-    `body_size` is the number of bytes that follow: entries as field 2 of Messages.
-    The raw form carries no version, as canal sends it from a store of raw entries.
-    Raises ValueError when the frame would be longer than its length can tell.
+    `body_size` is the number of bytes that follow: entries as field 2 of Messages. The
+    raw form has no version, as canal sends it from a store of raw entries. Raises
+    ValueError if the frame would exceed the maximum length.
     """
     batch = b"\x08" + varint(batch_id)
     head = _TYPE_AND_BODY + varint(len(batch) + body_size) + batch
@@ -92,13 +92,13 @@ def messages_header(batch_id: int, body_size: int, *, raw: bool = True) -> bytes
     length = len(head) + body_size
     if length > FRAME_BYTES_MAX:
         raise ValueError(
-            f"batch {batch_id} would be a frame of {length} bytes, "
-            f"{FRAME_BYTES_MAX} are possible"
+            f"batch {batch_id} needs a frame of {length} bytes, above the limit of "
+            f"{FRAME_BYTES_MAX}"
         )
     return _LENGTH.pack(length) + head
 
 
-EMPTY_BATCH_ID = -1  # of the answer to a get that found nothing
+EMPTY_BATCH_ID = -1  # in the answer to a get without changes
 EMPTY_FRAME = frame(
     encode_packet(PacketType.MESSAGES, Messages(batch_id=EMPTY_BATCH_ID))
 )

@@ -1,7 +1,7 @@
 """The messages of canal's packet protocol (CanalProtocol.proto), as values.
 
-Every packet carries one inner message, serialized, in `Packet.body`. Leaves out the
-messages that nobody sends (HeartBeat, Dump); frames are in `framing`.
+Every packet contains one serialized message in `Packet.body`. HeartBeat and Dump, which
+are never sent, are omitted; frames are in `framing`.
 """
 
 # ruff: noqa: RUF009  # the functions that declare fields return dataclass fields
@@ -22,11 +22,11 @@ from canal_server.protocol.protobuf import (
     string,
 )
 
-VERSION = 1  # clients refuse a handshake of any other
+VERSION = 1  # clients refuse other versions in a handshake
 
 
 class PacketType(IntEnum):
-    """What the body of a packet is."""
+    """The type of the body of a packet."""
 
     HANDSHAKE = 1
     CLIENTAUTHENTICATION = 2
@@ -55,13 +55,13 @@ class PacketType(IntEnum):
     RANGE_DATA = 75
     RANGE_TABLE = 76
     RANGE_PLACE = 77
-    # What a destination does: the request, then its answer
+    # The state of a destination: the request, then its answer
     RANGE_STATUS = 78
     RANGE_STATE = 79
 
 
 class Compression(IntEnum):
-    """How a body is compressed; clients accept nothing but NONE or absence."""
+    """The compression of a body; clients accept only NONE or no value."""
 
     NONE = 1
     ZLIB = 2
@@ -82,7 +82,7 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """The server's first word: the seed that the password is scrambled with."""
+    """The first message of the server: the seed to scramble the password with."""
 
     seeds: bytes = octets(2)
     supported_compressions: Compression | int | None = enum(
@@ -134,7 +134,7 @@ class Unsub:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """A client asks for the next batch; `unit` counts as Java's TimeUnit does."""
+    """A client requests the next batch; `unit` is an ordinal of Java's TimeUnit."""
 
     destination: str = string(1)
     client_id: str = string(2)
@@ -146,7 +146,7 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """A batch: serialized entries; id -1 when there are none."""
+    """A batch: serialized entries; the id is -1 if there are none."""
 
     batch_id: int = int64(1)
     messages: tuple[bytes, ...] = repeated_octets(2)
@@ -154,7 +154,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class ClientAck:
-    """A client has dealt with a batch; never answered when right."""
+    """A client has processed a batch; answered only on error."""
 
     destination: str = string(1)
     client_id: str = string(2)
@@ -163,18 +163,18 @@ class ClientAck:
 
 @dataclass(frozen=True, slots=True)
 class ClientRollback:
-    """A client wants a batch (0: all open ones) again; never answered when right."""
+    """A client requests a batch (0: all open ones) again; answered only on error."""
 
     destination: str = string(1)
     client_id: str = string(2)
     batch_id: int = int64(3)
 
 
-# Messages that a server writes carry the version, those of a client do not.
+# Messages of a server contain the version, those of a client do not.
 _SERVERS = (PacketType.HANDSHAKE, PacketType.ACK, PacketType.MESSAGES)
 
 
 def encode_packet(kind: PacketType, content: object) -> bytes:
-    """Return the bytes of a packet around a message of this module."""
+    """Return the bytes of a packet that contains a message of this module."""
     version = VERSION if kind in _SERVERS else None
     return encode(Packet(version=version, type=kind, body=encode(content)))

@@ -1,13 +1,13 @@
 """Encoding and decoding of protobuf messages that are declared as dataclasses.
 
-A message is a frozen, slotted dataclass whose fields are made by the functions
-below (`int32(1)`, `string(2, …)`), so that its declaration is its schema. Holds what
-the messages of this protocol need; leaves out groups, fixed-width numbers, packed
-fields and maps, which none of them has.
+A message is a frozen, slotted dataclass whose fields are declared by the functions
+below (`int32(1)`, `string(2, …)`), so that its declaration is its schema. Groups,
+fixed-width numbers, packed fields and maps are not supported, as the protocol does not
+use them.
 
-Encoding is canonical: fields in ascending order, default values left out. A field
-that is declared `explicit` (a oneof of one member in the .proto file) is None when
-absent and is written even when it is 0 or false. Decoding skips unknown fields.
+Encoding is canonical: fields in ascending order, default values omitted. A field that
+is declared `explicit` (a oneof with one field in the .proto file) is None if absent and
+is written even if it is 0 or false. Decoding skips unknown fields.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 VARINT, LENGTH_DELIMITED = 0, 2  # wire types
-_FIXED_SIZES = {1: 8, 5: 4}  # wire types only met in unknown fields
+_FIXED_SIZES = {1: 8, 5: 4}  # wire types that occur only in unknown fields
 _VARINT_BYTES_MAX = 10
 _MASK_64 = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """How one attribute of a message stands on the wire."""
+    """The wire form of one attribute of a message."""
 
     number: int
     wire: int
-    to_wire: Callable[[Any], Any] | None = None  # None: the value as it is
+    to_wire: Callable[[Any], Any] | None = None  # None: unchanged
     from_wire: Callable[[Any], Any] | None = None
     explicit: bool = False
     repeated: bool = False
-    kind: type | None = None  # of a message within the message
+    kind: type | None = None  # of a nested message
 
 
 def _declare(default: object, spec: _Field, *, compare: bool = True) -> Any:
@@ -66,7 +66,7 @@ def boolean(number: int, *, explicit: bool = False) -> Any:
 
 
 def enum(number: int, members: type[IntEnum], *, explicit: bool = False) -> Any:
-    """Declare an enumeration; a number that it does not name stays a plain int."""
+    """Declare an enumeration; an unknown number stays a plain int."""
     by_number = {member.value: member for member in members}
 
     def from_wire(value: int) -> int:
@@ -76,7 +76,7 @@ def enum(number: int, members: type[IntEnum], *, explicit: bool = False) -> Any:
 
 
 def string(number: int, *, compare: bool = True) -> Any:
-    """Declare a text; messages may be equal whatever it is."""
+    """Declare a text; `compare` false excludes it from equality."""
     spec = _Field(number, LENGTH_DELIMITED, str.encode, bytes.decode)
     return _declare("", spec, compare=compare)
 
@@ -92,7 +92,7 @@ def repeated_octets(number: int) -> Any:
 
 
 def message(number: int, kind: type) -> Any:
-    """Declare a message within the message; never None, left out when all default."""
+    """Declare a nested message; never None, omitted if all its fields are default."""
     spec = _Field(number, LENGTH_DELIMITED, encode, kind=kind)
     return dataclasses.field(default=kind(), metadata={"wire": spec})
 
@@ -110,7 +110,7 @@ def repeated_message(number: int, kind: type) -> Any:
 
 
 def varint(value: int) -> bytes:
-    """Return a number of 64 bits as a varint; negative ones take ten bytes."""
+    """Return a 64-bit number as a varint; negative numbers need ten bytes."""
     if 0 <= value < 128:  # noqa: PLR2004  # one byte holds seven bits
         return bytes((value,))
     if not -(1 << 63) <= value <= _MASK_64:
@@ -134,10 +134,10 @@ def _to_int64(value: int) -> int:
 
 
 def _rest_of_varint(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """Read a varint whose first byte, before `at`, said that more bytes follow.
+    """Read a varint whose first byte, before `at`, announced more bytes.
 
-    Returns the number (unsigned, 64 bits) and the place behind it. Raises IndexError
-    where the data end.
+    Returns the number (unsigned, 64 bits) and the offset after it. Raises IndexError at
+    the end of the data.
     """
     value, shift = first & 127, 7
     while True:
@@ -157,12 +157,12 @@ def _rest_of_varint(data: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 class _Plan(Generic[T]):
-    """What is worked out once per message class."""
+    """What is computed once per message class."""
 
     def __init__(self, kind: type[T]) -> None:
         self.kind = kind
         self.defaults: list[tuple[Callable[[T, object], None], object]] = []
-        # By tag: how to store the value, how to read it, whether it is repeated.
+        # By tag: how to store the value, how to decode it, whether it is repeated.
         self.readers: dict[
             int,
             tuple[Callable[[T, object], None], Callable[[Any], Any] | None, bool],
@@ -170,8 +170,8 @@ class _Plan(Generic[T]):
         self.writers: list[tuple[str, bytes, object, _Field]] = []
         for attribute in dataclasses.fields(cast("Any", kind)):
             spec: _Field = attribute.metadata["wire"]
-            # The slot's own setter: faster than __init__, whose assignments go
-            # through object.__setattr__ as the class is frozen.
+            # The setter of the slot: faster than __init__, whose assignments go through
+            # object.__setattr__ because the class is frozen.
             store = getattr(kind, attribute.name).__set__
             tag = spec.number << 3 | spec.wire
             self.defaults.append((store, attribute.default))
@@ -188,13 +188,13 @@ _plans: dict[type, _Plan[Any]] = {}
 
 def _plan_of(kind: type[T]) -> _Plan[T]:
     plan = _plans.get(kind)
-    if plan is None:  # two threads may both make one: they are alike
+    if plan is None:  # two threads may both create one: they are equal
         plan = _plans[kind] = _Plan(kind)
     return plan
 
 
 def encode(value: object) -> bytes:
-    """Return the message's bytes. Raises ValueError for a number above 64 bits."""
+    """Return the bytes of a message. Raises ValueError for a number above 64 bits."""
     out = bytearray()
     for name, tag, default, spec in _plan_of(type(value)).writers:
         content = getattr(value, name)
@@ -212,21 +212,21 @@ def encode(value: object) -> bytes:
 
 
 def decode(kind: type[T], data: bytes) -> T:
-    """Return the message of this class that the bytes hold.
+    """Decode a message of this class.
 
-    Raises ProtocolError, naming the class, when the bytes are no such message.
+    Raises ProtocolError with the class name if the bytes are not such a message.
     """
     try:
         return _decode(_plan_of(kind), data)
     except IndexError:
-        raise ProtocolError(f"malformed {kind.__name__}: a number is cut off") from None
+        raise ProtocolError(f"malformed {kind.__name__}: truncated number") from None
     except UnicodeDecodeError as error:
         raise ProtocolError(f"malformed {kind.__name__}: {error.reason}") from None
     except ProtocolError as error:
         raise ProtocolError(f"malformed {kind.__name__}: {error}") from None
 
 
-# One loop without calls for the common case, as it is faster.
+# One loop without calls for the common case, which is faster.
 def _decode(plan: _Plan[T], data: bytes) -> T:  # noqa: C901, PLR0912
     value: T = plan.kind.__new__(plan.kind)
     for store, default in plan.defaults:
@@ -252,14 +252,14 @@ def _decode(plan: _Plan[T], data: bytes) -> T:  # noqa: C901, PLR0912
             stop = at + number
             if stop > end:
                 raise ProtocolError(
-                    f"field {tag >> 3} has {number} bytes where {end - at} are left"
+                    f"field {tag >> 3} has {number} bytes, but {end - at} are left"
                 )
             raw = data[at:stop]
             at = stop
 
         reader = readers.get(tag)
         if reader is None:
-            if tag < 8:  # noqa: PLR2004  # the number is above the three wire bits
+            if tag < 8:  # noqa: PLR2004  # the number is above the three bits of the wire type
                 raise ProtocolError("a field has number 0")
             continue
         store, from_wire, repeated = reader
@@ -275,10 +275,10 @@ def _decode(plan: _Plan[T], data: bytes) -> T:  # noqa: C901, PLR0912
 
 
 def _skip(tag: int, at: int, end: int) -> int:
-    """Return the place behind an unknown field of fixed width."""
+    """Return the offset after an unknown field of fixed width."""
     size = _FIXED_SIZES.get(tag & 7)
     if size is None:
-        raise ProtocolError(f"field {tag >> 3} has wire type {tag & 7}")
+        raise ProtocolError(f"field {tag >> 3} has unknown wire type {tag & 7}")
     if at + size > end:
-        raise ProtocolError(f"field {tag >> 3} is cut off")
+        raise ProtocolError(f"field {tag >> 3} is truncated")
     return at + size

@@ -1,9 +1,8 @@
 """The messages of ranged reads, an extension of canal's packet protocol, as values.
 
-A *subscription* is a named, durable cursor of a destination, a *range* what lies
-behind one position up to and including another. Leaves out what a server does about
-them (`canal_server.server.range_service`); docs/reference/protocol.md
-describes them for others.
+A *subscription* is a named, durable cursor of a destination; a *range* contains the
+changes after one position up to and including another. The server side is
+`canal_server.server.range_service`; docs/reference/protocol.md describes the messages.
 """
 
 # ruff: noqa: RUF009  # the functions that declare fields return dataclass fields
@@ -36,25 +35,25 @@ from canal_server.protocol.protobuf import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Error codes of Ack, beside those of `protocol.session`
+# Error codes of Ack, in addition to those of `protocol.server_session`
 UNKNOWN_SUBSCRIPTION: Final = 404
-OTHER_EPOCH: Final = 409  # a position of a binlog that is not the source's any more
-PURGED: Final = 410  # the source no longer has what lies behind a position
+OTHER_EPOCH: Final = 409  # a position in a binlog that the source no longer has
+PURGED: Final = 410  # the source no longer has the changes after a position
 IN_USE: Final = 423  # another query reads the subscription
-NOT_HERE: Final = 503  # this server does not run the destination, or has no room
+NOT_HERE: Final = 503  # this server does not run the destination, or is full
 
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
-_BAD_NAMES: Final = (".", "..")  # as names of ZooKeeper's nodes
+_BAD_NAMES: Final = (".", "..")  # as names of ZooKeeper nodes
 PARTS_MAX: Final = 1024
 FILTER_MAX: Final = 64 * 1024  # characters
-JOURNAL_MAX: Final = 512  # characters; MySQL's own limit of a file's name
-START_MAX: Final = 256 * 1024  # characters; a set of GTIDs may be long
+JOURNAL_MAX: Final = 512  # characters; the limit of MySQL for file names
+START_MAX: Final = 256 * 1024  # characters; a GTID set may be long
 QUERY_MAX: Final = 200  # characters
-ACKED: Final = "acked"  # as a place: where a subscription stands
+ACKED: Final = "acked"  # as a start: the cursor of a subscription
 
 
 class Wire(IntEnum):
-    """In which form a range is read."""
+    """The form in which a range is read."""
 
     ENTRY = 1
     BINLOG = 2
@@ -62,13 +61,13 @@ class Wire(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RangePosition:
-    """A boundary in the binlog of one server: what lies before it, and what behind.
+    """A boundary in the binlog of one server, between what is before and after it.
 
-    `epoch` tells whose binlog it is, and which one. `position` is the offset behind a
-    transaction or at a file's first event; in a part of a range it may lie behind a
-    row event inside of a transaction, and `begin` is then where that one begins.
-    `gtids` is the set that was executed there, empty if it is not known: by it the
-    position means something on another server, too. Whoever has it sends it back.
+    `epoch` identifies the server and its binlog. `position` is the offset after a
+    transaction or of the first event of a file; in a part of a range it may be after a
+    row event inside a transaction, and `begin` is then the start of that transaction.
+    `gtids` is the GTID set executed there, empty if unknown: it makes the position
+    valid on other servers. Clients that receive it must send it back.
     """
 
     epoch: int = int32(1)
@@ -83,9 +82,9 @@ class RangePosition:
 
 @dataclass(frozen=True, slots=True)
 class RangeSubscribe:
-    """Give a subscription a cursor, unless it has one; another filter replaces its own.
+    """Create a subscription, or update the filter of an existing one.
 
-    `start` says where a new one stands: `acked` or `latest`, `earliest`, `time:<ms>`,
+    `start` is the position of a new one: `acked` or `latest`, `earliest`, `time:<ms>`,
     `file:<name>:<offset>`, `gtid:<set>`. A `temporary` one ends with the connection.
     """
 
@@ -98,7 +97,7 @@ class RangeSubscribe:
 
 @dataclass(frozen=True, slots=True)
 class RangeSubscribed:
-    """Where a subscription's cursor stands; `created`: it is new."""
+    """The cursor of a subscription; `created` if it is new."""
 
     cursor: RangePosition = message(1, RangePosition)
     created: bool = boolean(2)
@@ -107,10 +106,10 @@ class RangeSubscribed:
 
 @dataclass(frozen=True, slots=True)
 class RangeHead:
-    """Ask how far a batch behind a position may go; limits of 0 are none.
+    """Request where a batch after a position may end; a limit of 0 means no limit.
 
-    `ack`: the position is acked first. `query` tells who asks: a subscription is for
-    one at a time, until its connection ends; empty asks for no such right.
+    `ack`: acknowledge the position first. `query` identifies the reader: it reserves
+    the subscription until its connection ends; an empty one reserves nothing.
     """
 
     destination: str = string(1)
@@ -125,9 +124,9 @@ class RangeHead:
 
 @dataclass(frozen=True, slots=True)
 class RangeEnds:
-    """How far a batch goes and what is in it; an empty one ends where it starts.
+    """The end of a batch and its content; an empty batch ends where it starts.
 
-    `latest` is how far the server has read, `latest_ms` the time of what it read last.
+    `latest` is where the server has read to, `latest_ms` the time of the last event.
     """
 
     end: RangePosition = message(1, RangePosition)
@@ -139,7 +138,7 @@ class RangeEnds:
 
 @dataclass(frozen=True, slots=True)
 class RangePlan:
-    """Ask for a range to be cut into parts, some at most; filtered as in RangeRead."""
+    """Request to split a range into at most `parts` parts; filtered as in RangeRead."""
 
     destination: str = string(1)
     name: str = string(2)
@@ -153,8 +152,8 @@ class RangePlan:
 class RangePart:
     """One part of a range.
 
-    Where it ends inside of a transaction, `commit` is where that ends, and `commit_ms`
-    when it did.
+    If it ends inside a transaction, `commit` is the end of that transaction, and
+    `commit_ms` its time.
     """
 
     start: RangePosition = message(1, RangePosition)
@@ -186,7 +185,7 @@ class RangeRead:
 
 @dataclass(frozen=True, slots=True)
 class RangeAck:
-    """Say that all up to a position was dealt with."""
+    """Acknowledge everything up to a position."""
 
     destination: str = string(1)
     name: str = string(2)
@@ -195,7 +194,7 @@ class RangeAck:
 
 @dataclass(frozen=True, slots=True)
 class RangeSchema:
-    """Ask for the columns of a table at a position; without one: as they are now."""
+    """Request the columns of a table at a position, by default its current ones."""
 
     destination: str = string(1)
     schema: str = string(2)
@@ -205,7 +204,7 @@ class RangeSchema:
 
 @dataclass(frozen=True, slots=True)
 class RangeColumn:
-    """One column; `mysql_type` as entries have it."""
+    """One column; `mysql_type` is that of entries."""
 
     name: str = string(1)
     mysql_type: str = string(2)
@@ -216,11 +215,11 @@ class RangeColumn:
 
 @dataclass(frozen=True, slots=True)
 class RangeTable:
-    """The columns of a table, if there is one.
+    """The columns of a table, if it exists.
 
-    `zone` is the time zone in which entries write columns of type TIMESTAMP, empty
-    when it has no name. `left_out` tells what of its changes the instance's filters
-    keep from all readers.
+    `zone` is the time zone in which entries contain columns of type TIMESTAMP, empty if
+    it has no name. `left_out` describes the changes that the filters of the instance
+    omit for all readers.
     """
 
     found: bool = boolean(1)
@@ -231,7 +230,7 @@ class RangeTable:
 
 @dataclass(frozen=True, slots=True)
 class RangeUnsubscribe:
-    """Forget a subscription and its cursor."""
+    """Remove a subscription and its cursor."""
 
     destination: str = string(1)
     name: str = string(2)
@@ -239,10 +238,10 @@ class RangeUnsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class RangeLocate:
-    """Ask which boundary a text means; changes nothing.
+    """Request the position that a text selects; changes nothing.
 
-    `place` is written as `RangeSubscribe.start`; `acked` means where the subscription
-    `name` stands, `latest` where the source's binlog ends now, read or not.
+    `place` has the format of `RangeSubscribe.start`; `acked` selects the cursor of the
+    subscription `name`, `latest` the current end of the binlog of the source.
     """
 
     destination: str = string(1)
@@ -252,21 +251,21 @@ class RangeLocate:
 
 @dataclass(frozen=True, slots=True)
 class RangeFound:
-    """A boundary that was asked for."""
+    """The requested position."""
 
     position: RangePosition = message(1, RangePosition)
 
 
 @dataclass(frozen=True, slots=True)
 class RangeStatus:
-    """Ask what a destination does, wherever it runs."""
+    """Request the state of a destination, wherever it runs."""
 
     destination: str = string(1)
 
 
 @dataclass(frozen=True, slots=True)
 class RangeState:
-    """What a destination does, as an object of JSON; keys are added, never renamed."""
+    """The state of a destination as JSON; keys are added, but never renamed."""
 
     json: str = string(1)
 
@@ -301,18 +300,18 @@ REQUEST_TYPES: Final[dict[type[RangeRequest], PacketType]] = {
 
 
 def is_ranged(packet: Packet) -> bool:
-    """Tell whether a packet is a request of this module."""
+    """Return whether a packet is a request of this module."""
     return packet.type in _REQUESTS
 
 
 def read_request(packet: Packet) -> RangeRequest:
-    """Return the request of a packet. Raises ClientError when it breaks a rule."""
+    """Return the request of a packet. Raises ClientError if it breaks a rule."""
     try:
         request = decode(_REQUESTS[packet.type], packet.body)
     except ProtocolError as error:
         raise ClientError(str(error)) from error
     if not request.destination:
-        raise ClientError("no destination is named", code=401)
+        raise ClientError("the destination is missing", code=401)
     _CHECKS[type(request)](request)
     return request
 
@@ -323,11 +322,11 @@ def read_request(packet: Packet) -> RangeRequest:
 
 
 def check_name(name: str) -> None:
-    """Raise ClientError unless a subscription can have this name."""
+    """Raise ClientError unless a subscription may have this name."""
     if not NAME.fullmatch(name) or name in _BAD_NAMES:
         raise ClientError(
-            f"subscription name {name[:100]!r}: "
-            "1 to 100 of A-Z a-z 0-9 _ . - are needed"
+            f"invalid subscription name {name[:100]!r}: "
+            "use 1 to 100 characters of A-Z a-z 0-9 _ . -"
         )
 
 
@@ -336,17 +335,17 @@ def _check_position(position: RangePosition, what: str) -> None:
         raise ClientError(f"the {what} of the range is missing")
     if len(position.journal) > JOURNAL_MAX or not position.journal.isprintable():
         raise ClientError(
-            f"the {what} names {quoted(position.journal)}, which is no binlog file:"
-            f" a name has 1 to {JOURNAL_MAX} characters that can be printed"
+            f"the {what} has an invalid binlog file name {quoted(position.journal)}:"
+            f" use 1 to {JOURNAL_MAX} printable characters"
         )
     if position.position < 4 or position.epoch < 0 or position.begin < 0:  # noqa: PLR2004
-        raise ClientError(f"{what} {position} is no position of a binlog")
+        raise ClientError(f"{what} {position} is not a binlog position")
     _check_length(position.gtids, START_MAX, f"GTID set of the {what}")
     _check_set(position.gtids, what)
 
 
 def _check_set(gtids: str, what: str) -> None:
-    """Raise ClientError for a text that is a GTID set of no kind of server."""
+    """Raise ClientError for a text that is not a GTID set of any kind of server."""
     try:
         GtidSet.parse(gtids)
     except ValueError as error:
@@ -354,8 +353,9 @@ def _check_set(gtids: str, what: str) -> None:
             MariaGtidSet.parse(gtids)
         except ValueError:
             raise ClientError(
-                f"the GTID set of the {what}, {quoted(gtids)}, cannot be read"
-                f" ({printable(str(error))}); send it back as the server sent it"
+                f"invalid GTID set of the {what}, {quoted(gtids)}:"
+                f" {printable(str(error))}; send it unchanged as received from the"
+                " server"
             ) from error
 
 
@@ -367,7 +367,9 @@ def _check_subscribe(request: RangeSubscribe) -> None:
 
 def _check_length(text: str, limit: int, what: str) -> None:
     if len(text) > limit:
-        raise ClientError(f"the {what} has {len(text)} characters, {limit} may be")
+        raise ClientError(
+            f"the {what} has {len(text)} characters, the limit is {limit}"
+        )
 
 
 def _check_head(request: RangeHead) -> None:
@@ -376,7 +378,7 @@ def _check_head(request: RangeHead) -> None:
     _check_length(request.query, QUERY_MAX, "query")
     for what in ("max_rows", "max_bytes", "wait_ms"):
         if getattr(request, what) < 0:
-            raise ClientError(f"{what} = {getattr(request, what)} is below 0")
+            raise ClientError(f"{what} = {getattr(request, what)} is negative")
 
 
 def _check_plan(request: RangePlan) -> None:
@@ -385,7 +387,9 @@ def _check_plan(request: RangePlan) -> None:
     _check_ends(request)
     _check_length(request.filter, FILTER_MAX, "filter")
     if not 1 <= request.parts <= PARTS_MAX:
-        raise ClientError(f"parts = {request.parts}, 1 to {PARTS_MAX} may be")
+        raise ClientError(
+            f"parts = {request.parts} is out of range: use 1 to {PARTS_MAX}"
+        )
 
 
 def _check_read(request: RangeRead) -> None:
@@ -394,7 +398,9 @@ def _check_read(request: RangeRead) -> None:
     _check_ends(request)
     _check_length(request.filter, FILTER_MAX, "filter")
     if request.wire not in (0, *Wire):
-        raise ClientError(f"wire {request.wire!r} is not served; ask for entries (1)")
+        raise ClientError(
+            f"unsupported wire form {request.wire!r}; request entries (1)"
+        )
 
 
 def _check_ends(request: RangePlan | RangeRead) -> None:
@@ -402,7 +408,7 @@ def _check_ends(request: RangePlan | RangeRead) -> None:
     _check_position(request.end, "end")
     if request.start.epoch > request.end.epoch:
         raise ClientError(
-            f"a range from {request.start} to {request.end} is none: it ends in an"
+            f"invalid range from {request.start} to {request.end}: the end is in an"
             " earlier epoch"
         )
 
@@ -450,18 +456,20 @@ _CHECKS: Final[dict[type[RangeRequest], Callable[[Any], None]]] = {
 #            version type  body                                       `- slices -'
 
 _PIECE_HEAD: Final = bytes((2 << 3, VERSION, 3 << 3, PacketType.RANGE_DATA, 5 << 3 | 2))
-LAST_PIECE: Final = 0  # its number; it has no entries
+LAST_PIECE: Final = 0  # the number of the last piece, which has no entries
 
 
 def piece_header(number: int, size: int) -> bytes:
-    """Return what stands before the entries of a piece, `size` bytes of them.
+    """Return the part of a piece before its `size` bytes of entries.
 
-    Raises ValueError when the frame would be longer than its length can tell.
+    Raises ValueError if the frame would exceed the maximum length.
     """
     inner = b"\x08" + varint(number)
     head = _PIECE_HEAD + varint(len(inner) + size) + inner
     if len(head) + size > FRAME_BYTES_MAX:
-        raise ValueError(f"a piece of {size} bytes is longer than a frame can be")
+        raise ValueError(
+            f"a piece of {size} bytes exceeds the maximum length of a frame"
+        )
     return (len(head) + size).to_bytes(LENGTH_BYTES, "big") + head
 
 
@@ -475,16 +483,16 @@ LAST_FRAME: Final = piece_header(LAST_PIECE, 0)
 
 
 def open_piece(frame: memoryview) -> tuple[int, memoryview] | None:
-    """Return the number and the entries of a frame that is a piece, None for others.
+    """Return the number and the entries of a frame if it is a piece, else None.
 
-    The entries are a part of the frame, not copied. Raises ProtocolError when it is
-    a piece and damaged.
+    The entries are a slice of the frame, not a copy. Raises ProtocolError if the piece
+    is malformed.
     """
     if bytes(frame[: len(_PIECE_HEAD)]) != _PIECE_HEAD:
         return None
     size, at = _varint_at(frame, len(_PIECE_HEAD))
     if at + size != len(frame) or not size or frame[at] != 8:  # noqa: PLR2004
-        raise ProtocolError("a damaged piece of a range")
+        raise ProtocolError("malformed piece of a range")
     number, at = _varint_at(frame, at + 1)
     return number, frame[at:]
 
@@ -497,4 +505,4 @@ def _varint_at(data: memoryview, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 128:  # noqa: PLR2004
             return value, at
-    raise ProtocolError("a damaged piece of a range")
+    raise ProtocolError("malformed piece of a range")

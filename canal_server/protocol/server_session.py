@@ -1,15 +1,15 @@
-"""What a client asks of the server: requests read from its bytes, by their rules.
+"""The requests of a client to the server, parsed from its bytes.
 
-A session belongs to one connection. It knows no socket, no clock and no instance:
-bytes in (`receive_data`), requests out (`next_request`); the answers are the frames
-of this module and of `framing`. Requests are answered strictly in order, and every
-one before the next is asked for.
+A session belongs to one connection and has no socket, no clock and no instance: bytes
+in (`receive_data`), requests out (`next_request`); the answers are the frames of this
+module and of `framing`. Requests are answered strictly in order, each one before the
+next is requested.
 
 ::
 
     EXPECT_LOGIN ── Login, then logged_in() ──► OPEN
          ▲  │
-         └──┘ refused: the client may try again, with the same seed
+         └──┘ refused: the client may retry, with the same seed
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Error codes of Ack
-REFUSED = 400  # whatever else goes wrong
+REFUSED = 400  # all other errors
 NO_IDENTITY = 401  # destination or client id is missing
 NO_BATCH_ID = 402  # an ack of batch 0
 
-# Before a client has logged in: together with what one read brings 64 KiB at most.
+# Before a client has logged in: with the result of one read, 64 KiB at most.
 LOGIN_BYTES_MAX = 60 * 1024 - LENGTH_BYTES
 LOGIN_READ_BYTES = 4 * 1024
 
-FETCH_SIZE_DEFAULT = 1000  # for a client that asks for 0 or fewer
+FETCH_SIZE_DEFAULT = 1000  # for a client that requests 0 or less
 IDLE_S_DEFAULT = 3600.0
-TIMEOUT_S_MAX = 10 * 365 * 86400.0  # clocks count further, but not every system call
+TIMEOUT_S_MAX = 10 * 365 * 86400.0  # some system calls accept no more
 
-# Seconds in one unit of Get.timeout, by ordinal of Java's TimeUnit; others are ms.
+# Seconds per unit of Get.timeout, by ordinal of Java's TimeUnit; others mean ms.
 _UNITS = {0: 1e-9, 1: 1e-6, 2: 1e-3, 3: 1.0, 4: 60.0, 5: 3600.0, 6: 86400.0}
 _MILLISECONDS = 1e-3
 _AT_ONCE = -1  # as Get.timeout
@@ -68,9 +68,9 @@ _CLIENT_ID_MIN, _CLIENT_ID_MAX = -(2**15), 2**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The password was right; `subscribe` is set when the client subscribes at once.
+    """The password is valid; `subscribe` is set if the client also subscribes.
 
-    The connection ends when nothing was received, or nothing was sent, for so long.
+    The connection ends if nothing is received, or nothing is sent, for this long.
     """
 
     read_idle_s: float
@@ -94,7 +94,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Answered with a batch; timeout 0 does not wait, None waits without limit."""
+    """Answered with a batch; a timeout of 0 does not wait, None waits without limit."""
 
     identity: ClientIdentity
     size: int
@@ -103,7 +103,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Answered only when it is refused; batch -1 is the empty one."""
+    """Answered only on error; batch -1 is the empty one."""
 
     identity: ClientIdentity
     batch_id: int
@@ -111,7 +111,7 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Answered only when it is refused; batch 0 means all."""
+    """Answered only on error; batch 0 means all."""
 
     identity: ClientIdentity
     batch_id: int
@@ -119,15 +119,15 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A request that breaks a rule of the protocol; answered with `error_frame`."""
+    """A request that violates the protocol; answered with `error_frame`."""
 
     code: int
     message: str
-    is_login: bool = False  # user or password are wrong
+    is_login: bool = False  # invalid user or password
 
 
 class LoginRefusedError(ClientError):
-    """User or password are wrong."""
+    """Invalid user or password."""
 
 
 Request = (
@@ -143,18 +143,18 @@ Request = (
 
 
 class State(Enum):
-    """How far a session is."""
+    """The state of a session."""
 
     EXPECT_LOGIN = 1
     OPEN = 2
 
 
 ACK_FRAME = frame(encode_packet(PacketType.ACK, Ack()))
-ERROR_TEXT_MAX = 4096  # characters of a message that is sent to a client
+ERROR_TEXT_MAX = 4096  # characters of an error message to a client
 
 
 def error_frame(code: int, message: str) -> bytes:
-    """Return the answer that refuses a request."""
+    """Return the error answer to a request."""
     text = message if len(message) <= ERROR_TEXT_MAX else message[:ERROR_TEXT_MAX]
     return frame(
         encode_packet(PacketType.ACK, Ack(error_code=code, error_message=text))
@@ -175,7 +175,7 @@ class ServerSession:
         self, credentials: Credentials, seed: bytes, frame_bytes_max: int
     ) -> None:
         self.state = State.EXPECT_LOGIN
-        # To be sent before anything else.
+        # To be sent first.
         self.greeting = frame(
             encode_packet(PacketType.HANDSHAKE, Handshake(seeds=seed))
         )
@@ -186,27 +186,27 @@ class ServerSession:
         self._last_get: tuple[bytes, Fetch] | None = None
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the client."""
+        """Append bytes from the client."""
         self._frames.receive_data(data)
 
     def next_request(self) -> Request | None:
-        """Return the next request, None when more bytes are needed.
+        """Return the next request, None if more bytes are needed.
 
-        Raises ProtocolError for bytes that are no frame or no packet; the
-        connection cannot go on then.
+        Raises ProtocolError if the bytes are not a frame or packet; the connection is
+        then unusable.
         """
         body = self._frames.next_frame()
         if body is None:
             return None
-        # A client asks for the same again and again: its last get is kept, which
-        # is faster than reading it anew.
+        # A client repeats the same request: its last get is cached, which is faster
+        # than decoding it again.
         if self._last_get is not None and self._last_get[0] == body:
             return self._last_get[1]
 
         packet = decode(Packet, body)
         try:
             if self.state is State.EXPECT_LOGIN:
-                # The first packet is a log-in whatever its type says.
+                # The first packet is a login, whatever its type.
                 return self._login(_content(ClientAuth, packet))
             request = _read_request(packet)
         except ClientError as refusal:
@@ -217,7 +217,7 @@ class ServerSession:
         return request
 
     def logged_in(self) -> None:
-        """Open the session; called when a `Login` could be answered with an ack."""
+        """Open the session; call it when a `Login` is answered with an ack."""
         self.state = State.OPEN
         self._frames.limit = self._frame_bytes_max
 
@@ -240,7 +240,7 @@ class ServerSession:
 
 
 def _read_request(packet: Packet) -> Request:
-    """Return what a packet asks for. Raises ClientError when it breaks a rule."""
+    """Return the request of a packet. Raises ClientError if it breaks a rule."""
     match packet.type:
         case PacketType.GET:
             get = _content(Get, packet)
@@ -281,7 +281,7 @@ def _identity(
     client_id = int(text) if _DECIMAL.fullmatch(text) else _CLIENT_ID_MAX + 1
     if not _CLIENT_ID_MIN <= client_id <= _CLIENT_ID_MAX:
         raise ClientError(
-            f"client id {quoted(text[:64])} is no number "
+            f"client id {quoted(text[:64])} is not a number "
             f"from {_CLIENT_ID_MIN} to {_CLIENT_ID_MAX}",
             code=REFUSED,
         )
@@ -290,7 +290,7 @@ def _identity(
 
 
 def _timeout_s(get: Get) -> float | None:
-    """Return how long a get may wait, in seconds; an absent timeout counts as 0."""
+    """Return the timeout of a get in seconds; a missing timeout means 0."""
     timeout = get.timeout or 0
     if timeout == _AT_ONCE:
         return 0.0

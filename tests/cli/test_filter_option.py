@@ -16,9 +16,9 @@ from canal_server.errors import ConfigError
     [
         ("*", "'*' matches no table"),
         (r"shop\..*,orders", "'orders' matches no table"),
-        (r".*\\..*", r"'.*\\..*' wants a backslash in a name, \. is enough"),
-        (r"a\.b, a\.c", r"' a\.c' begins or ends with a blank and matches no table"),
-        (r"!a\.b", r"'!a\.b' is no negation"),
+        (r".*\\..*", r"'.*\\..*' requires a backslash in a name; \. is enough"),
+        (r"a\.b, a\.c", r"' a\.c' starts or ends with a blank and matches no table"),
+        (r"!a\.b", r"'!a\.b' is not a negation"),
     ],
 )
 @pytest.mark.parametrize("command", [("tail", "--port", "1"), ("decode", "none.1")])
@@ -39,5 +39,5 @@ def test_what_is_accepted(text):
 
 def test_no_expression():
     """What is no regular expression says what is wrong with it."""
-    with pytest.raises(ConfigError, match=r"--filter '\(': .* without its \)"):
+    with pytest.raises(ConfigError, match=r"--filter '\(': .* unmatched \("):
         filter_of(argparse.Namespace(command="decode", filter="("))

@@ -151,7 +151,7 @@ def test_a_filter_that_is_refused(make_pipeline, mysql_server, database, capsys)
     common = ("--port", str(pipeline.server_port), "--destination", "example")
     assert cli.main(["tail", *common, "--from", "latest", "--filter", "long.name"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "filter 'long.name': it has 9 characters, the limit is 5" in line
+    assert "filter 'long.name': 9 characters exceed the limit of 5" in line
     pipeline.process.wait_for_log("refused a RangeSubscribe of subscription tail-")
     process = pipeline.process
     pipeline.stop()  # its log is whole then

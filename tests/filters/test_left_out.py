@@ -18,7 +18,7 @@ COLUMNS = ("id", "mail", "note")
         (FilterConfig(query_dml=True), ""),
         (
             FilterConfig(black_regex=r"shop\.us.*,a\.b"),
-            "all of it (canal.instance.filter.black.regex)",
+            "everything (canal.instance.filter.black.regex)",
         ),
         (FilterConfig(black_regex=r"shop\.other", field="shop.other:id"), ""),
         (FilterConfig(black_regex="("), ""),

@@ -61,7 +61,7 @@ def matches(piece, text):
 def test_constructs(piece, text, expected):
     """Each construct takes what it takes in Perl 5 and Jakarta ORO."""
     if expected is None:
-        with pytest.raises(ValueError, match="not supported"):
+        with pytest.raises(ValueError, match="unsupported"):
             compile_piece(piece)
     else:
         assert matches(piece, text) is expected
@@ -70,24 +70,24 @@ def test_constructs(piece, text, expected):
 @pytest.mark.parametrize(
     ("piece", "problem"),
     [
-        ("a(b", "a ( without its ) at character 3"),
-        ("ab)", "a ) without its ( at character 3"),
-        ("(*a)", "nothing in front of it"),
-        ("(a|{2}b)", "nothing in front of it"),
-        ("a**", "a quantifier behind a quantifier"),
-        ("a++", "a quantifier behind a quantifier"),
-        ("a{3,2}", "a repetition from 3 to only 2"),
-        ("[ab", "a [ without its ]"),
-        ("[b-a]", "a range from 'b' down to 'a'"),
+        ("a(b", "unmatched ( at character 3"),
+        ("ab)", "unmatched ) at character 3"),
+        ("(*a)", "nothing to repeat before"),
+        ("(a|{2}b)", "nothing to repeat before"),
+        ("a**", "quantifier after a quantifier"),
+        ("a++", "quantifier after a quantifier"),
+        ("a{3,2}", "invalid repetition: 3 exceeds 2"),
+        ("[ab", "unmatched ["),
+        ("[b-a]", "invalid range: 'b' is after 'a'"),
         ("[[:name:]]", "unknown class [:name:]"),
-        (r"(a)\1", "a back-reference"),
-        (r"\Qa\E", r"\Q, which is not supported"),
-        (r"[\p]", r"\p, which is not supported"),
-        ("(?<=a)b", "a kind of group that is not supported"),
-        ("(?P<n>a)", "a kind of group that is not supported"),
-        ("(?x)a", "a kind of group that is not supported"),
-        ("(?#a", "a comment without its )"),
-        ("(" * 60 + ")" * 60, "more than 50 parentheses"),
+        (r"(a)\1", "unsupported back-reference"),
+        (r"\Qa\E", r"unsupported escape \Q"),
+        (r"[\p]", r"unsupported escape \p"),
+        ("(?<=a)b", "unsupported kind of group"),
+        ("(?P<n>a)", "unsupported kind of group"),
+        ("(?x)a", "unsupported kind of group"),
+        ("(?#a", "unterminated comment"),
+        ("(" * 60 + ")" * 60, "more than 50 nested parentheses"),
         ("(a{1000}){1000}", f"limit {INSTRUCTIONS_MAX}"),
         ("(((a?){9999}){9999}){9999}", f"limit {INSTRUCTIONS_MAX}"),
         ("a{99999}", f"limit {INSTRUCTIONS_MAX}"),

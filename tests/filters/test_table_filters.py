@@ -181,7 +181,7 @@ def test_size_is_counted_before_anything_is_built(expression):
     """What would become large is refused in little memory, over all of its pieces."""
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match="too large when"):
+        with pytest.raises(ValueError, match="too large with"):
             compile_expression(expression)
         _, most = tracemalloc.get_traced_memory()
     finally:

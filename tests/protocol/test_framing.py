@@ -50,7 +50,7 @@ def test_messages_header_bytes():
 
 def test_batch_too_large_for_a_frame():
     """A batch whose length does not fit in the frame's length is refused."""
-    with pytest.raises(ValueError, match="batch 7 would be a frame of"):
+    with pytest.raises(ValueError, match="batch 7 needs a frame of"):
         messages_header(7, FRAME_BYTES_MAX)
 
 
@@ -80,5 +80,5 @@ def test_length_out_of_range(header):
     """A length that is negative or above the limit is an error that names both."""
     reader = FrameReader(50)
     reader.receive_data(bytes.fromhex(header))
-    with pytest.raises(ProtocolError, match="allowed are 0 to 50"):
+    with pytest.raises(ProtocolError, match="out of range 0 to 50"):
         reader.next_frame()

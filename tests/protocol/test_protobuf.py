@@ -114,16 +114,16 @@ def test_last_one_wins():
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\x08", "cut off"),
-        (b"\x08\x80", "cut off"),
-        (b"\x22\x05ab", "field 4 has 5 bytes where 2 are left"),
+        (b"\x08", "truncated number"),
+        (b"\x08\x80", "truncated number"),
+        (b"\x22\x05ab", "field 4 has 5 bytes, but 2 are left"),
         (b"\x08" + b"\xff" * 11, "longer than 10 bytes"),
         (b"\x0b", "wire type 3"),
-        (b"\xf9\x06\x01", "field 111 is cut off"),
+        (b"\xf9\x06\x01", "field 111 is truncated"),
         (b"\x00\x01", "number 0"),
         (b"\x02\x00", "number 0"),
         (b"\x2a\x03\x0a\x01\xff", "invalid start byte"),
-        (b"\x2a\x01\x0a", "cut off"),
+        (b"\x2a\x01\x0a", "truncated number"),
     ],
 )
 def test_malformed(data, reason):

@@ -277,7 +277,7 @@ def test_frame_beyond_the_limit():
     """A request longer than the limit ends the session before it is read."""
     session = open_session()
     session.receive_data((1001).to_bytes(4))
-    with pytest.raises(ProtocolError, match="allowed are 0 to 1000"):
+    with pytest.raises(ProtocolError, match="out of range 0 to 1000"):
         session.next_request()
 
 

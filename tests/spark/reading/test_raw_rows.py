@@ -25,7 +25,7 @@ class OldRanges:
         """Give one piece."""
         self.asked.append(relays)
         if relays:
-            raise ClientError("wire 2 is not served; ask for entries (1)")
+            raise ClientError("unsupported wire form 2; request entries (1)")
         if name:
             raise ClientError("the source is down")
         take((b"\x12\x00",), 2)

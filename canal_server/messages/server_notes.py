@@ -1,0 +1,211 @@
+"""Notes on errors of cursors, clusters and commands, and on answers to clients."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from canal_server.messages.note import Note
+
+SERVER_ERRORS: Final = (
+    Note(
+        error="MetaStoreError",
+        fragments=("is damaged (…) and … cannot be read either",),
+        meaning="Both copies of the cursors are damaged. The destination does not"
+        " start.",
+        remedy="Put a copy back, or remove both files: clients then start without"
+        " cursors.",
+    ),
+    Note(
+        error="MetaStoreError",
+        fragments=("in ZooKeeper is damaged",),
+        meaning="A node holds something that is not a position. The destination does"
+        " not start.",
+        remedy="Correct the node, or delete it: that client then starts without a"
+        " cursor.",
+    ),
+    Note(
+        error="MetaStoreError",
+        fragments=("was changed by another client and is not overwritten",),
+        meaning="A second server runs the destination, or a person moved a cursor.",
+        remedy="Stop one of the two servers. To use the content of the node, restart"
+        " this one.",
+    ),
+    Note(
+        error="MetaStoreError",
+        fragments=("list of subscriptions",),
+        meaning="`subscriptions.sqlite` cannot be read. The destination does not"
+        " start.",
+        remedy="Put a copy back, or move the file away: readers then resume from their"
+        " own checkpoints.",
+    ),
+    Note(
+        error="LeaseLost",
+        fragments=("this server may no longer run",),
+        meaning="Cursors could not be written after the lease was lost.",
+        remedy="Nothing: clients receive again what they acked last.",
+    ),
+    Note(
+        error="ZooKeeperError",
+        fragments=("does not exist in ZooKeeper",),
+        meaning="The path after the servers in `canal.zkServers` does not exist.",
+        remedy="Create it, or correct the setting.",
+    ),
+    Note(
+        error="ConfigError",
+        fragments=("clients cannot read an IPv6 address from ZooKeeper",),
+        meaning="Clients cut an address at its first colon.",
+        remedy="Set `canal.register.ip` to an IPv4 address or a name.",
+    ),
+    Note(
+        error="ConfigError",
+        fragments=("cannot listen on",),
+        meaning="Another program uses the port, or the address does not belong to this"
+        " machine.",
+        remedy="Change `canal.ip` or `canal.port`.",
+    ),
+    Note(
+        error="ControlError",
+        fragments=("cannot use the data folder",),
+        meaning="The account of canal-server may not write there.",
+        remedy="Correct the permissions, or set another `canal.file.data.dir`.",
+    ),
+    Note(
+        error="ControlError",
+        fragments=("another server … runs with the data folder",),
+        meaning="Two servers have the same `canal.file.data.dir`.",
+        remedy="Stop one of them, or set another folder.",
+    ),
+    Note(
+        error="ControlError",
+        fragments=("no server runs with the data folder",),
+        meaning="`status`, `stop`: no server is running, or it has another `--conf`.",
+        remedy="Start the server, or name its `--conf`.",
+    ),
+    Note(
+        error="ControlError",
+        fragments=(
+            "the server of … did not answer within",
+            "the server of … still runs after",
+        ),
+        meaning="The process is paused (SIGSTOP; the text names it), the machine is"
+        " frozen, or the stop takes long.",
+        remedy="`kill -CONT` with that process, or kill it. A stop that was requested"
+        " is then carried out; in a cluster another server has taken over"
+        " meanwhile.",
+    ),
+    Note(
+        error="ControlError",
+        fragments=("destination … is …, try again",),
+        meaning="`position seek`: the destination is starting or stopping.",
+        remedy="Ask again in a moment.",
+    ),
+    Note(
+        error="ControlError",
+        fragments=("destination … is run by …: run this command on that server",),
+        meaning="`position seek`, `subscriptions remove`: another server of the"
+        " cluster runs the destination.",
+        remedy="Run the command there. A server that was killed still counts until its"
+        " session ends; ask again then.",
+    ),
+    Note(
+        error="ControlError",
+        fragments=("subscription … is read by query …: end that first",),
+        meaning="`subscriptions remove`: the subscription is in use.",
+        remedy="Stop that query, or keep the subscription.",
+    ),
+)
+
+CLIENT_ANSWERS: Final = (
+    Note(
+        fragments=("auth failed for user",),
+        meaning="The name or the password is wrong.",
+        remedy="Use what `canal.user` and `canal.passwd` say.",
+    ),
+    Note(
+        fragments=("can't find destination:",),
+        meaning="The server has no destination of that name.",
+        remedy="Use a name from `canal.destinations`.",
+    ),
+    Note(
+        fragments=("should subscribe first",),
+        meaning="The client asked for changes before it subscribed.",
+        remedy="Subscribe after each connect.",
+    ),
+    Note(
+        fragments=("is not the oldest open one",),
+        meaning="The client acked batches in another order than it got them.",
+        remedy="Ack batches in their order.",
+    ),
+    Note(
+        fragments=("client … of … needs",),
+        meaning="The source no longer has the position of the client. A client whose"
+        " get was waiting gets the answer as well; other clients are served.",
+        remedy="See [a client whose position is purged](../howto/purged-positions.md).",
+    ),
+    Note(
+        fragments=("regular expression …: ",),
+        meaning="The filter is not a valid expression; the text says where.",
+        remedy="Correct the filter.",
+    ),
+    Note(
+        fragments=(
+            "characters exceed the limit of",
+            "too large with its repetitions expanded",
+            "the filters of all clients of … are too large",
+        ),
+        meaning="The filter is too long or too costly.",
+        remedy="Simplify it, see [costly filters](../explanation/costly-filters.md).",
+    ),
+    Note(
+        fragments=("client … cannot subscribe: … has … clients, the limit is",),
+        meaning="The destination has as many clients as allowed.",
+        remedy="`unsubscribe` clients that no longer exist, or raise"
+        " `canal.instance.clients.max`.",
+    ),
+    Note(
+        fragments=("has not yet executed",),
+        meaning="A reader received more than the server that is read now has. The"
+        " request is repeated until that server has it.",
+        remedy="See to the replication; if the server is the source now, run `RESET"
+        " REPLICA ALL`.",
+    ),
+    Note(
+        fragments=("subscriptions exist, the limit",),
+        meaning="Programs create subscriptions with new names again and again, and the"
+        " limit is reached.",
+        remedy="[Remove](../howto/remove-subscriptions.md) what nobody reads; give"
+        " each query one fixed name.",
+    ),
+)
+
+INFORMATION: Final = (
+    Note(
+        fragments=("destination %s is run by this server", "is run by"),
+        meaning="A server of the [cluster](../howto/cluster.md) runs the destination."
+        " If it is another one, this server takes over when that one ends. With"
+        " the address of this server, it was killed, and its session lasts until"
+        " its timeout.",
+        is_foreign=True,
+    ),
+    Note(
+        fragments=("epoch … of ranged reads",),
+        meaning="Ranged reads know the source as this server and this binlog. Above 0:"
+        " the source was replaced, or its binlog was reset. Earlier positions are"
+        " found by their GTID sets; without GTIDs, or after a reset, they are"
+        " refused with code 409.",
+        remedy="Nothing, or start the refused subscriptions again.",
+        is_foreign=True,
+    ),
+    Note(
+        fragments=("goes on without client",),
+        meaning="A client has been disconnected for longer than"
+        " `canal.instance.cursor.pin.seconds`, and the ring is full.",
+        remedy="Nothing: [it misses nothing](../howto/lagging-clients.md) as long as"
+        " the source keeps its binlog.",
+    ),
+    Note(
+        fragments=("destination %s was removed",),
+        meaning="[The conf folder was changed](../howto/destinations.md). `was added`"
+        " and `was changed` mean the same.",
+    ),
+)

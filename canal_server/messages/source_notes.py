@@ -1,0 +1,277 @@
+"""Notes on errors and warnings of a source."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from canal_server.messages.note import Note
+
+SOURCE_ERRORS: Final = (
+    Note(
+        error="ConnectionLost",
+        fragments=(
+            "cannot connect to",
+            "the server closed the connection",
+            "has sent nothing for",
+        ),
+        meaning="The source, or the network to it, is down.",
+        remedy="Nothing if it comes back: reading resumes where it was.",
+    ),
+    Note(
+        error="ConnectionLost",
+        fragments=("two replicas use one id",),
+        meaning="Another replica has the same server id.",
+        remedy="Leave `canal.instance.mysql.slaveId` at 0, or give each instance its"
+        " own.",
+    ),
+    Note(
+        error="SourceRefused",
+        fragments=("Access denied … (error 1045)",),
+        meaning="The name or the password is wrong.",
+        remedy="Correct `canal.instance.dbUsername` and `canal.instance.dbPassword`.",
+        is_foreign=True,
+    ),
+    Note(
+        error="SourceRefused",
+        fragments=("… (error 1227)",),
+        meaning="The account lacks a right. Other errors whose text shows a GRANT mean"
+        " the same.",
+        remedy="Run the GRANT that the text shows. It names the account by the host"
+        " for which it was created.",
+        is_foreign=True,
+    ),
+    Note(
+        error="SourceRefused",
+        fragments=("the server requires TLS",),
+        meaning="The server accepts no connections without TLS (error 3159).",
+        remedy="Set `canal.instance.master.sslMode = REQUIRED`.",
+    ),
+    Note(
+        error="SourceRefused",
+        fragments=("the server's certificate was rejected",),
+        meaning="No trusted authority has signed the certificate of the server.",
+        remedy="Set `canal.instance.master.sslCa`, or another `sslMode`.",
+    ),
+    Note(
+        error="SourceRefused",
+        fragments=(
+            "the server requests the password encrypted with a key that it sends",
+        ),
+        meaning="The account has a SHA-256 plugin, and the connection has no TLS.",
+        remedy="Set `canal.instance.master.sslMode = REQUIRED`, or [a"
+        " key](../howto/security.md).",
+    ),
+    Note(
+        error="SourceRefused",
+        fragments=("binary logging is off", "server_id is 0"),
+        meaning="The server keeps no binlog for replicas.",
+        remedy="Set `log_bin` and `server_id`, and restart the server.",
+    ),
+    Note(
+        error="SourceRefused",
+        fragments=("binlog_format is … allowed by", "binlog_row_image is … allowed by"),
+        meaning="`canal.instance.binlog.format` or `canal.instance.binlog.image` does"
+        " not allow the value of the server.",
+        remedy="Run the SET GLOBAL of the text (open sessions keep the old value), or"
+        " allow the value.",
+    ),
+    Note(
+        error="SourceRefused",
+        fragments=("max_allowed_packet",),
+        meaning="A row is larger than the server may send, or the start position is"
+        " not the beginning of an event.",
+        remedy="Raise `max_allowed_packet` on the source if rows are that large; else"
+        " [start elsewhere](../howto/start-elsewhere.md).",
+    ),
+    Note(
+        error="BinlogPurged",
+        fragments=("Could not find first log file name",),
+        meaning="The binlog file was purged: canal-server was down, or clients were"
+        " slow, for longer than `binlog_expire_logs_seconds`. Or no file ever had"
+        " the configured name.",
+        remedy="`canal-server position show` says what is missing and what to do: put"
+        " the files back, or load the tables again and [move the"
+        " clients](../howto/move-a-cursor.md), in a group [those of the source"
+        " that is named](../howto/group.md). Correct a configured file. With"
+        " `canal.auto.reset.latest.pos.mode = true` it resumes by itself, and the"
+        " changes in between are lost.",
+        is_foreign=True,
+    ),
+    Note(
+        error="BinlogPurged",
+        fragments=(
+            "position > file size",
+            "impossible position",
+            "more gtids than the",
+        ),
+        meaning="The source no longer has that position, for instance after it was"
+        " restored.",
+        remedy="[Start elsewhere](../howto/start-elsewhere.md).",
+    ),
+    Note(
+        error="BinlogPurged",
+        fragments=("is not in the binlog, which has", "but there the binlog has"),
+        meaning="The source does not have the stored position: its binlog was reset,"
+        " or another server with the same server id has its address.",
+        remedy="[Start elsewhere](../howto/start-elsewhere.md).",
+    ),
+    Note(
+        error="BinlogPurged",
+        fragments=("of another server: can't find start position for time",),
+        meaning="Another server took over, and its binlog does not reach back to the"
+        " stored time.",
+        remedy="Load the tables again and [start"
+        " elsewhere](../howto/start-elsewhere.md).",
+        is_foreign=True,
+    ),
+    Note(
+        error="SourceError",
+        fragments=("truncated in the middle of event", "bogus data in log event"),
+        meaning="The position is not the beginning of an event, or the file is"
+        " damaged.",
+        remedy="[Start elsewhere](../howto/start-elsewhere.md)."
+        " `canal.auto.reset.latest.pos.mode` has no effect here.",
+    ),
+    Note(
+        error="SourceError",
+        fragments=(
+            "the server's answer about … cannot be read",
+            "does not speak … as MySQL does",
+            "a reply of more than … bytes",
+            "a reply of more than … columns",
+        ),
+        meaning="What answers at the address of the source is not MySQL, or is damaged"
+        " or hostile.",
+        remedy="Check the address and what listens there. Nothing is lost.",
+    ),
+    Note(
+        error="PositionError",
+        fragments=("can't find start position for time",),
+        meaning="The binlog starts later than the configured time. The year 1970 in"
+        " the text means that the time was given in seconds.",
+        remedy="Configure a later time, in milliseconds, or `oldest` as the file.",
+    ),
+    Note(
+        error="PositionError",
+        fragments=("GTID set",),
+        meaning="The configured GTID set cannot be read, or is of the other kind of"
+        " server.",
+        remedy="Correct `canal.instance.master.gtid`.",
+    ),
+    Note(
+        error="InsideTransaction",
+        fragments=("rows of a transaction that began before the start position",),
+        meaning="The configured position lies inside a transaction.",
+        remedy="Nothing: reading goes back to the beginning of the transaction. If the"
+        " error is repeated, the file is damaged: [start"
+        " elsewhere](../howto/start-elsewhere.md).",
+    ),
+    Note(
+        error="DecodeError",
+        fragments=("above canal.instance.event.bytes.max",),
+        meaning="An event, or what it inflates to, is larger than allowed. Servers"
+        " write none of more than 1 GiB.",
+        remedy="Raise the key if it was set to less; else the source, its binlog or"
+        " the network is damaged or hostile.",
+    ),
+    Note(
+        error="DecodeError",
+        fragments=("(event at …:…)",),
+        meaning="An event is damaged or of an unknown form.",
+        remedy="Look at the event and [skip it](../howto/unreadable-events.md), as the"
+        " text says. Check the disk of the source. A fault of canal-server is"
+        " worth a report with that event.",
+    ),
+    Note(
+        error="EntryTooLarge",
+        fragments=("EntryTooLarge",),
+        meaning="One row is larger than a message can be (2 GiB).",
+        remedy="Leave out the column with `canal.instance.filter.black.field`.",
+        is_foreign=True,
+    ),
+)
+
+HISTORY_ERRORS: Final = (
+    Note(
+        error="TableMetaError",
+        fragments=(
+            "column size is not match",
+            "column … of table",
+            "the server has no table",
+        ),
+        meaning="A table was altered or dropped after the position that is read, and"
+        " its columns at that position are not known; or the account has no SELECT"
+        " on the table.",
+        remedy="GRANT SELECT. Else start after the statement, leave the table out with"
+        " `canal.instance.filter.black.regex`, start the history with an earlier"
+        " dump ([`schema import`](../howto/table-history.md#export-and-import)),"
+        " or leave out rows that cannot be decoded with"
+        " `canal.instance.filter.table.error = true`.",
+    ),
+    Note(
+        error="TableMetaError",
+        fragments=(
+            "the columns of the rows at … are not known",
+            "What tables were at … is not known",
+        ),
+        meaning="A range lies before what the table history knows; the parentheses say"
+        " why the history of the server before does not help either. Asking again"
+        " does not help.",
+        remedy="Start a new subscription at the position that the text names, and load"
+        " earlier changes from the tables; or leave the table out, as above.",
+    ),
+    Note(
+        error="TableMetaStoreError",
+        fragments=(
+            "is in use by another server",
+            "is not for this server to write now",
+        ),
+        meaning="The place of the [table"
+        " history](../explanation/table-history.md#where-it-lies) cannot be used;"
+        " the text says why.",
+        remedy="What the text asks for. It is tried again, and nothing is lost"
+        " meanwhile.",
+    ),
+)
+
+SOURCE_WARNINGS: Final = (
+    Note(
+        fragments=("rows that foreign keys delete or change are in no event",),
+        meaning="InnoDB applies ON DELETE and ON UPDATE below the level that is"
+        " logged.",
+        remedy="See [what holds for all clients](clients.md#what-holds-for-all).",
+    ),
+    Note(
+        fragments=("sees no table, so columns cannot be read",),
+        meaning="The account has no right on any table: it lacks SELECT.",
+        remedy="Run the GRANT of the text.",
+    ),
+    Note(
+        fragments=("cannot check the tables that … sees",),
+        meaning="The source refused the question, and the text says why.",
+        remedy="What the text asks for. The question is repeated.",
+    ),
+    Note(
+        fragments=("no table that … sees matches",),
+        meaning="Parts of `canal.instance.filter.regex` match no table, or the account"
+        " lacks SELECT on the tables.",
+        remedy="Correct the filter, or GRANT SELECT. Nothing for tables that do not"
+        " exist yet.",
+    ),
+    Note(
+        fragments=("the source does not list its binlog files",),
+        meaning="The account may not run SHOW BINARY LOGS, so a stored position cannot"
+        " be checked before reading.",
+        remedy="Grant REPLICATION CLIENT (BINLOG MONITOR on MariaDB).",
+    ),
+    Note(
+        fragments=("waiting until this replica has",),
+        meaning="A replica lags behind what was delivered to clients.",
+        remedy="Nothing; `RESET REPLICA ALL` if it is the source now.",
+    ),
+    Note(
+        fragments=("it is not a replica and lacks transactions that were delivered",),
+        meaning="The old source failed before a replica had the transactions.",
+        remedy="Compare what clients made of them with the source.",
+    ),
+)

@@ -214,13 +214,15 @@ CONNECTION_KEYS = (
         "canal.instance.binlog.format",
         "source.binlog_formats",
         values.names("ROW", "STATEMENT", "MIXED"),
-        "The binlog formats that are accepted. Empty accepts all.",
+        "The binlog formats that are accepted. Empty accepts all. Only ROW brings rows;"
+        " a change that the source logs as a statement reaches clients as a statement.",
     ),
     Key(
         "canal.instance.binlog.image",
         "source.binlog_images",
         values.names("FULL", "MINIMAL", "NOBLOB"),
-        "The row images that are accepted. Empty accepts all.",
+        "The row images that are accepted. Empty accepts all. With MINIMAL and NOBLOB a"
+        " row has only the columns that were logged.",
     ),
     Key(
         "canal.instance.fallbackIntervalInSeconds",

@@ -79,3 +79,12 @@ def test_links(document: Path) -> None:
         ):
             missing.append(link)
     assert missing == []
+
+
+def test_index_has_every_page() -> None:
+    """The first page of the documents links to each of the others."""
+    docs = ROOT / "docs"
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", (docs / "index.md").read_text()))
+    pages = {str(page.relative_to(docs)) for page in docs.glob("*/*.md")}
+    decisions = {page for page in pages if page.startswith("decisions/0")}
+    assert linked == pages - decisions

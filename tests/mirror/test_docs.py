@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*/mirror*.md"))]
 EXAMPLES = [
-    example
+    dedent(example)
     for page in PAGES
     for example in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
 ]

@@ -108,7 +108,7 @@ def _wrapped(start: str, words: list[str]) -> str:
 
 
 def _described(parser: argparse.ArgumentParser) -> tuple[str, str]:
-    """Return what a command does and its exit statuses, wherever they are told."""
+    """Return the description of a command and its exit statuses."""
     described = " ".join((parser.description or "").split())
     before, found, status = described.partition(STATUS)
     if found:

@@ -54,7 +54,7 @@ def defaults() -> dict[str, object]:
 
 
 def shown(value: object) -> str:
-    """Return a default as the file has it: durations, which are floats, with a unit."""
+    """Return a default as it is written in the file; floats are durations."""
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, float):

@@ -25,7 +25,7 @@ TABLE_META_KEYS = (
         default=f"`${{{DATA_DIR_KEY}}}/<destination>`",
     ),
     Key(
-        # Somebody may have written a password into it.
+        # The URL may contain a password.
         history_location.URL_KEY,
         "table_meta.database",
         history_location.database,

@@ -157,7 +157,7 @@ CONNECTION_KEYS = (
         values.boolean,
         "For a source that has GTIDs while `canal.instance.gtidon` is `false`. `true`"
         " stores the executed GTID set"
-        " [with each cursor](data-files.md#gtid-sets-beside-cursors). After a switch to"
+        " [with each cursor](data-files.md#gtid-sets-with-cursors). After a switch to"
         " another server, reading resumes after that set. `false` finds the position"
         " on another server by time.",
         ours=True,
@@ -214,8 +214,8 @@ CONNECTION_KEYS = (
         "canal.instance.binlog.format",
         "source.binlog_formats",
         values.names("ROW", "STATEMENT", "MIXED"),
-        "The binlog formats that are accepted. Empty accepts all. Only ROW brings rows;"
-        " a change that the source logs as a statement reaches clients as a statement.",
+        "The binlog formats that are accepted. Empty accepts all. Only ROW contains"
+        " rows; a change that the source logs as a statement reaches clients as a statement.",
     ),
     Key(
         "canal.instance.binlog.image",

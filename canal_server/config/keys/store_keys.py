@@ -67,7 +67,7 @@ STORE_KEYS = (
         "canal.instance.get.ddl.isolation",
         "store.ddl_isolation",
         values.boolean,
-        "`true` puts each DDL statement in a batch of its own.",
+        "`true` delivers each DDL statement in a separate batch.",
     ),
     Key(
         "canal.instance.get.linger.ms",

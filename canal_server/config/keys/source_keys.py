@@ -215,7 +215,8 @@ CONNECTION_KEYS = (
         "source.binlog_formats",
         values.names("ROW", "STATEMENT", "MIXED"),
         "The binlog formats that are accepted. Empty accepts all. Only ROW contains"
-        " rows; a change that the source logs as a statement reaches clients as a statement.",
+        " rows; a change that the source logs as a statement reaches clients as a"
+        " statement.",
     ),
     Key(
         "canal.instance.binlog.image",

@@ -1,10 +1,12 @@
-"""Destinations that come, change and go while the server runs.
+"""Adds, changes and removes destinations while the server runs.
 
-The conf folder is looked through once in an interval: a new folder with an
-`instance.properties` is a new destination, a changed file changes one, and when file or
-folder is gone, the destination is. What has changed is looked at again a moment later,
-and counts once it stays the same: an editor may write in two steps. What cannot be used
-is told once, and leaves the destination as it is. `canal.properties` is not read again.
+The conf folder is checked once per interval: a new folder with an `instance.properties`
+is a new destination, a changed file changes one, and when the file or folder is
+deleted,
+the destination is removed. A change is checked again a moment later, and counts once
+the
+file stays the same, because an editor may write in two steps. An invalid file is logged
+once and leaves the destination unchanged. `canal.properties` is not read again.
 
 Leaves out how a destination starts and ends (`canal_server.daemon.destinations`).
 """
@@ -30,15 +32,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SETTLE_S: Final = 0.5  # that a file must stay the same
-TELL_AGAIN_S: Final = 600.0  # of what hinders every look
+SETTLE_S: Final = 0.5  # for which a file must stay the same
+LOG_AGAIN_S: Final = 600.0  # what fails at every check
 
-# A file as it was seen: times and size, and which file it is. None: there is none.
+# The identity of a file's content: its times, size and inode. None: no file.
 _Print = tuple[int, ...] | None
 
 
 class ConfWatch:
-    """A stage: keeps the destinations as the conf folder says."""
+    """A stage: keeps the destinations in line with the conf folder."""
 
     def __init__(
         self,
@@ -53,23 +55,23 @@ class ConfWatch:
         self._interval_s = interval_s
         self._settle_s = min(settle_s, interval_s)
         self._stop = Stop()
-        # Of each destination: its file when it was dealt with, and when it was seen
-        # to be another one since.
+        # The file of each destination when it was last applied, and when it was last
+        # seen to differ from that.
         self._known: dict[str, _Print] = {}
         self._unsettled: dict[str, _Print] = {}
-        self._hindered: dict[str, float] = {}  # what was told of, and when
-        # What is wrong with files that could not be used; replaced, not changed.
+        self._logged_s: dict[str, float] = {}  # by text, when it was logged
+        # The errors of invalid files; replaced, not changed.
         self._refused: Mapping[str, str] = {}
         self._thread = threading.Thread(
             target=self._watch, name="canal-watch", daemon=True
         )
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def request_stop(self) -> None:
-        """Ask to stop looking."""
+        """Ask to stop."""
         self._stop.request()
 
     def join(self, deadline: Deadline) -> bool:
@@ -80,11 +82,11 @@ class ConfWatch:
         return not self._thread.is_alive()
 
     def refused(self) -> dict[str, str]:
-        """Return what is wrong with files that count for nothing; by any thread."""
+        """Return the errors of files that are not used; by any thread."""
         return dict(self._refused)
 
     def _watch(self) -> None:
-        wait_s = 0.0  # what was changed since the settings were read is seen at once
+        wait_s = 0.0  # changes since the settings were read are found at once
         while not self._stop.wait(wait_s):
             try:
                 self.look()
@@ -93,11 +95,11 @@ class ConfWatch:
             wait_s = self._settle_s if self._unsettled else self._interval_s
 
     def look(self) -> None:
-        """Look through the folder once, and deal with what has settled."""
+        """Check the folder once, and apply what has settled."""
         try:
             names = self._loader.scanned()
         except OSError as error:
-            self._tell_hindered(
+            self._log_unreadable(
                 f"{self._loader.conf_dir}: {error.strerror or error}; all destinations"
                 " stay as they are"
             )
@@ -115,7 +117,7 @@ class ConfWatch:
         try:
             seen = _print_of(path)
         except OSError as error:
-            self._tell_hindered(f"{path}: {error.strerror}; {name} stays as it is")
+            self._log_unreadable(f"{path}: {error.strerror}; {name} stays as it is")
             return
         if name in self._known and seen == self._known[name]:
             self._unsettled.pop(name, None)
@@ -131,9 +133,11 @@ class ConfWatch:
             self._unsettled[name] = seen
 
     def _use(self, name: str, path: Path) -> None:
-        """Make a destination what its file says, if that can be used."""
+        """Apply a destination's file, if it is valid."""
         before = self._destinations.config_of(name)
-        goes_on = "it does not start" if before is None else "it keeps its previous settings"
+        effect = (
+            "it does not start" if before is None else "it keeps its previous settings"
+        )
         try:
             config, warnings = self._loader.load(name, self._destinations.configs())
             if config == before:
@@ -147,12 +151,12 @@ class ConfWatch:
                 daemon_messages.CONFIGURATION_WARNING.log(log, warning)
             for problem in error.problems:
                 daemon_messages.DESTINATION_SETTINGS_REFUSED.log(
-                    log, name, problem, goes_on
+                    log, name, problem, effect
                 )
-            self._note(name, f"{'; '.join(error.problems)}; {goes_on}")
+            self._note(name, f"{'; '.join(error.problems)}; {effect}")
         except CanalError as error:
-            daemon_messages.DESTINATION_SETTINGS_REFUSED.log(log, name, error, goes_on)
-            self._note(name, f"{error}; {goes_on}")
+            daemon_messages.DESTINATION_SETTINGS_REFUSED.log(log, name, error, effect)
+            self._note(name, f"{error}; {effect}")
         else:
             self._note(name)
             log.info(
@@ -163,7 +167,7 @@ class ConfWatch:
             )
 
     def _note(self, name: str, problem: str = "") -> None:
-        """Keep what is wrong with a file, until it is mended."""
+        """Keep the error of a file, until the file is repaired."""
         others = {each: why for each, why in self._refused.items() if each != name}
         self._refused = others | ({name: problem} if problem else {})
 
@@ -173,23 +177,25 @@ class ConfWatch:
             return
         self._destinations.remove(name)
         log.info(
-            "destination %s was removed: %s is gone; what is stored stays", name, path
+            "destination %s was removed: %s was deleted; what is stored of it is kept",
+            name,
+            path,
         )
 
-    def _tell_hindered(self, text: str) -> None:
+    def _log_unreadable(self, text: str) -> None:
         now_s = time.monotonic()
-        told_s = self._hindered.get(text)
-        if told_s is None or now_s - told_s >= TELL_AGAIN_S:
-            self._hindered = {
+        logged_s = self._logged_s.get(text)
+        if logged_s is None or now_s - logged_s >= LOG_AGAIN_S:
+            self._logged_s = {
                 each: when_s
-                for each, when_s in self._hindered.items()
-                if now_s - when_s < TELL_AGAIN_S
+                for each, when_s in self._logged_s.items()
+                if now_s - when_s < LOG_AGAIN_S
             } | {text: now_s}
             daemon_messages.CONF_FOLDER_UNREADABLE.log(log, text)
 
 
 def _print_of(path: Path) -> _Print:
-    """Return what tells a file from another one. Raises OSError."""
+    """Return the identity of a file's content. Raises OSError."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):

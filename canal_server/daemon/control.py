@@ -1,8 +1,8 @@
-"""The control socket: how a person asks a running server, and the lock it runs under.
+"""The control socket of a running server, and the lock of its data folder.
 
-Both are files of the data folder, for their owner only: `canal-server.sock` and
-`canal-server.lock`. A connection carries one request and one reply, each a line of
-JSON of at most `LINE_BYTES_MAX` bytes::
+Both are files in the data folder, for their owner only: `canal-server.sock` and
+`canal-server.lock`. A connection has one request and one reply, each a line of JSON of
+at most `LINE_BYTES_MAX` bytes::
 
     {"command": "status"}
     {"ok": true, "pid": 4711, …}
@@ -11,12 +11,12 @@ JSON of at most `LINE_BYTES_MAX` bytes::
     {"ok": true, …}
 
     {"command": "nonsense"}
-    {"ok": false, "error": "unknown command nonsense; known are status, stop"}
+    {"ok": false, "error": "unknown command nonsense; known commands: status, stop"}
 
-The connection of a `stop` stays open until the server has ended: its end tells so. A
-connection that says nothing, or does not take its reply, keeps nobody waiting. What
-takes its time is done by a thread of its own, a few at a time, so that `status` and
-`stop` are answered meanwhile.
+The connection of a `stop` stays open until the server has ended, which its end reports.
+A connection that sends nothing, or does not read its reply, delays no other. Requests
+that take time run in separate threads, a few at a time, so that `status` and `stop` are
+answered meanwhile.
 Leaves out what the commands do (`canal_server.daemon.daemon`).
 """
 
@@ -54,17 +54,17 @@ SOCKET_NAME = "canal-server.sock"
 LOCK_NAME = "canal-server.lock"
 LINE_BYTES_MAX = 4 * 1024 * 1024  # a status grows with the number of instances
 REQUEST_BYTES_MAX = 64 * 1024
-REQUEST_TIMEOUT_S = 5.0  # for a connection to say what it wants and take the reply
-ASK_TIMEOUT_S = 15.0  # for the reply, behind others that ask as well
+REQUEST_TIMEOUT_S = 5.0  # for a connection to send its request and read the reply
+ASK_TIMEOUT_S = 15.0  # for the reply, after those to others
 SHORTEST_WAIT_S = 0.001
 REQUESTS_MAX = 4  # that are carried out at a time
 WAITING_MAX = 16  # connections of `stop` that wait for the end
-CONNECTIONS_MAX = 64  # that are asking, or taking their reply
-ACCEPT_PAUSE_S = 1.0  # when descriptors lack, say
+CONNECTIONS_MAX = 64  # that send a request or read their reply
+ACCEPT_PAUSE_S = 1.0  # when there are no descriptors, for example
 
-_PEER = struct.Struct("iII")  # process, user and group of the other side
+_PEER = struct.Struct("iII")  # process, user and group of the peer
 
-# What a request says beside its command.
+# The fields of a request other than its command.
 Arguments = Mapping[str, Any]
 
 
@@ -72,16 +72,16 @@ class ControlError(CanalError):
     """A running server cannot be asked, or another one runs already."""
 
 
-class NoServer(ControlError):  # noqa: N818  # it reads as what it says
+class NoServer(ControlError):  # noqa: N818  # the name says what happened
     """No server runs with a data folder."""
 
 
-class NoAnswer(ControlError):  # noqa: N818  # likewise
+class NoAnswer(ControlError):  # noqa: N818  # the same
     """A server runs, but does not answer in time."""
 
 
 class _Conversation:
-    """One connection: what it has sent so far, and what it has yet to be sent."""
+    """One connection: the bytes received so far, and those still to be sent."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -92,7 +92,7 @@ class _Conversation:
         self.deadline = Deadline(REQUEST_TIMEOUT_S)
 
     def receive(self) -> bytes | None:
-        """Return the request; None: more is to come. Raises OSError when too long."""
+        """Return the request; None: incomplete. Raises OSError when too long."""
         try:
             part = self.connection.recv(REQUEST_BYTES_MAX)
         except BlockingIOError:
@@ -100,12 +100,12 @@ class _Conversation:
         self.received += part
         if part and b"\n" not in self.received:
             if len(self.received) > REQUEST_BYTES_MAX:
-                raise OSError(f"a request longer than {REQUEST_BYTES_MAX} bytes")
+                raise OSError(f"the request is longer than {REQUEST_BYTES_MAX} bytes")
             return None
         return bytes(self.received.partition(b"\n")[0])
 
     def send(self) -> bool:
-        """Send what can be sent now; true when that was all. Raises OSError."""
+        """Send what can be sent now; true when all is sent. Raises OSError."""
         while self.reply:
             try:
                 self.reply = self.reply[self.connection.send(self.reply) :]
@@ -117,10 +117,10 @@ class _Conversation:
 class ControlServer:
     """A stage: holds the lock of a data folder and answers on its socket.
 
-    `commands` are called on the stage's own thread, one at a time, and return what
-    the reply says beside `ok`; they neither block nor raise. `requests` are those with
-    arguments: they are given what was sent, may take their time, and raise CanalError
-    to refuse.
+    `commands` are called on the stage's own thread, one at a time, and return the
+    fields of the reply besides `ok`; they neither block nor raise. `requests` are those
+    with arguments: they get what was sent, may take time, and raise CanalError to
+    refuse.
     """
 
     def __init__(
@@ -133,12 +133,12 @@ class ControlServer:
         self._data_dir = data_dir
         self._commands = commands
         self._requests = requests or {}
-        self._workers: list[threading.Thread] = []  # of requests
+        self._workers: list[threading.Thread] = []  # that carry out requests
         self._stop = Stop()
         self._lock_fd = -1
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
-        self._lacks = False  # descriptors, say
+        self._exhausted = False  # descriptors or memory
         self._poll = select.poll()
         self._conversations: dict[
             int, _Conversation
@@ -146,9 +146,9 @@ class ControlServer:
         self._waiting: list[socket.socket] = []  # of clients that asked for a stop
 
     def start(self) -> None:
-        """Take the lock and listen.
+        """Acquire the lock and listen.
 
-        Raises ControlError when another server has the data folder, or when the
+        Raises ControlError when another server uses the data folder, or when the
         folder cannot be written.
         """
         assert self._thread is None, "a control socket starts once"
@@ -172,7 +172,7 @@ class ControlServer:
         self._stop.request()
 
     def join(self, deadline: Deadline) -> bool:
-        """Wait for the thread, then let the lock and the waiting clients go."""
+        """Wait for the thread, then release the lock and the waiting clients."""
         if self._thread is None:
             return True
         for thread in (self._thread, *self._workers):
@@ -186,13 +186,13 @@ class ControlServer:
         return True
 
     def _release(self) -> None:
-        """Remove the socket's file and let the lock go, if we have it.
+        """Remove the socket's file and release the lock, if it is held.
 
-        The file goes first: a server that starts now makes its own only after it
-        has the lock.
+        The file is removed first: a server that starts now creates its own only after
+        it has acquired the lock.
         """
         if self._lock_fd >= 0:
-            with contextlib.suppress(OSError):  # only clean-up: the next start does it
+            with contextlib.suppress(OSError):  # clean-up: the next start repeats it
                 (self._data_dir / SOCKET_NAME).unlink()
             os.close(self._lock_fd)
             self._lock_fd = -1
@@ -221,19 +221,19 @@ class ControlServer:
         except BlockingIOError:
             return
         except OSError as error:
-            # The server itself goes on. Told once, until it is well again.
-            if not self._lacks:
-                self._lacks = True
+            # The server itself continues. Logged once, until accepting works again.
+            if not self._exhausted:
+                self._exhausted = True
                 daemon_messages.CONTROL_SOCKET_FAILED.log(log, reason_of(error))
             self._stop.wait(ACCEPT_PAUSE_S)
             return
-        if self._lacks:
-            self._lacks = False
-            log.info("the control socket accepts commands again")
+        if self._exhausted:
+            self._exhausted = False
+            log.info("the control socket is accepting commands again")
         self._begin(connection)
 
     def _patience_ms(self) -> float | None:
-        """Return until when the oldest connection may say what it wants."""
+        """Return how long the oldest connection may still be silent."""
         for each in self._conversations.values():
             return 1000 * (each.deadline.remaining_s() or 0.0)
         return None
@@ -241,19 +241,19 @@ class ControlServer:
     def _end_overdue(self) -> None:
         for each in list(self._conversations.values()):
             if not each.deadline.passed():
-                return  # the others came later
+                return  # the others are younger
             log.debug("a control connection did not end in time")
             self._end(each)
 
     def _begin(self, connection: socket.socket) -> None:
-        """Listen to a connection; where there are too many, to the oldest no more."""
+        """Listen to a connection; if there are too many, end the oldest."""
         if len(self._conversations) >= CONNECTIONS_MAX:
             self._end(next(iter(self._conversations.values())))
         self._conversations[connection.fileno()] = _Conversation(connection)
         self._poll.register(connection, select.POLLIN)
 
     def _forget(self, each: _Conversation) -> None:
-        """Leave a connection to somebody else."""
+        """Hand a connection over to another thread."""
         self._poll.unregister(each.connection)
         del self._conversations[each.connection.fileno()]
 
@@ -262,7 +262,7 @@ class ControlServer:
         each.connection.close()
 
     def _continue(self, each: _Conversation) -> None:
-        """Receive or send what can be now; whatever it does, the server goes on."""
+        """Receive or send what is possible now; errors end only this connection."""
         try:
             if not each.reply and not self._has_asked(each):
                 return
@@ -273,7 +273,7 @@ class ControlServer:
             log.debug("control connection broke: %s", error)
             self._end(each)
             return
-        # Whoever asked for a stop sees the end of the server by this connection's.
+        # A client that asked for a stop sees the server end by this connection's end.
         if each.waits_for_end and len(self._waiting) < WAITING_MAX:
             self._forget(each)
             self._waiting.append(each.connection)
@@ -281,9 +281,9 @@ class ControlServer:
             self._end(each)
 
     def _has_asked(self, each: _Conversation) -> bool:
-        """Receive a request and have its reply ready; false when there is none yet.
+        """Receive a request and prepare its reply; false when it is incomplete.
 
-        Or when it is carried out by another thread, which replies. Raises OSError.
+        Also false when another thread carries it out and replies. Raises OSError.
         """
         line = each.receive()
         if line is None or self._begin_request(each, line):
@@ -294,9 +294,9 @@ class ControlServer:
         return True
 
     def _begin_request(self, each: _Conversation, line: bytes) -> bool:
-        """Have a command with arguments done, unless too many are.
+        """Start a thread for a command with arguments, unless too many run.
 
-        Then the connection is its thread's to close.
+        Then the thread closes the connection.
         """
         self._workers = [worker for worker in self._workers if worker.is_alive()]
         if len(self._workers) >= REQUESTS_MAX:
@@ -320,7 +320,7 @@ class ControlServer:
         return True
 
     def _reply(self, line: bytes) -> tuple[str, dict[str, object]]:
-        """Return the command that was asked for and what to answer."""
+        """Return the requested command and its reply."""
         try:
             request = json.loads(line)
             command = str(request["command"])
@@ -328,13 +328,15 @@ class ControlServer:
             return "", _refusal('not a request; send {"command": "status"}')
         if command in self._requests:
             return "", _refusal(
-                f"{REQUESTS_MAX} requests are being carried out, the limit; ask for"
-                f" {command} again"
+                f"{REQUESTS_MAX} requests are in progress, the limit; send {command}"
+                " again later"
             )
         action = self._commands.get(command)
         if action is None:
             known = ", ".join((*self._commands, *self._requests))
-            return "", _refusal(f"unknown command {command[:100]}; known are {known}")
+            return "", _refusal(
+                f"unknown command {command[:100]}; known commands: {known}"
+            )
         return command, {"ok": True, **action()}
 
 
@@ -343,7 +345,7 @@ def _carry_out(
     request: Callable[[Arguments], Mapping[str, object]],
     arguments: Arguments,
 ) -> None:
-    """Do what a request says and answer it; the body of its thread."""
+    """Carry a request out and answer it; the body of its thread."""
     with connection:
         try:
             reply = {"ok": True, **request(arguments)}
@@ -351,7 +353,7 @@ def _carry_out(
             reply = _refusal(str(error))
         except Exception as error:  # noqa: BLE001
             daemon_messages.COMMAND_FAILED.log(log, arguments["command"], exc_info=True)
-            reply = _refusal(f"it failed, see the log: {error!r}")
+            reply = _refusal(f"the command failed, see the log: {error!r}")
         try:
             _send_line(connection, Deadline(REQUEST_TIMEOUT_S), reply)
         except OSError as error:
@@ -376,7 +378,7 @@ def ask(
 def ask_to_stop(data_dir: Path, deadline: Deadline) -> bool:
     """Ask the server of a data folder to stop and wait for its end.
 
-    Returns false when it still runs at the deadline, also when it did not even answer.
+    Returns false when it still runs at the deadline, or when it did not answer at all.
     Raises ControlError when no server runs there or it refuses.
     """
     with contextlib.suppress(NoAnswer):
@@ -390,7 +392,7 @@ def _wait_for_stop(data_dir: Path, deadline: Deadline) -> bool:
     answer_s = max(answer_s, SHORTEST_WAIT_S)
     with _connected(data_dir, "stop", answer_s) as (connection, _):
         remaining_s = deadline.remaining_s()
-        # Zero would mean not to wait at all, and not to tell a time-out.
+        # Zero would mean non-blocking, which reports no time-out.
         connection.settimeout(
             None if remaining_s is None else max(remaining_s, SHORTEST_WAIT_S)
         )
@@ -400,7 +402,7 @@ def _wait_for_stop(data_dir: Path, deadline: Deadline) -> bool:
         except TimeoutError:
             return False
         except OSError:
-            pass  # a server that was killed ended as well
+            pass  # a server that was killed has ended as well
         return True
 
 
@@ -411,7 +413,7 @@ def _connected(
     timeout_s: float = ASK_TIMEOUT_S,
     arguments: Mapping[str, object] | None = None,
 ) -> Iterator[tuple[socket.socket, dict[str, Any]]]:
-    """Send a command; within the context its connection is open."""
+    """Send a command; its connection is open within the context."""
     deadline = Deadline(timeout_s)
     request = {"command": command, **(arguments or {})}
     paused = ""
@@ -438,40 +440,40 @@ def _connected(
             + (paused or "it is stuck or paused, or this machine is very busy")
         ) from error
     except ValueError as error:
-        raise ControlError(f"the server of {data_dir} gave no answer") from error
+        raise ControlError(f"the server of {data_dir} sent no valid reply") from error
     except OSError as error:
         raise ControlError(
-            f"cannot ask the server of {data_dir}: {error.strerror or error}"
+            f"cannot reach the server of {data_dir}: {error.strerror or error}"
         ) from error
 
 
 def paused_text(data_dir: Path) -> str:
-    """Return that the server of a data folder is paused, and the remedy; else nothing.
+    """Return that the server of a data folder is paused, and the remedy, or "".
 
-    Empty as well when that cannot be known, or no server runs.
+    Also "" when that cannot be determined, or no server runs.
     """
     with (
         contextlib.suppress(OSError),
         socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
         _short_path(data_dir) as path,
     ):
-        connection.setblocking(False)  # it may have more connections than it takes
+        connection.setblocking(False)  # its queue of connections may be full
         connection.connect(path)
         return _paused_text(connection)
     return ""
 
 
 def _paused_text(connection: socket.socket) -> str:
-    """Return that the process which listens is paused; empty when it is not."""
+    """Return that the listening process is paused; empty when it is not."""
     credentials = connection.getsockopt(
         socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size
     )
     pid, _, _ = _PEER.unpack(credentials)
     try:
-        # Behind its name, which may hold anything: a letter for the state.
+        # The state is a letter after the name, which may contain anything.
         status = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
-        return ""  # it is of another container, or has ended
+        return ""  # it is in another container, or has ended
     if status[:1] not in ([b"T"], [b"t"]):
         return ""
     how = "SIGSTOP" if status[0] == b"T" else "a debugger"
@@ -483,12 +485,12 @@ def _receive_line(
 ) -> bytes:
     """Receive up to the first line end, or the end of the stream.
 
-    Raises OSError when it does not come in time or is too long.
+    Raises OSError when it does not arrive in time or is too long.
     """
     received = bytearray()
     while b"\n" not in received:
         if len(received) > size_max:
-            raise OSError(f"a line longer than {size_max} bytes")
+            raise OSError(f"the line is longer than {size_max} bytes")
         connection.settimeout(max(deadline.remaining_s() or 0.0, SHORTEST_WAIT_S))
         part = connection.recv(64 * 1024)
         if not part:
@@ -512,7 +514,7 @@ def _line_of(reply: Mapping[str, object]) -> bytes:
 def locked(data_dir: Path) -> Iterator[None]:
     """Keep servers from using a data folder within the context.
 
-    Raises ControlError when one does, or the folder cannot be written.
+    Raises ControlError when a server uses it, or the folder cannot be written.
     """
     try:
         fd = _locked(data_dir)
@@ -527,9 +529,9 @@ def locked(data_dir: Path) -> Iterator[None]:
 
 
 def _locked(data_dir: Path) -> int:
-    """Take the lock of a data folder; returns its descriptor.
+    """Acquire the lock of a data folder; returns its descriptor.
 
-    The kernel lets go of it when the process ends in whatever way.
+    The kernel releases it when the process ends, in whatever way.
     """
     fd = open_private(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT)
     try:
@@ -539,7 +541,7 @@ def _locked(data_dir: Path) -> int:
         os.close(fd)
         raise ControlError(
             f"another server (process {pid or 'unknown'}) runs with the data folder"
-            f" {data_dir}; stop it or set another canal.file.data.dir"
+            f" {data_dir}: stop it or set another canal.file.data.dir"
         ) from None
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
@@ -547,13 +549,13 @@ def _locked(data_dir: Path) -> int:
 
 
 def _listen(data_dir: Path) -> socket.socket:
-    """Make the socket. Requires the lock: a file that is there is a dead server's."""
+    """Create the socket. Requires the lock: an existing file is of a dead server."""
     with contextlib.suppress(FileNotFoundError):
         (data_dir / SOCKET_NAME).unlink()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # On Linux the file takes over the mode of the socket: there is no moment at
-        # which others may connect.
+        # On Linux the file inherits the mode of the socket: others can connect at no
+        # moment.
         os.fchmod(listener.fileno(), FILE_OWNER_ONLY)
         with _short_path(data_dir) as path:
             listener.bind(path)
@@ -567,9 +569,9 @@ def _listen(data_dir: Path) -> socket.socket:
 
 @contextlib.contextmanager
 def _short_path(data_dir: Path) -> Iterator[str]:
-    """Name the socket by way of its open folder.
+    """Return a short path of the socket, by its folder's descriptor.
 
-    A socket's path may have 107 bytes only, a data folder's may be longer.
+    The path of a socket is limited to 107 bytes, that of a data folder may be longer.
     """
     fd = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

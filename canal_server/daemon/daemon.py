@@ -1,11 +1,11 @@
-"""The process: what runs in it, in which order it starts and ends, and its signals.
+"""The process: the stages in it, the order of their start and end, and its signals.
 
 ::
 
     control socket ── started first: it holds the lock of the data folder
-    destinations   ── the instances, lazy ones when their first client comes
-    server         ── started when clients find what they ask for
-    watch          ── of the conf folder, if that is to be looked through
+    destinations   ── the instances, lazy ones at their first client
+    server         ── started when the instances can serve clients
+    watch          ── of the conf folder, if that is configured
 
 They end in the reverse order. Leaves out the destinations
 (`canal_server.daemon.destinations`).
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 10.0  # for all stages together; then the process ends without them
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# Some send one signal twice: to the process, and to its group.
+# Some tools send one signal twice: to the process, and to its group.
 SAME_SIGNAL_S = 0.2
 
 
@@ -62,7 +62,7 @@ class Daemon:
         make_instance: MakeInstance,
         zookeepers: ZooKeepers | None = None,
     ) -> None:
-        """Build without starting; `zookeepers` are those of the instances.
+        """Create without starting; `zookeepers` are those of the instances.
 
         Raises ConfigError.
         """
@@ -81,12 +81,11 @@ class Daemon:
         self._subscriptions = SubscriptionRequests(self._destinations, self._server)
         self._control = ControlServer(
             config.data_dir,
-            {"status": self.status, "stop": self._stop_asked_for},
+            {"status": self.status, "stop": self._on_stop_command},
             {
                 "positions": self._positions,
                 "seek": self._seek,
-                "subscriptions": self._subscriptions.tell,
-                "unsubscribe": self._subscriptions.remove,
+                "subscriptions": self._subscriptions.list_all,
             },
         )
         self._started: list[tuple[str, Stage]] = []
@@ -99,7 +98,7 @@ class Daemon:
     def start(self) -> None:
         """Start all stages in their order.
 
-        Raises CanalError when one cannot start; those before it were ended again.
+        Raises CanalError when one cannot start; the earlier ones were stopped then.
         """
         for line in self._config.warnings:
             daemon_messages.CONFIGURATION_WARNING.log(log, line)
@@ -107,7 +106,7 @@ class Daemon:
         try:
             self._start("control socket", self._control)
             if self._config.server.listen:
-                self._server.bind()  # others may be told of the port from now on
+                self._server.bind()  # from now on the port may be announced
             self._start("instances", self._destinations)
             if self._config.server.listen:
                 self._start("server", self._server)
@@ -130,16 +129,16 @@ class Daemon:
         self._started.append((name, stage))
 
     def request_stop(self) -> None:
-        """Ask all stages to stop, but for the control socket, which ends last."""
+        """Ask all stages to stop, except the control socket, which ends last."""
         self.stop.request()
         for _, stage in reversed(self._started):
             if stage is not self._control:
                 stage.request_stop()
 
     def join(self, deadline: Deadline) -> bool:
-        """Wait for all stages in reverse order; tell in the log which do not end well.
+        """Wait for all stages in reverse order; log which did not stop properly.
 
-        After `request_stop`. Until the others have ended, the control socket answers.
+        Called after `request_stop`. The control socket answers until the others ended.
         """
         ended = True
         for name, stage in reversed(self._started):
@@ -150,13 +149,13 @@ class Daemon:
                     continue
                 daemon_messages.STAGE_STOP_TIMED_OUT.log(log, name)
             except CanalError as error:
-                # The stages before it must still end.
+                # The earlier stages must still end.
                 daemon_messages.STAGE_STOP_FAILED.log(log, name, error)
             ended = False
         return ended
 
     def status(self) -> dict[str, object]:
-        """Return what the control socket tells of this process."""
+        """Return the status of this process for the control socket."""
         instances = self._destinations.status()
         refused = self._watch.refused() if self._watch is not None else {}
         self._subscriptions.add_queries(instances)
@@ -169,13 +168,13 @@ class Daemon:
             "port": self._server.port if self._config.server.listen else None,
             "stopping": self.stop.requested(),
             "instances": instances,
-            "refused": refused,  # that did not become destinations
+            "refused": refused,  # files that did not become destinations
         }
 
     def _positions(self, arguments: Arguments) -> dict[str, object]:
-        """Tell where the clients of a destination stand, if it runs here.
+        """Return the positions of a destination's clients, if it runs here.
 
-        And the error for which it does not run, or does not read.
+        Also the error for which it does not run, or does not read.
         """
         name = str(arguments.get("destination"))
         found = self._destinations.cursors(name)
@@ -186,18 +185,18 @@ class Daemon:
         return {"running": True, **failure, **cursors_to_json(found)}
 
     def _seek(self, arguments: Arguments) -> dict[str, object]:
-        """Move clients of a destination to places. Raises CanalError."""
+        """Move clients of a destination to positions. Raises CanalError."""
         try:
             destination = str(arguments["destination"])
             clients = [int(each) for each in arguments["clients"]]
             positions = [log_position_from_json(p) for p in arguments["positions"]]
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise ControlError(f"not a seek: {error!r}") from error
+            raise ControlError(f"invalid seek request: {error!r}") from error
         self._destinations.seek(destination, clients, *positions)
         return {}
 
-    def _stop_asked_for(self) -> dict[str, object]:
-        log.info("stop asked for on the control socket")
+    def _on_stop_command(self) -> dict[str, object]:
+        log.info("received a stop command on the control socket, shutting down")
         self.stop.request()
         return {"pid": os.getpid()}
 
@@ -208,7 +207,7 @@ def _warn_of_open_port(server: ServerConfig) -> None:
 
 
 def _watch(config: DaemonConfig, destinations: Destinations) -> ConfWatch | None:
-    """Return what keeps the destinations as the conf folder says, None: nothing does.
+    """Return the watch of the conf folder, None if that is not configured.
 
     Raises ConfigError.
     """
@@ -225,8 +224,8 @@ def run(
 ) -> bool:
     """Run until a signal or the control socket ends it; main thread only.
 
-    Returns false when some stage did not end in time, and its threads may still run,
-    or did not end well.
+    Returns false when a stage did not end in time, so that its threads may still run,
+    or when a stage failed to stop properly.
     Raises CanalError when the start fails.
     """
     daemon = Daemon(config, make_instance, zookeepers)
@@ -234,35 +233,35 @@ def run(
         daemon.start()
         name = wait(daemon.stop)
         if name:
-            log.info("%s came, stopping; once more to end at once", name)
+            log.info("received %s, shutting down (repeat to force)", name)
         daemon.request_stop()
         ended = daemon.join(Deadline(STOP_TIMEOUT_S))
-    log.info("stopped")
+    log.info("shut down")
     return ended
 
 
 @contextlib.contextmanager
 def signals(command: str = "start") -> Iterator[Callable[[Stop], str | None]]:
-    """Take the signals that end a process; a second one ends it at once.
+    """Handle the signals that end a process; a second one ends it at once.
 
     Yields a function that waits for a signal or a stop; it returns the signal's name
-    or None. The handlers take no lock: they may interrupt any line of this thread,
-    also one inside a lock.
+    or None. The handlers acquire no lock, because they may interrupt any line of this
+    thread, even one that holds a lock.
     """
     reader, writer = socket.socketpair()
     reader.setblocking(False)
     writer.setblocking(False)
-    came: list[int] = []
-    came_at_s = 0.0
+    received: list[int] = []
+    received_at_s = 0.0
     ended = f"canal-server {command}: ended by a second signal\n".encode()
 
     def on_signal(number: int, _: FrameType | None) -> None:
-        nonlocal came_at_s
+        nonlocal received_at_s
         now_s = time.monotonic()
-        came.append(number)
-        if len(came) == 1:
-            came_at_s = now_s
-        elif now_s - came_at_s >= SAME_SIGNAL_S:
+        received.append(number)
+        if len(received) == 1:
+            received_at_s = now_s
+        elif now_s - received_at_s >= SAME_SIGNAL_S:
             os.write(2, ended)
             os._exit(128 + number)
 
@@ -270,16 +269,16 @@ def signals(command: str = "start") -> Iterator[Callable[[Stop], str | None]]:
         poll = select.poll()
         poll.register(reader, select.POLLIN)
         poll.register(stop, select.POLLIN)
-        while not came and not stop.requested():
+        while not received and not stop.requested():
             poll.poll()
             with contextlib.suppress(BlockingIOError):
                 reader.recv(4096)
-        return signal.Signals(came[0]).name if came else None
+        return signal.Signals(received[0]).name if received else None
 
     before = {
         number: signal.signal(number, on_signal)
         for number in SIGNALS
-        # `nohup` has it ignored: then the process outlives its terminal.
+        # `nohup` ignores it: then the process outlives its terminal.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
     }
     wakeup_before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)

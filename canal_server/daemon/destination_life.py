@@ -1,4 +1,4 @@
-"""The life of one destination of this process: compete, run, end, again.
+"""The life of one destination of this process: compete, run, end, repeat.
 
 Leaves out what an instance consists of (`canal_server.instance.instance`), and who may
 run one (`canal_server.ha`).
@@ -28,52 +28,52 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-JOIN_S: Final = 8.0  # within what the process has for its end
-RETRY_MIN_S: Final = 10.0  # after a start that failed; others may try meanwhile
+JOIN_S: Final = 8.0  # within the time in which the process shuts down
+RETRY_MIN_S: Final = 10.0  # after a failed start; others may try meanwhile
 RETRY_MAX_S: Final = 300.0
-START_WAIT_S: Final = 30.0  # how long a client waits for the start that it caused
+START_WAIT_S: Final = 30.0  # how long a client waits for the start that it requested
 
 
 class Instance(RunningInstance, Stage, Protocol):
     """The pipeline of one destination, as the process sees it.
 
-    `start` returns when clients can be served; it does not wait for the source, whose
-    failures the instance logs and mends by itself. An instance starts once. A `join`
-    that raises has ended it all the same.
+    `start` returns when clients can be served. It does not wait for the source: the
+    instance itself logs and retries the source's failures. An instance starts once. A
+    `join` that raises has ended it nevertheless.
     """
 
     def status(self) -> dict[str, object]:
-        """Return what a person wants to know, as values of JSON; never blocks."""
+        """Return the status for people, as JSON values; never blocks."""
 
     def cursors(self) -> DestinationCursors:
-        """Return where each client stands, and how far the source was read."""
+        """Return the position of each client, and how far the source was read."""
 
     def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
-        """Move clients' cursors, and begin to read anew. Raises CanalError.
+        """Move clients' cursors, and restart reading. Raises CanalError.
 
-        One position for each source that they are moved in; others have one source.
+        One position for each source in which they are moved, or for the only source.
         """
 
     def is_whole(self) -> bool:
-        """Tell whether it can go on: not so when a move of cursors failed midway."""
+        """Return whether it can continue: false after an incomplete move of cursors."""
 
 
 class MakeInstance(Protocol):
-    """Makes the instance of a destination, not started yet. Raises ConfigError."""
+    """Creates the instance of a destination, not started. Raises ConfigError."""
 
     def __call__(self, config: InstanceConfig, *, held: Callable[[], bool]) -> Instance:
-        """`held` tells whether the right to run it is certain at this moment."""
+        """`held` returns whether the right to run it is certain at this moment."""
 
 
 class State(StrEnum):
-    """What a destination does here."""
+    """What a destination does in this process."""
 
     IDLE = "idle"  # it waits for its first client
-    COMPETING = "competing"  # it wants the lease
+    COMPETING = "competing"  # it waits for the lease
     STARTING = "starting"  # it has the lease, the instance loads what is stored
     RUNNING = "running"
-    STOPPING = "stopping"  # the instance ends; nothing starts before it has
-    PAUSED = "paused"  # it failed: the lease is free, another try comes
+    STOPPING = "stopping"  # the instance ends; no other starts before it has ended
+    PAUSED = "paused"  # it failed: the lease is free, a retry follows
     ENDED = "ended"
 
 
@@ -91,14 +91,14 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 
 
 class DestinationLife:
-    """One destination of this process: a stage with a thread of its own.
+    """One destination of this process: a stage with its own thread.
 
     The thread competes for the lease, runs an instance as long as the lease is held,
-    ends it, joins it, gives the lease back, and begins again, until a stop. So there
-    is never more than one instance, and each reads what is stored anew.
+    ends it, joins it, releases the lease, and starts over, until a stop. So there is
+    never more than one instance, and each one reads again what is stored.
 
-    The lock of `_changed` guards all that other threads see; it is never held while
-    an instance or the lease is called.
+    The lock of `_changed` guards all that other threads see; it is never held during a
+    call to an instance or the lease.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class DestinationLife:
         *,
         after: DestinationLife | None = None,
     ) -> None:
-        """Build without starting; begins when the life `after` has ended.
+        """Create without starting; begins when the life `after` has ended.
 
         Raises ConfigError.
         """
@@ -121,15 +121,15 @@ class DestinationLife:
         # Not started yet.
         self._next: Instance | None = make_instance(config, held=lease.held)
         self._stop = Stop()
-        self._run_stop = Stop()  # of this run of an instance; guarded by `_changed`
+        self._run_stop = Stop()  # of the current run; guarded by `_changed`
         self._changed = threading.Condition()
         self._state = State.IDLE
-        self._asked = not config.lazy  # somebody wants it to run, now
+        self._asked = not config.lazy  # a run was requested
         self._instance: Instance | None = None  # from before its start to its end
         self._serving: Instance | None = None  # while it is RUNNING
-        self._kept = False  # from starting, as its stored cursors are moved
+        self._is_moving = False  # stored cursors are moved: it must not start
         self._error: CanalError | None = None  # with which an instance was stopped
-        self._failure = ""  # why it does not run, when it is for no other server
+        self._failure = ""  # why it runs nowhere, if another server is not the reason
         self._failing_since_ms = 0
         self._retry_s = RETRY_MIN_S
         self._thread = threading.Thread(
@@ -139,13 +139,13 @@ class DestinationLife:
     # --- Stage ----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin; a lazy destination waits for `want`."""
+        """Start the thread; a lazy destination waits for `start_now`."""
         if self.config.lazy:
             log.info("destination %s waits for its first client", self.destination)
         self._thread.start()
 
     def request_stop(self) -> None:
-        """Ask the instance to stop; none starts any more."""
+        """Ask the instance to stop; from now on none starts."""
         self._stop.request()
         with self._changed:
             instance, self._serving = self._instance, None
@@ -158,8 +158,8 @@ class DestinationLife:
     def join(self, deadline: Deadline) -> bool:
         """Wait until the instance has ended and the lease is free.
 
-        Raises the error with which the instance ended, if it ended by the stop: what an
-        earlier one could not write was for its successor to see to, here or elsewhere.
+        Raises the error with which the instance ended, if a stop ended it: what an
+        earlier one could not write was the task of its successor, here or elsewhere.
         """
         if self._thread.ident is None:
             return True
@@ -177,16 +177,16 @@ class DestinationLife:
         instance = self._serving
         return instance if instance is not None and self._lease.held() else None
 
-    def wish(self) -> None:
-        """Have it run as soon as it can, though it is lazy."""
+    def request_run(self) -> None:
+        """Let it run as soon as it can, even if it is lazy."""
         with self._changed:
             self._asked = True
             self._changed.notify_all()
 
-    def want(self) -> Instance | None:
-        """Have it run, also after a failure; return it when it then runs here.
+    def start_now(self) -> Instance | None:
+        """Start it, even after a failure; return it if it then runs here.
 
-        Waits until it does, or cannot now, or another server is known to run it.
+        Waits until it runs, or cannot run now, or another server is known to run it.
         """
         with self._changed:
             if self._state in (State.IDLE, State.PAUSED):
@@ -196,24 +196,24 @@ class DestinationLife:
         return self.running()
 
     def wait_until_ended(self) -> None:
-        """Wait for its end, however long that takes, if it was started."""
+        """Wait for its end, without limit, if it was started."""
         if self._thread.ident is not None:
             self._thread.join()
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether nothing of it runs any more."""
+        """Return whether it was started and its thread has ended."""
         return self._thread.ident is not None and not self._thread.is_alive()
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether it waits for its first client."""
+        """Return whether it waits for its first client."""
         return self._state is State.IDLE and not self._asked
 
     def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
-        """Move clients' cursors, by the instance or where they are stored.
+        """Move clients' cursors, by the instance or in the storage.
 
-        Raises CanalError; when an instance starts or ends just now as well.
+        Raises CanalError, also when an instance is just starting or ending.
         """
         instance = self.running()
         if instance is not None:
@@ -221,25 +221,25 @@ class DestinationLife:
                 instance.seek(clients, *positions)
             finally:
                 if not instance.is_whole():
-                    self._begin_anew(instance)
+                    self._restart(instance)
             return
         with self._changed:
-            # One that ends may have a successor, which knows nothing of this move.
+            # A life that ends may have a successor, which knows nothing of this move.
             ending = self._stop.requested() or self._state is State.ENDED
-            if self._instance is not None or self._kept or ending:
+            if self._instance is not None or self._is_moving or ending:
                 raise CanalError(
                     f"destination {self.destination} is {self._state}, try again"
                 )
-            self._kept = True
+            self._is_moving = True
         try:
             move_stored(self.config, clients, *positions)
         finally:
             with self._changed:
-                self._kept = False
+                self._is_moving = False
                 self._changed.notify_all()
 
-    def _begin_anew(self, instance: Instance) -> None:
-        """End an instance that cannot go on; another one starts when it has."""
+    def _restart(self, instance: Instance) -> None:
+        """End an instance that cannot continue; another one starts after it."""
         with self._changed:
             if self._instance is not instance or self._run_stop.requested():
                 return
@@ -249,14 +249,14 @@ class DestinationLife:
         self._lease.wake()
 
     def settle(self) -> None:
-        """Wait until it runs or cannot; at once for what may wait for others."""
+        """Wait until it runs or cannot run; no wait for a shared or lazy one."""
         if self._lease.shared or self.config.lazy:
             return
         with self._changed:
             self._changed.wait_for(self._is_settled)
 
     def status(self) -> dict[str, object]:
-        """Return what a person wants to know, as values of JSON; never blocks."""
+        """Return the status for people, as JSON values; never blocks."""
         instance = self.running()
         return {
             "destination": self.destination,
@@ -264,16 +264,16 @@ class DestinationLife:
             "lazy": self.config.lazy,
             "life": self._state.value,
             "runs_on": self._lease.owner,
-            **(instance.status() if instance is not None else self._told_failure()),
+            **(instance.status() if instance is not None else self._failure_as_json()),
         }
 
-    def _told_failure(self) -> dict[str, object]:
+    def _failure_as_json(self) -> dict[str, object]:
         if not self._failure:
             return {}
         return {"error": self._failure, "error_since_ms": self._failing_since_ms}
 
     def _failed(self, why: str) -> None:
-        """Take note that it does not run; until it does."""
+        """Note why it does not run, until it does."""
         self._failure = why
         self._failing_since_ms = self._failing_since_ms or round(time.time() * 1000)
 
@@ -281,7 +281,7 @@ class DestinationLife:
         if self._state is State.ENDED or self._stop.requested():
             return True
         if self._asked:
-            return False  # the thread has not taken note yet
+            return False  # the thread has not noticed yet
         if self._state is State.COMPETING:
             return self._lease.owner is not None and not self._lease.held()
         return self._state in (State.RUNNING, State.PAUSED)
@@ -291,7 +291,7 @@ class DestinationLife:
     def _live(self) -> None:
         try:
             if self._after is not None:
-                # Two must never run at a time, whatever the settings of each are.
+                # Two must never run at a time, whatever their settings are.
                 self._after.wait_until_ended()
                 self._after = None
             self._lease.open(self._lease_changed)
@@ -307,24 +307,24 @@ class DestinationLife:
             )
         finally:
             with self._changed:
-                # Whoever comes after this reads what is stored: it is whole then.
-                self._changed.wait_for(lambda: not self._kept)
+                # The next life reads what is stored, which must be complete then.
+                self._changed.wait_for(lambda: not self._is_moving)
             self._become(State.ENDED)
 
     def _lease_changed(self) -> None:
-        """Have those look again who wait for news; called by any thread."""
+        """Wake the threads that wait for a change; called by any thread."""
         with self._changed:
             self._changed.notify_all()
 
     def _wait(self, seconds: float | None) -> None:
-        """Wait until somebody wants it, the time is up, or a stop."""
+        """Wait until a run is requested, the time is up, or a stop."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._asked or self._stop.requested(), seconds
             )
 
     def _compete(self) -> None:
-        """Wait for the lease, and be what it entitles to."""
+        """Wait for the lease, then run while it is held."""
         with self._changed:
             self._asked = False
             self._error = None
@@ -337,7 +337,7 @@ class DestinationLife:
                 finally:
                     self._lease.release()
         except Exception as error:  # noqa: BLE001
-            # A fault of ours must be seen, and must not end the destination for good.
+            # A bug must be visible, and must not end the destination permanently.
             destination_messages.DESTINATION_FAILED.log(
                 log, self.destination, exc_info=True
             )
@@ -356,7 +356,7 @@ class DestinationLife:
                 log, self.destination, error
             )
             self._failed(f"{type(error).__name__}: {error}")
-            # Without the lease there is nothing to give to others: it is wanted again.
+            # After a lost lease there is nothing to leave to others: compete again.
             lost = not self._lease.held()
             with self._changed:
                 self._instance = None
@@ -389,22 +389,22 @@ class DestinationLife:
         self._retry_s = RETRY_MIN_S
 
     def _started(self) -> Instance:
-        """Make an instance and start it. Raises CanalError."""
+        """Create an instance and start it. Raises CanalError."""
         # An instance starts once: each run but the first needs a new one.
         instance, self._next = self._next, None
         instance = instance or self._make_instance(self.config, held=self._lease.held)
         with self._changed:
-            # Stored cursors are being moved; that has its time limits.
-            self._changed.wait_for(lambda: not self._kept)
+            # Stored cursors are being moved; that has its own time limits.
+            self._changed.wait_for(lambda: not self._is_moving)
             self._instance = instance
             stopping = self._stop.requested()
-        if stopping:  # it came before the instance could be told
+        if stopping:  # requested before `request_stop` could see the instance
             instance.request_stop()
         instance.start()
         return instance
 
     def _end(self, instance: Instance) -> CanalError | None:
-        """Stop an instance and wait for its end, however long that takes.
+        """Stop an instance and wait for its end, without limit.
 
         Returns the error with which it ended.
         """

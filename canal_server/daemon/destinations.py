@@ -1,4 +1,4 @@
-"""The destinations of this process: those of the start, and what comes and goes.
+"""The destinations of this process, also those added or removed while it runs.
 
 Leaves out the life of each (`canal_server.daemon.destination_life`).
 """
@@ -29,8 +29,9 @@ log = logging.getLogger(__name__)
 class Destinations:
     """The destinations of this process; implements the port `Instances`.
 
-    A stage too. The table of lives is replaced, not changed: it is read without a
-    lock, by each request. Whoever replaces it holds the lock.
+    It is also a stage. The table of lives is replaced, not changed, because each
+    request
+    reads it without a lock. A thread that replaces it holds the lock.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Destinations:
         self._make_lease = make_lease
         self._changing = threading.Lock()
         self._stopping = False
-        self._ending: list[DestinationLife] = []  # removed, or changed since
+        self._ending: list[DestinationLife] = []  # those removed or replaced
         lives: dict[str, DestinationLife] = {}
         problems: list[str] = []
         for config in configs:
@@ -61,7 +62,7 @@ class Destinations:
     def start(self) -> None:
         """Start every instance that is not lazy; a failing one does not stop others.
 
-        Nor does one that waits for ZooKeeper or for other servers.
+        An instance that waits for ZooKeeper or for other servers does not, either.
         """
         for life in self._lives.values():
             life.start()
@@ -78,7 +79,7 @@ class Destinations:
     def join(self, deadline: Deadline) -> bool:
         """Wait for all instances, the last one first.
 
-        Raises the first error with which one ended, when all have been waited for.
+        Raises the first error of an instance, after waiting for all of them.
         """
         ended = True
         first_error: CanalError | None = None
@@ -106,15 +107,15 @@ class Destinations:
         return [life.config for life in self._lives.values()]
 
     def config_of(self, destination: str) -> InstanceConfig | None:
-        """Return the settings with which a destination runs, None: it is none."""
+        """Return the settings with which a destination runs, None: unknown."""
         life = self._lives.get(destination)
         return None if life is None else life.config
 
     def put(self, config: InstanceConfig) -> None:
-        """Add a destination, or give it other settings; returns at once.
+        """Add a destination, or replace its settings; returns at once.
 
-        One that runs is ended, and starts with the new settings when it has. Raises
-        ConfigError; all is as before then.
+        A running one is stopped, and starts with the new settings when it has ended.
+        Raises ConfigError, and changes nothing then.
         """
         name = config.destination
         with self._changing:
@@ -129,15 +130,15 @@ class Destinations:
             )
             self._lives = {**self._lives, name: life}
             if before is not None:
-                # It has clients, who wait for it.
-                wanted = not before.is_idle
+                # Its clients wait for it.
+                is_used = not before.is_idle
                 self._end(before)
-                if wanted:
-                    life.wish()
+                if is_used:
+                    life.request_run()
             life.start()
 
     def remove(self, destination: str) -> None:
-        """End a destination; returns at once. What is stored of it stays."""
+        """End a destination; returns at once. What is stored of it is kept."""
         with self._changing:
             lives = dict(self._lives)
             life = lives.pop(destination, None)
@@ -152,18 +153,18 @@ class Destinations:
         life.request_stop()
 
     def _ending_one(self, name: str) -> DestinationLife | None:
-        """Return the last life of a destination that was removed."""
+        """Return the last life of a removed destination."""
         of_name = (each for each in self._ending if each.destination == name)
         return next(reversed(list(of_name)), None)
 
     # --- what others ask --------------------------------------------------------------
 
     def is_configured(self, destination: str) -> bool:
-        """Tell whether the destination is one of ours."""
+        """Return whether the destination is configured on this server."""
         return destination in self._lives
 
     def running(self, destination: str) -> RunningInstance | None:
-        """Return the instance when it runs here."""
+        """Return the instance if it runs here."""
         life = self._lives.get(destination)
         return None if life is None else life.running()
 
@@ -173,12 +174,12 @@ class Destinations:
         Blocks while it starts. Returns None when it cannot start now.
         """
         life = self._lives.get(destination)
-        return None if life is None else life.want()
+        return None if life is None else life.start_now()
 
     def cursors(self, destination: str) -> DestinationCursors | None:
-        """Return where the clients of a destination stand, None: it runs not here.
+        """Return the cursors of a destination's clients, None: it does not run here.
 
-        Raises ClientError when it is none of ours.
+        Raises ClientError when it is not configured.
         """
         instance = self._life(destination).running()
         return None if instance is None else instance.cursors()
@@ -196,10 +197,10 @@ class Destinations:
         return life
 
     def status_of(self, destination: str) -> Mapping[str, object] | None:
-        """Return the state of one destination, None: it is none of ours."""
+        """Return the status of one destination, None: not configured."""
         life = self._lives.get(destination)
         return None if life is None else life.status()
 
     def status(self) -> list[dict[str, object]]:
-        """Return the state of each destination, in the order they are configured."""
+        """Return the status of each destination, in the order of configuration."""
         return [life.status() for life in self._lives.values()]

@@ -1,8 +1,8 @@
-"""What an operator asks a running server about ranged subscriptions.
+"""Requests of an operator to a running server about ranged subscriptions.
 
-The control socket hands in the requests; the instances know the subscriptions, the
-server for clients knows which of them are being read. Leaves out those of a stopped
-server (`canal_server.ranges.offline_range_cursors`).
+The control socket passes the requests on; the instances know the subscriptions, and the
+server for clients knows which of them are in use. Leaves out those of a stopped server
+(`canal_server.ranges.offline_range_cursors`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class SubscriptionRequests:
         self._destinations = destinations
         self._server = server
 
-    def tell(self, arguments: Arguments) -> dict[str, object]:
-        """Tell a destination's subscriptions, if it runs here."""
+    def list_all(self, arguments: Arguments) -> dict[str, object]:
+        """Return a destination's subscriptions, if it runs here."""
         destination = str(arguments.get("destination"))
         ranges = self._ranges(destination)
         if ranges is None:
@@ -65,7 +65,7 @@ class SubscriptionRequests:
             destination = str(arguments["destination"])
             name = str(arguments["name"])
         except (LookupError, TypeError) as error:
-            raise ControlError(f"not an unsubscribe: {error!r}") from error
+            raise ControlError(f"invalid unsubscribe request: {error!r}") from error
         ranges = self._ranges(destination)
         if ranges is None:
             return {"running": False}
@@ -73,7 +73,7 @@ class SubscriptionRequests:
         if query is not None:
             raise ClientError(
                 f"subscription {name} of {destination} is read by query {query}: end"
-                " that first, or it makes the subscription anew"
+                " that first, otherwise it creates the subscription again"
             )
         found, _ = ranges.subscriptions()
         check_known(destination, name, [each.name for each in found])
@@ -89,7 +89,7 @@ class SubscriptionRequests:
                 ranges["queries"] = self._server.claims(str(each["destination"]))
 
     def _ranges(self, destination: str) -> RangeSource | None:
-        """Return a destination's ranges; None where it does not run, or has none."""
+        """Return a destination's ranges; None if it does not run, or has none."""
         if not self._destinations.is_configured(destination):
             raise ClientError(f"can't find destination:{destination[:200]}")
         instance = self._destinations.running(destination)

@@ -1,10 +1,10 @@
-"""Who may connect: limits for all, for one address, and for those not logged in.
+"""Decides who may connect: limits for all, for one address, and before log-in.
 
-Strangers that open connections and stay silent take the places of each other only: when
-there are too many of them, or no place is left, the oldest one is closed of the address
-that has most. So somebody who knows the password always finds a place, unless all are
-taken by those who logged in. Leaves out sockets and threads; used under the lock of the
-listener, times are given.
+Strangers that open connections and stay silent displace only each other: when there are
+too many of them, or no connection is left, the oldest one is closed of the address that
+has most. So a client that knows the password can always connect, unless clients that
+logged in use all connections. Leaves out sockets and threads; used under the lock of
+the listener, which also passes the times.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound="Hashable")
 
-ADDRESSES_MAX: Final = 10_000  # of which failed log-ins are counted
-FORGET_S: Final = 60.0  # after the last failed one
+ADDRESSES_MAX: Final = 10_000  # whose failed log-ins are counted
+FORGET_S: Final = 60.0  # after the last failed log-in
 DELAY_MIN_S: Final = 0.25
 DELAY_MAX_S: Final = 5.0
 
 
 def group_of(host: str) -> str:
-    """Return what counts as one address: of IPv6 what one customer has, a /64."""
+    """Return what counts as one address: for IPv6 one customer's network, a /64."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -38,7 +38,7 @@ def group_of(host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many connections may be there at the same time."""
+    """How many connections may exist at the same time."""
 
     all: int
     per_address: int
@@ -46,7 +46,7 @@ class Limits:
 
 
 class Admission(Generic[C]):
-    """The connections that are there, by address, and which have logged in."""
+    """The current connections, by address, and which of them have logged in."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -59,7 +59,7 @@ class Admission(Generic[C]):
         return len(self._addresses)
 
     def refusal(self, address: str) -> str:
-        """Return why no connection may come from an address; empty when one may."""
+        """Return why an address may not connect; empty when it may."""
         limits = self._limits
         if self._counts[address] >= limits.per_address:
             return f"{limits.per_address} clients are connected from one address"
@@ -68,9 +68,9 @@ class Admission(Generic[C]):
         return ""
 
     def displaced(self) -> C | None:
-        """Return which connection must end before another one may come; None: none.
+        """Return which connection must end before another one is accepted, or None.
 
-        It does not count as one that may be displaced from here on.
+        From here on it no longer counts as one that may be displaced.
         """
         limits = self._limits
         is_full = len(self._addresses) >= limits.all
@@ -83,7 +83,7 @@ class Admission(Generic[C]):
         return oldest
 
     def add(self, connection: C, address: str) -> None:
-        """Note that a connection came."""
+        """Note a new connection."""
         self._addresses[connection] = self._pending[connection] = address
         self._counts[address] += 1
 
@@ -101,18 +101,18 @@ class Admission(Generic[C]):
 
 
 class FailedLogins:
-    """How long the refusal of a wrong password waits, by address; for one lock.
+    """How long the refusal of a wrong password waits, by address; under one lock.
 
-    It grows with each failure in a row; the right password never waits, so that others
-    of the same address are not held up.
+    The delay grows with each failure in a row. The right password never waits, so that
+    other clients of the same address are not delayed.
     """
 
     def __init__(self) -> None:
-        # By address: how many, and when the last one was; oldest first.
+        # By address: how many, and when the last one happened; oldest first.
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def delay_s(self, address: str, now_s: float) -> float:
-        """Count a failure, and return how long its refusal is to wait."""
+        """Count a failure, and return how long to delay its refusal."""
         count, last_s = self._failures.pop(address, (0, now_s))
         if now_s - last_s > FORGET_S:
             count = 0

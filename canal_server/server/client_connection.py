@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Settings(Protocol):
-    """What the server needs of the configuration."""
+    """The settings that the server needs."""
 
     @property
     def ip(self) -> str:
@@ -44,7 +44,7 @@ class Settings(Protocol):
 
     @property
     def user(self) -> str:
-        """Who may log in; empty: everybody."""
+        """The user who may log in; empty: everybody."""
 
     @property
     def passwd(self) -> str:
@@ -60,7 +60,7 @@ class Settings(Protocol):
 
     @property
     def handshake_timeout_s(self) -> float:
-        """How long a client may take to log in."""
+        """How long the log-in of a client may last."""
 
     @property
     def per_address_max(self) -> int:
@@ -68,11 +68,11 @@ class Settings(Protocol):
 
     @property
     def pending_max(self) -> int:
-        """How many may be connected without having logged in."""
+        """How many clients may be connected without having logged in."""
 
     @property
     def send_timeout_s(self) -> float:
-        """How long a client may take nothing of an answer."""
+        """How long a client may accept no byte of an answer."""
 
 
 class Owner(Protocol):
@@ -82,21 +82,22 @@ class Owner(Protocol):
         """Note that the client has logged in."""
 
     def refused_login_s(self, connection: Connection) -> float:
-        """Note a wrong password; returns how long its refusal is to wait."""
+        """Note a wrong password; returns how long to delay its refusal."""
 
     def on_refusal(self, connection: Connection, message: str, level: int) -> None:
-        """Log that something was refused."""
+        """Log a refusal."""
 
     def on_end(self, connection: Connection) -> None:
-        """Let go of the connection; called last."""
+        """Release the connection; called last."""
 
 
 class Connection:
-    """Serves one client until it leaves, falls silent, or the server stops.
+    """Serves one client until it disconnects, falls silent, or the server stops.
 
-    `run` is the body of the connection's thread. `shut_down` is called by another
-    one; it ends whatever `run` waits for: bytes, room to send, or entries (the store
-    watches the socket).
+    `run` is the body of the connection's thread. Another thread calls `shut_down`,
+    which
+    ends whatever `run` waits for: bytes, room to send, or entries (the store watches
+    the socket).
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Connection:
         try:
             log.debug("client at %s connected", self.peer)
             self._serve()
-            log.debug("client at %s left", self.peer)
+            log.debug("client at %s disconnected", self.peer)
         except ProtocolError as error:
             self._refused(f"closed the connection of {self.peer}: {error}")
         except TimeoutError as error:
@@ -140,8 +141,8 @@ class Connection:
         except Exception:  # noqa: BLE001
             server_messages.CLIENT_CONNECTION_FAILED.log(log, self.peer, exc_info=True)
         finally:
-            self._service.ranged.left(self)
-            self._service.left(self._visits)
+            self._service.ranged.on_disconnect(self)
+            self._service.on_disconnect(self._visits)
             self._owner.on_end(self)
 
     def shut_down(self) -> None:
@@ -149,7 +150,7 @@ class Connection:
         self._transport.shut_down()
 
     def close(self) -> None:
-        """Let go of the socket; called by the owner, after `on_end`."""
+        """Close the socket; called by the owner, after `on_end`."""
         self._transport.close()
 
     def _serve(self) -> None:
@@ -160,18 +161,18 @@ class Connection:
                 self._answer(request)
 
     def _receive(self) -> bytes:
-        """Wait for bytes as long as the client may be silent; TimeoutError after."""
+        """Wait for bytes as long as the client may be silent, then TimeoutError."""
         if self._session.state is State.OPEN:
             self._check_write_idle()
-            # Nothing is sent while we wait for bytes: the shorter of both limits
-            # ends the wait. It is not recalculated from the last byte sent, thus a
-            # client may overstay `write_idle` by the time since then; this is faster.
+            # Nothing is sent during this wait, so that the shorter limit ends it. It is
+            # not recalculated from the last byte sent: a client may exceed `write_idle`
+            # by the time since then, but this is faster.
             data = self._transport.receive(min(self._read_idle_s, self._write_idle_s))
         else:
             remaining_s = self._log_in_by.remaining_s()
             assert remaining_s is not None
             if remaining_s == 0:
-                raise TimeoutError("no log-in in time")
+                raise TimeoutError("the client did not log in in time")
             data = self._transport.receive(remaining_s, LOGIN_READ_BYTES)
         self._last_received_at = time.monotonic()
         return data
@@ -213,7 +214,7 @@ class Connection:
         self._owner.on_refusal(self, message, level)
 
     def _wait_with_refusal(self) -> None:
-        """Let whoever tries passwords wait, in this thread and until it leaves."""
+        """Delay a client that tries passwords, in this thread and until it closes."""
         left_s = self._log_in_by.remaining_s()
         assert left_s is not None
         self._transport.wait_for_close(min(left_s, self._owner.refused_login_s(self)))
@@ -223,7 +224,7 @@ class Connection:
             raise TimeoutError(f"nothing sent for {self._write_idle_s:g} s")
 
     def _idle_left_s(self) -> float:
-        """Return how long a get may wait until a limit of idleness is reached."""
+        """Return how long a get may wait until an idle limit is reached."""
         ends_at = min(
             self._last_received_at + self._read_idle_s,
             self._last_sent_at + self._write_idle_s,

@@ -1,9 +1,10 @@
 """The TCP port: accepts clients, gives each a thread, and ends them all.
 
-Threads: `canal-accept` owns the listening socket; each connection has a thread of
-its own, named after the client's address. The set of connections is guarded by one
-lock; a connection is removed from it before its socket is closed, so that nobody
-shuts down a descriptor that already means something else.
+Threads: `canal-accept` owns the listening socket; each connection has its own thread,
+named after the client's address. One lock guards the set of connections. A connection
+is
+removed from it before its socket is closed, so that no thread shuts down a descriptor
+that was reused meanwhile.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _ACCEPT_RETRY_S = 1.0  # when the process has no descriptor or memory left
 _NO_SUCH_ADDRESS = "canal.ip must be an address of this machine, or empty for all"
 _REMEDIES = {
     errno.EADDRINUSE: "is another server running there?",
-    errno.EACCES: "ports below 1024 need a right of their own",
+    errno.EACCES: "ports below 1024 need a privilege",
 }
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -59,16 +60,16 @@ class Server:
         self._hosts: dict[Connection, str] = {}  # what counts as one address
         self._failed_logins = FailedLogins()
         self._refusals = Refusals()
-        # Their threads; one outlives its connection by a moment. Ended ones are
-        # forgotten when the next client comes.
+        # Their threads; a thread outlives its connection by a moment. Ended ones are
+        # removed at the next connection.
         self._threads: list[threading.Thread] = []
-        self._lacks = False  # descriptors or memory, since the last client
+        self._exhausted = False  # descriptors or memory, since the last client
         self.port = config.port  # the real one once bound
 
     def bind(self) -> None:
-        """Take the port, and have clients wait until the start.
+        """Bind the port, and let clients wait until the start.
 
-        Raises ConfigError when the address cannot be had.
+        Raises ConfigError when the address is not available.
         """
         assert self._listener is None, "a server starts once"
         self._listener = _listen(self._config.ip, self._config.port)
@@ -76,12 +77,12 @@ class Server:
         self.port = self._listener.getsockname()[1]
 
     def unbind(self) -> None:
-        """Let the port go that was bound, if `start` never came."""
+        """Release the bound port, if `start` was never called."""
         if self._acceptor is None and self._listener is not None:
             self._listener.close()
 
     def start(self) -> None:
-        """Serve clients. Raises ConfigError when the address cannot be had."""
+        """Serve clients. Raises ConfigError when the address is not available."""
         if self._listener is None:
             self.bind()
         assert self._listener is not None
@@ -92,7 +93,7 @@ class Server:
         log.info("listening on %s", _address_text(self._listener.getsockname()))
 
     def request_stop(self) -> None:
-        """Ask to stop: no more clients, and those that are here are cut off."""
+        """Ask to stop: accept no more clients, and disconnect those that are here."""
         self._stop.request()
 
     def join(self, deadline: Deadline) -> bool:
@@ -114,7 +115,7 @@ class Server:
             return sorted(connection.peer for connection in self._hosts)
 
     def claims(self, destination: str) -> dict[str, str]:
-        """Return which query reads each ranged subscription that is being read."""
+        """Return which query reads each ranged subscription that is in use."""
         return self._service.ranged.claims(destination)
 
     # ----------------------------------------------------------------------------
@@ -135,7 +136,7 @@ class Server:
             server_messages.ACCEPT_LOOP_FAILED.log(log, exc_info=True)
         finally:
             self._listener.close()
-            # Only this thread adds connections: none is missed.
+            # Only this thread adds connections, so that none is missed.
             with self._lock:
                 for connection in self._hosts:
                     connection.shut_down()
@@ -145,9 +146,9 @@ class Server:
         try:
             sock, address = listener.accept()
         except BlockingIOError:
-            return  # the client has gone already
+            return  # the client has disconnected already
         except OSError as error:
-            # Anything else concerns that one client: it broke off while it waited.
+            # Any other error concerns only that client, which disconnected meanwhile.
             if error.errno in _OUT_OF_RESOURCES:
                 self._pause(error)
             return
@@ -157,15 +158,15 @@ class Server:
             displaced = None if refusal else self._admission.displaced()
             if displaced is not None:
                 their_host = self._hosts[displaced]
-                displaced.shut_down()  # under the lock: it is not closed before
+                displaced.shut_down()  # under the lock: it cannot be closed before
         if refusal:
-            self._turn_away(sock, peer, host, refusal)
+            self._refuse(sock, peer, host, refusal)
             return
         if displaced is not None:
             self._refusals.note(
                 their_host,
                 f"closed the connection of {displaced.peer}, which has not logged in:"
-                " others need its place",
+                " the limit of connections is reached",
             )
         try:
             self._begin(sock, peer, host)
@@ -174,17 +175,17 @@ class Server:
             if isinstance(error, OSError) and error.errno in _OUT_OF_RESOURCES:
                 self._pause(error)
                 return
-            # The client has gone already, or no thread can be started.
+            # The client has disconnected already, or no thread can be started.
             server_messages.CLIENT_NOT_SERVED.log(log, peer, error)
             return
-        if self._lacks:
-            self._lacks = False
-            log.info("clients are accepted again")
+        if self._exhausted:
+            self._exhausted = False
+            log.info("accepting clients again")
 
     def _pause(self, error: OSError) -> None:
-        """Wait until there may be descriptors or memory again; says so once."""
-        if not self._lacks:
-            self._lacks = True
+        """Wait until there may be descriptors or memory again; logs it once."""
+        if not self._exhausted:
+            self._exhausted = True
             server_messages.ACCEPT_FAILED.log(log, reason_of(error))
         self._stop.wait(_ACCEPT_RETRY_S)
 
@@ -208,12 +209,10 @@ class Server:
             self._threads = [each for each in self._threads if each.is_alive()]
             self._threads.append(thread)
 
-    def _turn_away(
-        self, sock: socket.socket, peer: str, host: str, refusal: str
-    ) -> None:
-        """Refuse a client that is one too many, and close; never waits for it."""
+    def _refuse(self, sock: socket.socket, peer: str, host: str, refusal: str) -> None:
+        """Refuse a client that exceeds a limit, and close; never waits for it."""
         self._refusals.note(host, f"refused {peer}: {refusal}, the limit")
-        with sock, contextlib.suppress(OSError):  # it may have left: nothing is owed
+        with sock, contextlib.suppress(OSError):  # the client may have disconnected
             sock.setblocking(False)
             sock.send(error_frame(REFUSED, f"{refusal}, the limit"))
 
@@ -232,19 +231,19 @@ class Server:
             self._admission.logged_in(connection)
 
     def refused_login_s(self, connection: Connection) -> float:
-        """Note a wrong password; returns how long its refusal is to wait."""
+        """Note a wrong password; returns how long to delay its refusal."""
         with self._lock:
             host = self._hosts[connection]
             return self._failed_logins.delay_s(host, time.monotonic())
 
     def on_refusal(self, connection: Connection, message: str, level: int) -> None:
-        """Log that something was refused: in sum, when it is often."""
+        """Log a refusal, or count it when there are many."""
         with self._lock:
             host = self._hosts.get(connection, OTHERS)
         self._refusals.note(host, message, level)
 
     def on_end(self, connection: Connection) -> None:
-        """Let go of a connection; called last by its thread."""
+        """Release a connection; called last by its thread."""
         with self._lock:
             self._forget(connection)
         connection.close()
@@ -277,7 +276,7 @@ def _listen(ip: str, port: int) -> socket.socket:
 
 
 def _address_text(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
-    """Return host:port; clients that come by IPv4 are shown as such."""
+    """Return host:port; clients that connect by IPv4 are shown as such."""
     host = _host_of(address)
     return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
 

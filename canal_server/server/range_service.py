@@ -1,8 +1,8 @@
-"""What ranged requests of clients do: subscriptions, and reading ranges.
+"""Carries out ranged requests of clients: subscriptions, and reading ranges.
 
-Knows what serves them as a port only (`ports.RangeSource`). All methods are called by
-the threads of connections, many at a time. An answer is sent as it grows: whoever
-takes it slowly holds up nobody but itself.
+The source of ranges is known as a port only (`ports.RangeSource`). All methods are
+called by the threads of connections, many at a time. An answer is sent as it grows, so
+that a slow reader delays only itself.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WAIT_S_MAX: Final = 600.0  # of one head
-# Of the status of a destination: what a client may want to know.
+WAIT_S_MAX: Final = 600.0  # for one head
+# What a client may need of a destination's status.
 STATE_KEYS: Final = (
     "destination", "running", "life", "runs_on", "state", "error", "error_since_ms",
     "position", "position_ms", "lag", "blocked", "slowest_client", "clients",
     "connected", "rows",
 )  # fmt: skip
-CLAIMS_MAX: Final = 10_000  # subscriptions that are read by queries at a time
+CLAIMS_MAX: Final = 10_000  # subscriptions that queries read at a time
 
 
 class RangedService:
@@ -46,9 +46,9 @@ class RangedService:
 
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
-        # By destination and subscription: which query reads it, on which connection.
+        # By destination and subscription: the query that reads it, and its connection.
         self._claims: dict[tuple[str, str], tuple[str, Hashable]] = {}
-        # By the same: on which connection it was made, with which it ends.
+        # By the same: the connection that made it, and with which it ends.
         self._temporary: dict[tuple[str, str], Hashable] = {}
         self._lock = threading.Lock()  # of both
 
@@ -62,8 +62,8 @@ class RangedService:
     ) -> None:
         """Carry a request out and send its answer; raises only what `send` raises.
 
-        `asker` is the connection, of which `left` is told, and `peer_fd` its socket.
-        `cut` ends the connection from another thread, also a `send` that waits.
+        `asker` is the connection, for `on_disconnect`, and `peer_fd` its socket. `cut`
+        ends the connection from another thread, even during a `send` that waits.
         """
         try:
             if isinstance(request, range_messages.RangeStatus):
@@ -83,22 +83,22 @@ class RangedService:
             else:
                 reply = _answer(source, request)
             if self._instances.running(request.destination) is not instance:
-                # It went meanwhile: what it says may be wrong by now.
+                # It stopped meanwhile: its answer may be wrong by now.
                 raise _not_here(request.destination)
         except ClientError as error:
-            log.info("refused %s: %s", _told(request), error)
+            log.info("refused %s: %s", _log_text(request), error)
             reply = error_frame(error.code, str(error))
         except MetaStoreError as error:
-            # Where cursors are kept cannot be had now; soon it may, or another server.
-            server_messages.REQUEST_FAILED.log(log, _told(request), error)
+            # The storage of cursors fails now; it, or another server, may work soon.
+            server_messages.REQUEST_FAILED.log(log, _log_text(request), error)
             reply = error_frame(NOT_HERE, str(error))
         except CanalError as error:
-            server_messages.REQUEST_FAILED.log(log, _told(request), error)
+            server_messages.REQUEST_FAILED.log(log, _log_text(request), error)
             reply = error_frame(REFUSED, str(error))
         send((reply,))
 
     def claims(self, destination: str) -> dict[str, str]:
-        """Return which query reads each subscription that is being read."""
+        """Return which query reads each subscription that is in use."""
         with self._lock:
             return {
                 name: query
@@ -106,8 +106,8 @@ class RangedService:
                 if owner == destination
             }
 
-    def left(self, asker: Hashable) -> None:
-        """Take note that a connection ended: others may read what it read.
+    def on_disconnect(self, asker: Hashable) -> None:
+        """Note that a connection ended: others may read its subscriptions.
 
         Its temporary subscriptions end. Never raises.
         """
@@ -128,8 +128,8 @@ class RangedService:
     ) -> bytes:
         """Subscribe until the connection ends. Raises ClientError, CanalError.
 
-        The connection's thread carries its requests out, and then takes note of its
-        end: that cannot come amid this, however the client went.
+        The connection's thread carries out its requests and then notes its end, so that
+        the end cannot come during this, however the client disconnected.
         """
         key = request.destination, request.name
         with self._lock:
@@ -137,24 +137,24 @@ class RangedService:
             if self._temporary.setdefault(key, asker) is not asker:
                 raise ClientError(
                     f"subscription {printable(request.name)} of"
-                    f" {request.destination} is that of another connection until it"
-                    " ends: take another name",
+                    f" {request.destination} belongs to another connection until that"
+                    " ends: use another name",
                     code=IN_USE,
                 )
         try:
             return _answer(source, request)
         except BaseException:
-            if not is_known:  # it may have been refused when it was there
+            if not is_known:  # a repeated request may be refused, the first one stays
                 self._end_temporary(*key)
             raise
 
     def _end_temporary(self, destination: str, name: str) -> None:
-        """End a temporary subscription where its destination still runs."""
+        """End a temporary subscription if its destination still runs."""
         try:
             instance = self._instances.running(destination)
             if instance is not None and instance.ranges is not None:
                 instance.ranges.end_temporary(name)
-        except CanalError as error:  # it stops: the subscription is in memory only
+        except CanalError as error:  # stopping: the subscription is in memory only
             log.info(
                 "temporary subscription %s of %s: %s", printable(name), destination,
                 error,
@@ -163,12 +163,12 @@ class RangedService:
             self._temporary.pop((destination, name), None)
 
     def _state(self, destination: str) -> bytes:
-        """Return what a destination does, also one that does not run here."""
+        """Return the status of a destination, even if it does not run here."""
         found = self._instances.status_of(destination)
         if found is None:
             raise ClientError(f"can't find destination:{printable(destination)}")
-        told = {key: found[key] for key in STATE_KEYS if key in found}
-        text = json.dumps(told, ensure_ascii=False)
+        state = {key: found[key] for key in STATE_KEYS if key in found}
+        text = json.dumps(state, ensure_ascii=False)
         return range_messages.answer(
             PacketType.RANGE_STATE, range_messages.RangeState(text)
         )
@@ -185,12 +185,12 @@ class RangedService:
         if source is None:
             raise ClientError(
                 f"destination {destination} has no ranged reads: it merges several"
-                " sources; read each of them as a destination of its own"
+                " sources; configure a separate destination for each of them"
             )
         return instance, source
 
     def _claim(self, request: range_messages.RangeHead, asker: Hashable) -> None:
-        """Make a subscription this query's. Raises ClientError if it is another's."""
+        """Claim a subscription for a query. Raises ClientError if another has it."""
         if not request.query:
             return
         key = request.destination, request.name
@@ -199,13 +199,13 @@ class RangedService:
             if query != request.query and who is not asker:
                 raise ClientError(
                     f"subscription {printable(request.name)} of"
-                    f" {request.destination} is read by another query, {query!r}: give"
-                    " each query a subscription of its own, or end that one",
+                    f" {request.destination} is read by another query, {query!r}: use"
+                    " a separate subscription for each query, or end that one",
                     code=IN_USE,
                 )
             if key not in self._claims and len(self._claims) >= CLAIMS_MAX:
                 raise ClientError(
-                    f"{CLAIMS_MAX} subscriptions are read already", code=NOT_HERE
+                    f"{CLAIMS_MAX} subscriptions are in use, the limit", code=NOT_HERE
                 )
             self._claims[key] = request.query, asker
 
@@ -269,7 +269,7 @@ def _head(
 def _plan(source: RangeSource, request: range_messages.RangePlan) -> bytes:
     ends = _place(request.start), _place(request.end)
     found = source.plan(request.name, request.filter, *ends, request.parts)
-    told = tuple(
+    parts = tuple(
         range_messages.RangePart(
             _position(part.start),
             _position(part.end),
@@ -281,7 +281,7 @@ def _plan(source: RangeSource, request: range_messages.RangePlan) -> bytes:
         for part in found
     )
     return range_messages.answer(
-        PacketType.RANGE_PARTS, range_messages.RangeParts(told)
+        PacketType.RANGE_PARTS, range_messages.RangeParts(parts)
     )
 
 
@@ -345,8 +345,8 @@ def _not_here(destination: str) -> ClientError:
     )
 
 
-def _told(request: range_messages.RangeRequest) -> str:
-    """Return a request for the log."""
+def _log_text(request: range_messages.RangeRequest) -> str:
+    """Return a request as text for the log."""
     name = getattr(request, "name", "")
     of = f" of subscription {printable(name)}" if name else ""
     return f"a {type(request).__name__}{of} of {printable(request.destination)}"

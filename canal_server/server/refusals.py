@@ -1,7 +1,7 @@
-"""Refusals in the log: the first of an address at once, its next ones in sum.
+"""Logs refusals: the first of an address at once, further ones as a count.
 
-Whoever can connect can have something refused a thousand times a second. Thread-safe;
-the sum of a period is logged with the first refusal after it, of whichever address.
+A client that can connect can have a thousand requests refused in a second. Thread-safe;
+the count of a period is logged with the first refusal after it, of any address.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PERIOD_S: Final = 60.0
-ADDRESSES_MAX: Final = 1_000  # that are told apart; others count as one
+ADDRESSES_MAX: Final = 1_000  # that are distinguished; others count as one
 OTHERS: Final = "other addresses"
 
 
 class Refusals:
-    """What was refused in this period, by address."""
+    """The refusals of this period, by address."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # By address and level: when its period began, how many were not logged, and the
-        # last of them.
+        # By address and level: the start of its period, how many were not logged, and
+        # the last of them.
         self._known: OrderedDict[tuple[str, int], tuple[float, int, str]] = (
             OrderedDict()
         )
 
     def note(self, address: str, message: str, level: int = logging.WARNING) -> None:
-        """Log a refusal, or count it when one of this address was a while ago."""
+        """Log a refusal, or count it when one of this address was logged recently."""
         now_s = self._clock()
         with self._lock:
             sums = self._expired(now_s)
@@ -54,7 +54,7 @@ class Refusals:
             server_messages.CLIENT_REFUSED.log(log, message, level=level)
 
     def flush(self) -> None:
-        """Log the sums that are left."""
+        """Log the remaining counts."""
         with self._lock:
             sums = self._expired(None)
         _log_sums(sums)

@@ -1,30 +1,34 @@
-"""What the requests of clients do to instances: subscribe, get, ack, roll back.
+"""Applies the requests of clients to instances: subscribe, get, ack, roll back.
 
-Knows stores and meta managers as ports only, and no sockets but as a number to hand
-to the store. All methods are called by the threads of connections, many at a time.
+Knows stores and meta managers as ports only, and sockets only as a number to pass to
+the
+store. All methods are called by the threads of connections, many at a time.
 
 A client is an identity (destination and client id), not a connection: one connection
-may serve several identities, and several connections may serve one. What can meet
-there, and why nothing is lost or confused:
+may serve several identities, and several connections may serve one. What can coincide,
+and why nothing is lost or confused:
 
-* Two gets of one identity. Batches must be registered in the order in which the
-  store gave them out, as an ack frees everything up to its batch's end. So the
-  *turn* of the identity is held from before the store is asked until the batch is
-  registered, also while the store waits for entries. Whoever comes second waits for
-  the turn, but not longer than its own timeout; then it is told that there is
-  nothing: what comes first belongs to the one who waited first. (When that one is
-  just leaving there may be something after all; the next get brings it.)
-* Ack, rollback and subscription take the identity's *lock*, which is never held
-  while anything waits. A pending get holds none of them up.
-* A rollback while a get is in the store. The get may have taken its entries before
-  or after the cursor was put back; nobody can tell. Each rollback counts; a get that
-  finds another count than before it asked puts the cursor back once more and asks
-  again. That harms nothing, as after the rollback no batch is open (it forgets all),
-  and none can have come since, as the turn was held.
-* An operator who moves cursors gives the instance another store. What changes places
-  is done while the instance is *steady*, with the store that the open batches mean:
-  an ack of a batch that the old store gave finds no such batch, a get that waited in
-  it finds nothing.
+* Two gets of one identity. Batches must be registered in the order in which the store
+  delivered them, because an ack frees everything up to its batch's end. So a get holds
+  the *turn* of the identity from before it asks the store until the batch is
+  registered,
+  even while the store waits for entries. A second get waits for the turn, but not
+  longer
+  than its own timeout. Then its answer is empty: the next entries belong to the get
+  that
+  waited first. (If that one is just disconnecting there may be entries after all; the
+  next get delivers them.)
+* Ack, rollback and subscription acquire the identity's *lock*, which no thread holds
+  while it waits. A pending get delays none of them.
+* A rollback while a get is in the store. The get may have fetched its entries before or
+  after the cursor was reset; that cannot be determined. Each rollback is counted; a get
+  that finds another count than before it asked resets the cursor again and asks again.
+  That is harmless: after the rollback no batch is open (it forgets all), and none can
+  have been registered since, because the get held the turn.
+* An operator who moves cursors gives the instance another store. Positions change only
+  while the instance is *steady*, together with the store to which the open batches
+  refer: an ack of a batch from the old store finds no such batch, and a get that waited
+  in it finds nothing.
 """
 
 from __future__ import annotations
@@ -53,27 +57,27 @@ if TYPE_CHECKING:
     from canal_server.model.positions import LogPosition
     from canal_server.ports import EventStore, Instances, RunningInstance
 
-    # The clients that one connection served, and where.
+    # The clients that one connection served, and by which instance.
     Visits = dict[ClientIdentity, RunningInstance]
-    # What is sent in answer to a request; empty when it is not answered.
+    # What is sent in answer to a request; empty when there is no answer.
     Reply = Sequence[bytes | memoryview]
 
 log = logging.getLogger(__name__)
 
-_ALL_BATCHES = 0  # as the batch id of a rollback
-_NO_BATCH = -1  # as the batch id of an ack: of an empty batch
+_ALL_BATCHES = 0  # the batch id of a rollback of all
+_NO_BATCH = -1  # the batch id of an ack of an empty batch
 ACCEPTED: Reply = (ACK_FRAME,)
 _EMPTY: Reply = (EMPTY_FRAME,)
 _NOTHING: Reply = ()
 
 
 class _Seat:
-    """What gets, acks and rollbacks of one identity meet at; see the module's text."""
+    """Synchronizes gets, acks and rollbacks of one identity; see the module's text."""
 
     __slots__ = ("lock", "rollbacks", "store", "turn")
 
     def __init__(self, store: EventStore) -> None:
-        self.store = store  # whose sequences the open batches mean
+        self.store = store  # to whose sequences the open batches refer
         self.turn = threading.Lock()
         self.lock = threading.Lock()
         self.rollbacks = 0  # guarded by the lock
@@ -97,12 +101,12 @@ class Service:
     ) -> Reply | None:
         """Carry a request out and return its reply.
 
-        `visits` are the connection's; whoever has some calls `left` at its end. By
-        them it is known that the instance which served it has ended.
+        `visits` belong to the connection, which calls `on_disconnect` with them at its
+        end. They show that the instance that served it has ended.
 
-        `peer_fd` is the client's socket; a get that waits ends when it closes. A get
-        waits at most `wait_s`, and is answered with None when it would have waited
-        longer. Refusals of all kinds become replies.
+        `peer_fd` is the client's socket; a waiting get ends when it closes. A get waits
+        at most `wait_s`; the answer is None when it would have waited longer. Refusals
+        of all kinds become replies.
         """
         assert not isinstance(request, RangeRequest), "see `ranged`"
         try:
@@ -113,16 +117,16 @@ class Service:
         except ClientError as error:
             return (error_frame(error.code, str(error)),)
         except CanalError as error:
-            server_messages.REQUEST_FAILED.log(log, _told(request), error)
+            server_messages.REQUEST_FAILED.log(log, _log_text(request), error)
             return (error_frame(server_session.REFUSED, str(error)),)
 
     def _visited(
         self, request: server_session.Request, visits: Visits
     ) -> RunningInstance | None:
-        """Let the instance know that its client is here, before the request counts.
+        """Tell the instance that its client is connected, before the request counts.
 
-        Returns that instance. Raises ClientError for a get or an ack when it is not
-        the one that served this connection before.
+        Returns that instance. Raises ClientError for a get or an ack when another
+        instance served this connection before.
         """
         identity: ClientIdentity | None = getattr(request, "identity", None)
         if isinstance(request, server_session.Login):
@@ -145,8 +149,8 @@ class Service:
                 raise _not_started(identity) if instance is None else _ended(identity)
         return instance
 
-    def left(self, visits: Visits) -> None:
-        """Let instances know that a connection ended."""
+    def on_disconnect(self, visits: Visits) -> None:
+        """Tell instances that a connection ended."""
         for identity, instance in visits.items():
             instance.left(identity.client_id)
 
@@ -179,9 +183,9 @@ class Service:
     # ----------------------------------------------------------------------------
 
     def subscribe(self, identity: ClientIdentity) -> None:
-        """Subscribe a client, or give it another filter; starts a lazy instance.
+        """Subscribe a client, or replace its filter; starts a lazy instance.
 
-        Nothing is kept when the filter cannot be used.
+        Nothing changes when the filter is invalid.
         """
         self._check_configured(identity)
         destination = identity.destination
@@ -191,7 +195,7 @@ class Service:
         if instance is None:
             raise _not_started(identity)
 
-        # Kept until the client is subscribed: others wait for nothing but a look-up.
+        # Compiled before the lock is acquired, so that under it this is a look-up.
         ready = instance.check_filter(identity.filter)
         _check_not_lost(instance, identity)
         with self._locked(identity, instance):
@@ -214,14 +218,14 @@ class Service:
     def unsubscribe(self, identity: ClientIdentity) -> None:
         """End a subscription; the client's acked position is kept.
 
-        Its open batches are forgotten: they mean sequences of the store's cursor,
-        which goes now.
+        Its open batches are forgotten: they refer to the sequences of its cursor in the
+        store, which is removed.
         """
         instance = self._running(identity)
         with self._locked(identity, instance) as seat:
             had_subscribed = instance.meta.has_subscribed(identity)
             if had_subscribed:
-                _keep_place(instance, identity)
+                _skip_rejected(instance, identity)
             instance.meta.unsubscribe(identity)
             instance.meta.clear_batches(identity)
             instance.unsubscribed(identity)
@@ -261,9 +265,9 @@ class Service:
         peer_fd: int | None = None,
         visited: RunningInstance | None = None,
     ) -> Reply:
-        """Take the next batch, register it, and return it as a reply.
+        """Fetch the next batch, register it, and return it as a reply.
 
-        Of the instance `visited` only, unless that is None.
+        Only from the instance `visited`, unless that is None.
         """
         instance = self._subscribed(identity, visited)
         seat = self._seat(identity, instance)
@@ -280,21 +284,21 @@ class Service:
                         identity.client_id, size, deadline.remaining_s(), peer_fd
                     )
                 except StoreError as error:
-                    # Its cursor was dropped while the get waited: it is told why.
+                    # Its cursor may have been dropped while the get waited.
                     if why := _why_not_served(instance, identity):
                         raise ClientError(why) from error
                     raise
                 if self._instances.running(identity.destination) is not instance:
-                    # It went while the get waited, and may come back.
+                    # It stopped while the get waited, and may start again.
                     if batch is not None:
-                        _put_back(instance, identity, seat)
+                        _redeliver(instance, identity, seat)
                     raise _not_started(identity)
                 if batch is None:
                     return _EMPTY
                 with seat.lock, instance.steady():
                     current = self._seats[identity] is seat
                     if not current or instance.store is not seat.store:
-                        return _EMPTY  # the batch went with the old store
+                        return _EMPTY  # the batch belongs to the old store
                     if seat.rollbacks == rollbacks:
                         return _register(instance, identity, batch)
                     seat.store.rollback(identity.client_id)
@@ -308,9 +312,9 @@ class Service:
         batch_id: int,
         visited: RunningInstance | None = None,
     ) -> None:
-        """Take note that the client has dealt with its oldest open batch.
+        """Note that the client has processed its oldest open batch.
 
-        Of the instance `visited` only, unless that is None.
+        Only in the instance `visited`, unless that is None.
         """
         instance = self._subscribed(identity, visited)
         if batch_id == _NO_BATCH:
@@ -328,9 +332,9 @@ class Service:
     def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
         """Forget the oldest open batch, and with it all others: they come again.
 
-        Clients send a rollback of all batches when they connect, before or after
-        they subscribe, and do not expect an answer: so it is no error when the
-        instance does not run, or when the client is not subscribed.
+        Clients roll all batches back when they connect, before or after they subscribe,
+        and do not expect an answer. Therefore it is not an error when the instance does
+        not run, or when the client is not subscribed.
         """
         self._check_configured(identity)
         if batch_id == _ALL_BATCHES:
@@ -353,7 +357,7 @@ class Service:
             seat.rollbacks += 1
 
     # ----------------------------------------------------------------------------
-    # Finding what a request is about
+    # Finding the object of a request
     # ----------------------------------------------------------------------------
 
     def _check_configured(self, identity: ClientIdentity) -> None:
@@ -374,7 +378,7 @@ class Service:
     ) -> RunningInstance:
         instance = self._running(identity)
         if visited is not None and instance is not visited:
-            raise _ended(identity)  # just now
+            raise _ended(identity)  # it was replaced just now
         if not instance.meta.has_subscribed(identity):
             raise ClientError(
                 f"ClientIdentity:{_name(identity)} should subscribe first"
@@ -384,10 +388,10 @@ class Service:
         return instance
 
     def _seat(self, identity: ClientIdentity, instance: RunningInstance) -> _Seat:
-        """Return where this identity's requests meet.
+        """Return the object that synchronizes this identity's requests.
 
-        An instance that was started anew has another store: batches that are still
-        open mean sequences of the old one, so they are forgotten with the old seat.
+        A restarted instance has another store. Batches that are still open refer to
+        sequences of the old one, so that they are forgotten with the old seat.
         """
         store = instance.store
         seat = self._seats.get(identity)
@@ -397,7 +401,7 @@ class Service:
             seat = self._seats.get(identity)
             if seat is not None and seat.store is store:
                 return seat
-            # With the old seat's lock, as a request may be about to use it.
+            # With the old seat's lock, because a request may be about to use it.
             with seat.lock if seat is not None else contextlib.nullcontext():
                 instance.meta.clear_batches(identity)
                 seat = self._seats[identity] = _Seat(store)
@@ -409,13 +413,13 @@ class Service:
     ) -> Iterator[_Seat]:
         """Hold the identity's lock and keep the instance steady.
 
-        Raises ClientError when the instance went meanwhile.
+        Raises ClientError when the instance stopped meanwhile.
         """
         while True:
             seat = self._seat(identity, instance)
             with seat.lock, instance.steady():
                 if instance.store is not seat.store:
-                    continue  # cursors were moved since the seat was taken
+                    continue  # cursors were moved since the look-up
                 here = self._instances.running(identity.destination)
                 if self._seats[identity] is not seat or here is not instance:
                     raise _not_started(identity)
@@ -436,10 +440,10 @@ def _why_not_served(instance: RunningInstance, identity: ClientIdentity) -> str:
 
 
 def _join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:
-    """Let the acked position of a client that is new to the store fit its place there.
+    """Adjust the acked position of a client that is new to the store to its cursor.
 
-    A client that has unsubscribed holds no entries: what others acked meanwhile is
-    gone. Requires the identity's lock.
+    No entries are retained for a client that has unsubscribed: what others acked
+    meanwhile is lost for it. Requires the identity's lock.
     """
     _join_places(instance, identity)
     first = instance.resume_position(identity.client_id)
@@ -448,21 +452,21 @@ def _join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:
     acked, here = instance.meta.cursor(identity), instance.log_position(first)
     if acked is None:
         instance.meta.update_cursor(identity, here)
-    elif _is_behind(acked, here):
+    elif _is_earlier(acked, here):
         _warn_of_gap(identity, acked, here)
 
 
 def _join_places(instance: RunningInstance, identity: ClientIdentity) -> None:
-    """Do so for each source of a group. Requires the identity's lock."""
+    """Do the same for each source of a group. Requires the identity's lock."""
     places = instance.resume_places(identity.client_id)
     if not places:
         return
     acked = instance.meta.places(identity)
-    new = {member: here for member, here in places.items() if member not in acked}
+    new = {source: here for source, here in places.items() if source not in acked}
     instance.meta.update_places(identity, new)
-    for member, here in places.items():
-        if member in acked and _is_behind(acked[member], here):
-            _warn_of_gap(identity, acked[member], here)
+    for source, here in places.items():
+        if source in acked and _is_earlier(acked[source], here):
+            _warn_of_gap(identity, acked[source], here)
 
 
 def _warn_of_gap(
@@ -473,17 +477,17 @@ def _warn_of_gap(
     )
 
 
-def _keep_place(instance: RunningInstance, identity: ClientIdentity) -> None:
-    """Move a client's acked position over what its filter rejected behind it.
+def _skip_rejected(instance: RunningInstance, identity: ClientIdentity) -> None:
+    """Move a client's acked position past what its filter rejected after it.
 
-    So that it is not told to have missed that. Requires the identity's lock.
+    Otherwise the client would seem to have missed that. Requires the identity's lock.
     """
     places = instance.resume_places(identity.client_id)
     known = instance.meta.places(identity) if places else {}
     moved = {
-        member: here
-        for member, here in places.items()
-        if member in known and _is_behind(known[member], here)
+        source: here
+        for source, here in places.items()
+        if source in known and _is_earlier(known[source], here)
     }
     if moved:
         instance.meta.update_places(identity, moved)
@@ -491,12 +495,12 @@ def _keep_place(instance: RunningInstance, identity: ClientIdentity) -> None:
     acked = instance.meta.cursor(identity)
     if first is not None and acked is not None:
         here = instance.log_position(first)
-        if _is_behind(acked, here):
+        if _is_earlier(acked, here):
             instance.meta.update_cursor(identity, here)
 
 
-def _is_behind(position: LogPosition, other: LogPosition) -> bool:
-    """Tell whether a position is an older one of the same server."""
+def _is_earlier(position: LogPosition, other: LogPosition) -> bool:
+    """Return whether a position is an earlier one on the same server."""
     return (
         position.identity == other.identity
         and position.position.order() < other.position.order()
@@ -515,26 +519,28 @@ def _register(
             at(batch.end),
             None if batch.ack is None else at(batch.ack),
             batch.last_sequence,
-            {member: at(place) for member, place in batch.places.items()},
+            {source: at(position) for source, position in batch.places.items()},
         ),
     )
     try:
         return (messages_header(batch_id, batch.size), *batch.slices)
-    except ValueError as error:  # the batch stays open: a rollback brings it again
+    except ValueError as error:  # the batch stays open: a rollback redelivers it
         raise StoreError(f"{error}; ask for fewer entries") from error
 
 
-def _put_back(instance: RunningInstance, identity: ClientIdentity, seat: _Seat) -> None:
-    """Have entries come again that were taken, and those of open batches."""
-    # A store that was closed meanwhile has nothing to put back.
+def _redeliver(
+    instance: RunningInstance, identity: ClientIdentity, seat: _Seat
+) -> None:
+    """Reset the cursor, so that fetched entries and open batches come again."""
+    # A store that was closed meanwhile has nothing to reset.
     with seat.lock, contextlib.suppress(StoreError):
         seat.rollbacks += 1
         instance.meta.clear_batches(identity)
         seat.store.rollback(identity.client_id)
 
 
-def _told(request: server_session.Request) -> str:
-    """Return a request for the log: what is asked for, and by whom."""
+def _log_text(request: server_session.Request) -> str:
+    """Return a request as text for the log: the operation and the client."""
     kind = type(request).__name__.lower()
     identity = getattr(request, "identity", None)
     if identity is None:
@@ -556,11 +562,11 @@ def _not_started(identity: ClientIdentity) -> ClientError:
 
 
 def _ended(identity: ClientIdentity) -> ClientError:
-    """Return what is said where the protocol's words alone would be a riddle."""
+    """Return an error that explains more than the protocol's words."""
     return ClientError(
         f"{_not_started(identity)}: it was restarted after the last request of this"
-        " connection; connect again or repeat the request, and expect entries that came"
-        " before: those not acked, and those whose ack was not stored yet"
+        " connection; connect again or repeat the request, and expect entries again"
+        " that were not acked, or whose ack was not stored yet"
     )
 
 

@@ -1,7 +1,7 @@
-"""Bytes to and from one client's socket, with deadlines kept by the kernel.
+"""Bytes to and from one client's socket, with timeouts enforced by the kernel.
 
 The sockets stay in blocking mode: a reply of some megabytes is one system call, and
-so is reading a request. Time limits are SO_RCVTIMEO and SO_SNDTIMEO; another thread
+so is reading a request. The limits are SO_RCVTIMEO and SO_SNDTIMEO; another thread
 ends a wait with `shut_down`.
 """
 
@@ -21,11 +21,10 @@ _TIMEVAL = struct.Struct("@ll")  # seconds, microseconds
 RECEIVE_BYTES = 64 * 1024
 _IOV_MAX = os.sysconf("SC_IOV_MAX")  # buffers in one sendmsg
 
-# Of what is sent to a client that reads nothing the kernel keeps this much, not the
-# 4 MiB to which it lets a socket grow: some hundred such clients would fill its memory
-# for TCP.
+# The kernel keeps this much for a client that reads nothing, not the 4 MiB to which it
+# lets a socket grow: some hundred such clients would fill its memory for TCP.
 _UNSENT_BYTES = 256 * 1024
-# A peer that vanished without a word is noticed after about two minutes.
+# A peer that vanished silently is noticed after about two minutes.
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_PROBES = 60, 10, 6
 
 
@@ -34,7 +33,7 @@ class Transport:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._receive_timeout_s = 0.0  # what the kernel was told last; 0: no limit
+        self._receive_timeout_s = 0.0  # as last set in the kernel; 0: no limit
         sock.setblocking(True)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (
@@ -51,9 +50,10 @@ class Transport:
         return self._sock.fileno()
 
     def receive(self, timeout_s: float, bytes_max: int = RECEIVE_BYTES) -> bytes:
-        """Wait for bytes and return them, b"" when the client has closed.
+        """Wait for bytes and return them, b"" when the client has disconnected.
 
-        Raises TimeoutError when none came in time, OSError when the link broke.
+        Raises TimeoutError when none arrived in time, OSError when the connection
+        broke.
         """
         if timeout_s != self._receive_timeout_s:
             self._set_timeout(socket.SO_RCVTIMEO, timeout_s)
@@ -64,26 +64,26 @@ class Transport:
             raise TimeoutError(f"nothing received for {timeout_s:g} s") from None
 
     def set_send_timeout(self, timeout_s: float) -> None:
-        """Limit how long `send` waits for the client to take anything."""
+        """Limit how long `send` waits for the client to accept any byte."""
         self._set_timeout(socket.SO_SNDTIMEO, timeout_s)
         self._send_timeout_s = timeout_s
 
     def send(self, buffers: Sequence[bytes | memoryview]) -> None:
         """Send all bytes of the buffers.
 
-        Raises TimeoutError when the client takes nothing for the time set, OSError
-        when the link broke; part of the bytes may have gone out then.
+        Raises TimeoutError when the client accepts nothing for the time set, OSError
+        when the connection broke; some of the bytes may have been sent then.
         """
-        first = 0  # buffer that the next byte is in
+        first = 0  # index of the buffer with the next byte
         while first < len(buffers):
             window = buffers[first : first + _IOV_MAX]
             try:
                 sent = self._sock.sendmsg(window)
             except BlockingIOError:
                 raise TimeoutError(
-                    f"the client took nothing for {self._send_timeout_s:g} s"
+                    f"the client accepted no data for {self._send_timeout_s:g} s"
                 ) from None
-            # The common case is that everything went; else find where to go on.
+            # Usually everything was sent; otherwise find where to continue.
             for buffer in window:
                 size = len(buffer)
                 if sent < size:
@@ -94,14 +94,14 @@ class Transport:
                 first += 1
 
     def wait_for_close(self, timeout_s: float) -> None:
-        """Wait so long, or until the client closes, or `shut_down`."""
+        """Wait for this time, or until the client disconnects, or `shut_down`."""
         poll = select.poll()
         poll.register(self._sock, select.POLLRDHUP)
         poll.poll(timeout_s * 1000)
 
     def shut_down(self) -> None:
         """End every wait on this socket; from any thread, while it is not closed."""
-        with contextlib.suppress(OSError):  # the client was quicker
+        with contextlib.suppress(OSError):  # the client disconnected first
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class Transport:
         self._sock.close()
 
     def _set_timeout(self, option: int, timeout_s: float) -> None:
-        # At least a microsecond: 0 would mean to wait for ever.
+        # At least a microsecond: 0 would mean no limit.
         microseconds = max(1, int(timeout_s * 1e6))
         self._sock.setsockopt(
             socket.SOL_SOCKET, option, _TIMEVAL.pack(*divmod(microseconds, 1_000_000))

@@ -82,7 +82,7 @@ def test_only_the_owner_may_connect(tmp_path):
 @pytest.mark.parametrize(
     ("request_line", "error"),
     [
-        (b'{"command": "nonsense"}\n', "unknown command nonsense; known are status"),
+        (b'{"command": "nonsense"}\n', "unknown command nonsense; known commands: status"),
         (b"{}\n", "not a request"),
         (b"[]\n", "not a request"),
         (b"\xff\n", "not a request"),
@@ -214,7 +214,7 @@ def test_requests_have_arguments(tmp_path):
             ask(tmp_path, "seek", to="nowhere")
         with pytest.raises(ControlError, match="see the log: KeyError"):
             ask(tmp_path, "seek")
-        with pytest.raises(ControlError, match="known are status, seek"):
+        with pytest.raises(ControlError, match="known commands: status, seek"):
             ask(tmp_path, "nonsense")
     finally:
         server.request_stop()
@@ -243,7 +243,7 @@ def test_slow_requests_keep_nobody_waiting(tmp_path, monkeypatch):
             asker.start()
             assert begun.acquire(timeout=LONG)
         assert ask(tmp_path, "status")["pid"] == 1
-        with pytest.raises(ControlError, match="2 requests are being carried out"):
+        with pytest.raises(ControlError, match="2 requests are in progress"):
             ask(tmp_path, "slow")
     finally:
         go_on.set()

@@ -145,8 +145,8 @@ class TestProcess:
         server.read_until("canal-server 0")
         server.process.send_signal(number)
         assert server.wait() == 0
-        assert f"{number.name} came, stopping" in server.log
-        assert server.log.endswith("stopped\n")
+        assert f"received {number.name}, shutting down" in server.log
+        assert server.log.endswith("shut down\n")
         assert not (conf / control.SOCKET_NAME).exists()
 
     def test_a_second_signal_forces(self, make_conf, start_server):
@@ -155,7 +155,7 @@ class TestProcess:
         server = start_server(conf, **{STOP_TIMEOUT: str(LONG)})
         server.read_until("canal-server 0")
         server.process.send_signal(signal.SIGTERM)
-        server.read_until("SIGTERM came")
+        server.read_until("received SIGTERM")
         while server.process.poll() is None:  # for a moment it counts as the first
             server.process.send_signal(signal.SIGTERM)
             time.sleep(0.01)
@@ -173,7 +173,7 @@ class TestProcess:
         server = start_server(conf, **times)
         server.read_until("canal-server 0")
         server.process.send_signal(signal.SIGTERM)
-        server.read_until("SIGTERM came")
+        server.read_until("received SIGTERM")
         server.process.send_signal(signal.SIGTERM)
         assert server.wait() == 1
         assert "second signal" not in server.log

@@ -122,7 +122,7 @@ def test_strangers_take_no_place_of_clients(serve, limits, caplog):
         assert wire.packet().type == PacketType.MESSAGES
     for wire in (*silent, client, other):
         wire.close()
-    assert caplog.text.count("others need its place") == 1
+    assert caplog.text.count("the limit of connections is reached") == 1
 
 
 def test_one_address_has_a_limit(serve):

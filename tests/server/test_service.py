@@ -147,7 +147,7 @@ def test_subscribe_again_behind_what_is_held(service, instance, caplog):
     (warning,) = caplog.records
     assert warning.levelname == "WARNING"
     assert "client 1001 of example has acked up to binlog.000001:5" in caplog.text
-    assert "begin behind binlog.000001:6" in caplog.text
+    assert "begin after binlog.000001:6" in caplog.text
     assert instance.meta.cursor(WHO).position.position == 5
     assert get(service)[1] == [7]
 
@@ -229,7 +229,7 @@ def test_ack_out_of_order(service, instance):
     service.subscribe(WHO)
     get(service, size=1)
     get(service, size=1)
-    with pytest.raises(ClientError, match="batch 2 is not the first"):
+    with pytest.raises(ClientError, match="batch 2 is not the oldest"):
         service.ack(WHO, 2)
     assert instance.store.places[1001].acked == 0
     service.ack(WHO, 1)
@@ -275,7 +275,7 @@ def test_rollback_of_a_wrong_batch(service, instance):
     service.subscribe(WHO)
     get(service, size=1)
     get(service, size=1)
-    with pytest.raises(ClientError, match="batch 2 is not the first"):
+    with pytest.raises(ClientError, match="batch 2 is not the oldest"):
         service.rollback(WHO, 2)
     for unknown in (9, -1):
         with pytest.raises(ClientError, match=f"rollback error .*batchId:{unknown} is"):

@@ -286,7 +286,7 @@ def test_visits(service, instance, instances):
     instances.started[DESTINATION] = anew = FakeInstance(DESTINATION)
     service.answer(server_session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
     assert instance.visits[1:] == [("left", WHO.client_id)]
-    service.left(visits)
+    service.on_disconnect(visits)
     assert anew.visits == [
         ("came", WHO.client_id),
         ("left", WHO.client_id),

@@ -226,7 +226,7 @@ def kept_from_servers(zookeeper: ZooKeeper, destination: str) -> Iterator[None]:
     except NodeExists:
         raise MetaStoreError(
             f"destination {destination} is run by {owner_in(zookeeper, destination)}:"
-            " run this command on that server, or stop that server"
+            " run this command there, or stop that server"
         ) from None  # the text says the same
     # Nothing is written after this session has ended: a server may run it then.
     fence = lease_path(destination, session or 0)

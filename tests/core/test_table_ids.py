@@ -56,7 +56,7 @@ def test_forgotten_names() -> None:
     table_ids.forget_old()
     assert table_ids.names_of(new) == (("db", "c"),)
     assert len(table_ids) == 2
-    with pytest.raises(LookupError, match=f"subject {old[-1]} is forgotten"):
+    with pytest.raises(LookupError, match=f"table id {old[-1]} was forgotten"):
         table_ids.names_of(old[-1])
 
 

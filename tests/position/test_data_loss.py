@@ -82,7 +82,7 @@ def test_moved(caplog: pytest.LogCaptureFixture) -> None:
     assert clients.leave_behind(place(1)) == PLACES[SLOW]
     assert clients.places[DEAD] == PLACES[SLOW]
     assert not clients.lost.told()
-    assert "what lies between is lost" in caplog.text
+    assert "the changes in between are lost" in caplog.text
     assert clients.leave_behind(PLACES[SLOW]) == PLACES[LIVE]
     assert set(clients.places.values()) == {PLACES[LIVE]}
     assert clients.leave_behind(PLACES[LIVE]) is None
@@ -132,7 +132,7 @@ def test_one_that_is_late(caplog: pytest.LogCaptureFixture) -> None:
     gone = LostPosition(place(1), HERE, FILES)
     lost = LostClients("d", resets=True)
     lost.refuse_one(DEAD, place(1), gone)
-    assert "is gone" in lost.why(DEAD.client_id)
+    assert "no longer has" in lost.why(DEAD.client_id)
     lost.refuse_because(LIVE, "nobody knows")
     assert lost.why(LIVE.client_id).endswith("is late: nobody knows")
     caplog.clear()

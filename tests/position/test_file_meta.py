@@ -194,7 +194,7 @@ def test_unreadable_file(tmp_path):
 def test_names_that_leave_the_folder(tmp_path, name):
     """A destination's name cannot lead to another folder."""
     meta = manager(tmp_path)
-    with pytest.raises(MetaStoreError, match="cannot be the name of a folder"):
+    with pytest.raises(MetaStoreError, match="cannot be used as the name of a folder"):
         meta.subscribe(ClientIdentity(name, 1))
     assert list(tmp_path.iterdir()) == []
 

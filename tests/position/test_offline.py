@@ -103,7 +103,7 @@ def test_while_a_server_runs(in_nodes, zookeeper):
     zookeeper.create(f"{D}/running", json.dumps(owner).encode(), ephemeral=True)
     assert read_stored(in_nodes).owner == "10.0.0.7:11111"
     with pytest.raises(
-        MetaStoreError, match=r"is run by 10\.0\.0\.7:11111: do it there"
+        MetaStoreError, match=r"is run by 10\.0\.0\.7:11111: run this command there"
     ):
         move_stored(in_nodes, [1001], position(50))
     assert cursors(in_nodes)[1001] == 100
@@ -186,7 +186,7 @@ def test_one_source_of_a_group(config):
 
 @pytest.mark.parametrize(
     ("hosts", "words"),
-    [(["elsewhere"], "is of no source"), (["db", "db"], "is one more")],
+    [(["elsewhere"], "is in none of them"), (["db", "db"], "is a second one in its source")],
 )
 def test_no_place_of_a_group(in_files, hosts, words):
     """A place of no source's server is refused, and so are two of one."""
@@ -199,7 +199,7 @@ def test_no_place_of_a_group(in_files, hosts, words):
 def test_a_single_source_has_one_place(in_files):
     """Two places, or none, are refused."""
     for given in ((), (position(1), position(2))):
-        with pytest.raises(ClientError, match=f"has one source, and {len(given)}"):
+        with pytest.raises(ClientError, match=f"has one source, but {len(given)}"):
             move_stored(in_files, [1001], *given)
     assert cursors(in_files)[1001] == 100
 

@@ -246,7 +246,7 @@ def test_what_somebody_else_wrote_stays(zookeeper_root, zookeeper):
         meta.update_cursor(client, position(4))
     theirs = zookeeper.read(CURSOR).data.replace(b'"position":4,', b'"position":2,')
     zookeeper.write(CURSOR, theirs, 0)
-    with pytest.raises(MetaStoreError, match=r"1001/cursor was changed by somebody"):
+    with pytest.raises(MetaStoreError, match=r"1001/cursor was changed by another client"):
         meta.update_cursor(CLIENT, position(8))
     assert zookeeper.read(CURSOR) == Node(theirs, 1)
     with pytest.raises(MetaStoreError, match="changed by somebody"):

@@ -38,12 +38,12 @@ CONFIGURATION_WARNING = Message(
     level=WARNING,
     text="configuration: %s",
     meaning="A setting has no effect, or has a risk, and the text says why: `not"
-    " supported, no effect` names settings of the Java server that do"
-    " nothing here; `canal.zkServers shares … with other servers, but"
+    " supported, no effect` names settings of the Java server that do nothing"
+    " here; `canal.zkServers shares … with other servers, but"
     " canal.instance.tsdb.url is not a MySQL URL` says that each server of the"
     " [cluster](../howto/cluster.md) keeps a table history of its own.",
     remedy="Correct or remove the setting. For several servers, give [the"
-    " history](../explanation/table-history.md#where-it-lies) a MySQL that all of"
+    " history](../explanation/table-history.md#where-it-is-stored) a MySQL that all of"
     " them use.",
 )
 

@@ -53,7 +53,7 @@ DESTINATION_START_FAILED = Message(
 DESTINATION_STEPPED_DOWN = Message(
     name="destination-stepped-down",
     level=WARNING,
-    text="destination %s loses its lease, stepping down: %s",
+    text="destination %s lost its lease, stepping down: %s",
     meaning="This server may no longer run the destination. `no contact with ZooKeeper"
     " for … s` and `the session with ZooKeeper has ended`: another server may have"
     " the lease soon, or has it. `… was deleted`, `was changed to request it`: a"
@@ -94,7 +94,7 @@ RING_IS_FULL = Message(
     name="ring-is-full",
     level=WARNING,
     text="destination %s: nothing has been read for %.0f s because the ring is full,"
-    " and %s must ack first; if client %d is gone for good, run `canal-server"
+    " and %s must ack first; if client %d will not come back, run `canal-server"
     " unsubscribe --destination %s --client-id %d`",
     meaning="A client is slow or disconnected, and the ring keeps what it has not"
     " acked.",

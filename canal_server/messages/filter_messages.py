@@ -10,7 +10,7 @@ CLIENT_FILTER_DOUBTFUL = Message(
     name="client-filter-doubtful",
     level=WARNING,
     text="destination %s: filter of client %s: %s",
-    meaning="A part of the filter hardly means what its author wants.",
+    meaning="A part of the filter probably does not mean what its author wants.",
     remedy="Correct the filter in the client. What the text names has no effect.",
 )
 

@@ -47,9 +47,9 @@ HISTORY_CONTRADICTED = Message(
     " columns",
     meaning="The columns in the binlog are not those that the history has for the"
     " table.",
-    remedy="See with"
-    " [`schema verify`](../howto/table-history.md#does-it-match-the-source)"
-    " whether more differs. Report a statement that was not understood.",
+    remedy="See with [`schema"
+    " verify`](../howto/table-history.md#does-it-match-the-source) whether more"
+    " differs. Report a statement that was not understood.",
 )
 
 HISTORY_END_NOT_WRITTEN = Message(

@@ -12,7 +12,7 @@ CLIENT_HISTORY_UNKNOWN = Message(
     text="%s; the client is refused, the others are served",
     meaning="The client lags, and the table schemas at its position are not known, so"
     " its changes cannot be decoded. The text names the client and the reason.",
-    remedy="Load its tables anew, then move it with `canal-server position seek`, or"
+    remedy="Load its tables again, then move it with `canal-server position seek`, or"
     " [unsubscribe it](../howto/unsubscribe-a-client.md).",
 )
 
@@ -26,20 +26,20 @@ CLIENT_MOVED = Message(
 CLIENT_MOVED_PAST_LOSS = Message(
     name="client-moved-past-loss",
     level=ERROR,
-    text="client %d of %s needs %s, which is lost: %s; it resumes at %s, as"
-    " canal.auto.reset.latest.pos.mode is true, and the changes in between are"
-    " lost for it",
+    text="client %d of %s needs %s, which the source no longer has: %s; it resumes at"
+    " %s, as canal.auto.reset.latest.pos.mode is true, and the changes in between"
+    " are lost for it",
     meaning="The position of the client is no longer in the binlog of the source.",
-    remedy="Load the tables of the client anew. Keep binlogs for longer"
+    remedy="Load the tables of the client again. Keep binlogs for longer"
     " (`binlog_expire_logs_seconds`).",
 )
 
 CLIENT_POSITION_LOST = Message(
     name="client-position-lost",
     level=ERROR,
-    text="%s; the client is refused, the others are served: load its tables anew, then"
-    " move it with `canal-server position seek`, or remove it with `canal-server"
-    " unsubscribe`",
+    text="%s; the client is refused, the others are served: load its tables again,"
+    " then move it with `canal-server position seek`, or remove it with"
+    " `canal-server unsubscribe`",
     meaning="The position of the client is no longer in the binlog of the source: it"
     " was disconnected, or slow, for longer than binlogs are kept. A client whose"
     " get is waiting receives the error then.",

@@ -64,7 +64,7 @@ REDELIVERY_STARTED = Message(
     meaning="A switch to another server without GTIDs. Reading goes back by"
     " `canal.instance.fallbackIntervalInSeconds`.",
     remedy="Nothing. With `gtid_mode = ON` on both servers it resumes [by"
-    " GTID](data-files.md#gtid-sets-beside-cursors).",
+    " GTID](data-files.md#gtid-sets-with-cursors).",
 )
 
 ROWS_LEFT_OUT = Message(
@@ -137,7 +137,7 @@ SOURCE_STARTS_AFTER_LOSS = Message(
     text="destination %s starts at %s and loses the changes before: %s",
     meaning="The stored position is no longer in the binlog, and"
     " `canal.auto.reset.latest.pos.mode` is true.",
-    remedy="Load the tables anew. Keep binlogs for longer"
+    remedy="Load the tables again. Keep binlogs for longer"
     " (`binlog_expire_logs_seconds`).",
 )
 

@@ -22,7 +22,7 @@ SPARK_CHANGES_LOST = Message(
     meaning="Changes that the query needs are no longer in the binlog, and the query"
     " continues without them, as `failOnDataLoss` is false. The text names the"
     " positions and the reason.",
-    remedy="Load the tables anew if the changes matter. Keep binlogs for longer"
+    remedy="Load the tables again if the changes matter. Keep binlogs for longer"
     " (`binlog_expire_logs_seconds`).",
 )
 
@@ -41,6 +41,6 @@ SPARK_START_PURGED = Message(
     text="%s: %s; the stream begins at `earliest` without the changes before, as"
     " failOnDataLoss is false",
     meaning="`startingPosition` is no longer in the binlog.",
-    remedy="Load the tables anew if the changes matter, or set another"
+    remedy="Load the tables again if the changes matter, or set another"
     " `startingPosition`.",
 )

@@ -110,7 +110,7 @@ def test_moved(leave, flavour, gtid):
     pipeline = left.pipeline
     pipeline.start()
     pipeline.process.wait_for_log(
-        f"ERROR .*client {DEAD} of example needs .* is lost: .* resumes at "
+        f"ERROR .*client {DEAD} of example needs .* no longer has: .* resumes at "
     )
     left.live.resume(10, 10)
     left.receive(LIVE)

@@ -1,4 +1,4 @@
-"""Who is left behind when the source lacks the oldest place of all clients."""
+"""Clients that lose data when the source lacks the oldest position of all clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEAD, SLOW, LIVE = (ClientIdentity("d", number, "") for number in (1, 2, 3))
 
 
 def place(number: int, offset: int = 4) -> LogPosition:
-    """Return a place in a file."""
+    """Return a position in a file."""
     return LogPosition(HERE, EntryPosition(f"bin.{number:06}", offset, 1000, 1))
 
 
@@ -29,7 +29,7 @@ PLACES = {DEAD: place(1), SLOW: place(3, 90), LIVE: place(4)}
 
 
 class Clients:
-    """Clients at places, and what was done to them."""
+    """Clients at positions, and what was done to them."""
 
     def __init__(self, *, resets: bool = False) -> None:
         self.lost = LostClients("d", resets=resets)
@@ -37,13 +37,13 @@ class Clients:
         self.dropped: list[ClientIdentity] = []
 
     def move(self, identity: ClientIdentity, to: LogPosition) -> None:
-        """Put a client elsewhere."""
+        """Move a client."""
         self.places[identity] = to
 
     def leave_behind(
         self, refused: LogPosition, *, began: bool = False
     ) -> LogPosition | None:
-        """Say that a place was refused."""
+        """Report that a position was refused."""
         return self.lost.leave_behind(
             self.places,
             LostPosition(refused, HERE, FILES),
@@ -54,7 +54,7 @@ class Clients:
 
 
 def test_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
-    """Who lacks something is refused with the reason; the oldest one left counts."""
+    """A client that lost data is refused with the reason; the oldest one left counts."""
     clients = Clients()
     assert clients.leave_behind(place(1)) == PLACES[SLOW]
     assert clients.dropped == [DEAD]
@@ -67,7 +67,7 @@ def test_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_place_that_is_refused_although_it_is_listed() -> None:
-    """Whatever the list of files says: what was refused is not tried again."""
+    """A refused position is not tried again, even if its file is listed."""
     clients = Clients()
     clients.leave_behind(place(1))
     assert clients.leave_behind(PLACES[SLOW]) == PLACES[LIVE]
@@ -77,7 +77,7 @@ def test_a_place_that_is_refused_although_it_is_listed() -> None:
 
 
 def test_moved(caplog: pytest.LogCaptureFixture) -> None:
-    """Who lacks something goes on with the others when the operator wants that."""
+    """A client that lost data continues with the others if that is configured."""
     clients = Clients(resets=True)
     assert clients.leave_behind(place(1)) == PLACES[SLOW]
     assert clients.places[DEAD] == PLACES[SLOW]
@@ -89,7 +89,7 @@ def test_moved(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_once_reading_began() -> None:
-    """Nobody is moved or refused then: entries of before may be held for him."""
+    """No client is moved or refused then: the store may retain entries for it."""
     for resets in (False, True):
         clients = Clients(resets=resets)
         found = clients.leave_behind(place(3, 200), began=True)
@@ -112,7 +112,7 @@ def test_who_left_may_come_again() -> None:
 
 
 def test_sets_count_in_gtid_mode() -> None:
-    """A set that has all which was purged is as good as a file that is left."""
+    """A set that contains everything that was purged is as good as an existing file."""
     sid = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
     at = LogPosition(HERE, EntryPosition("bin.000001", 400, 1, 1, f"{sid}:1-7"))
     gone = LostPosition(place(1), HERE, FILES, GtidSet.parse(f"{sid}:1-7"))
@@ -128,13 +128,13 @@ def test_sets_count_in_gtid_mode() -> None:
 
 
 def test_one_that_is_late(caplog: pytest.LogCaptureFixture) -> None:
-    """A late client can be refused by itself, or moved, whatever the others do."""
+    """A lagging client can be refused or moved on its own, whatever the others do."""
     gone = LostPosition(place(1), HERE, FILES)
     lost = LostClients("d", resets=True)
     lost.refuse_one(DEAD, place(1), gone)
     assert "no longer has" in lost.why(DEAD.client_id)
     lost.refuse_because(LIVE, "nobody knows")
-    assert lost.why(LIVE.client_id).endswith("is late: nobody knows")
+    assert lost.why(LIVE.client_id).endswith("is lagging: nobody knows")
     caplog.clear()
     lost.tell_moved(DEAD, place(1), place(2), gone)
     assert "lost for it" in caplog.text

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
         PositionRange,
     )
     from canal_server.model.ranges import (
+        EpochPosition,
         RangeEnds,
         RangeLimits,
         RangePart,
-        RangePlace,
         Subscription,
     )
     from canal_server.runtime.lifecycle import Stop
@@ -272,13 +272,13 @@ class RangeSource(Protocol):
     def subscriptions(self) -> tuple[list[Subscription], int | None]:
         """Return all subscriptions, and the last epoch if there is one."""
 
-    def ack(self, name: str, place: RangePlace) -> None:
+    def ack(self, name: str, place: EpochPosition) -> None:
         """Move a cursor forward, never back; durable when it returns."""
 
     def head(
         self,
         name: str,
-        start: RangePlace,
+        start: EpochPosition,
         limits: RangeLimits,
         wait_s: float,
         peer_fd: int | None = None,
@@ -292,13 +292,13 @@ class RangeSource(Protocol):
         self,
         name: str,
         expression: str,
-        start: RangePlace,
-        end: RangePlace,
+        start: EpochPosition,
+        end: EpochPosition,
         parts: int,
     ) -> list[RangePart]:
         """Cut a range at events, into at most `parts` parts; filtered as in `read`."""
 
-    def locate(self, name: str, text: str) -> RangePlace:
+    def locate(self, name: str, text: str) -> EpochPosition:
         """Return the boundary that a start of `subscribe` stands for; changes nothing.
 
         `acked` is the cursor of the subscription `name`, `latest` the current end of
@@ -310,8 +310,8 @@ class RangeSource(Protocol):
         self,
         name: str,
         expression: str,
-        start: RangePlace,
-        end: RangePlace,
+        start: EpochPosition,
+        end: EpochPosition,
         take: Callable[[Sequence[bytes | memoryview], int], None],
         *,
         relays: bool = False,
@@ -326,7 +326,7 @@ class RangeSource(Protocol):
         """
 
     def columns(
-        self, schema: str, table: str, at: RangePlace | None
+        self, schema: str, table: str, at: EpochPosition | None
     ) -> TableMeta | None:
         """Return a table's columns at a position, None: now; None when unknown."""
 

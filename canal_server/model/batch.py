@@ -18,8 +18,8 @@ class Batch:
     `slices` hold the entries as repeated field 2 of `Messages` (`0x12`, length,
     bytes), end to end over all slices. `count` and `size` count entries and bytes.
     `ack` is the last entry in the batch from which a client may resume, if any. In a
-    group, `places` maps the number of each source to the transaction boundary from
-    which the client resumes there after this batch.
+    group, `source_positions` maps the number of each source to the transaction boundary
+    from which the client resumes there after this batch.
     """
 
     first_sequence: int
@@ -30,4 +30,4 @@ class Batch:
     start: EntryPosition
     end: EntryPosition
     ack: EntryPosition | None
-    places: Mapping[int, EntryPosition] = field(default_factory=dict)
+    source_positions: Mapping[int, EntryPosition] = field(default_factory=dict)

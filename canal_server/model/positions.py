@@ -93,15 +93,15 @@ class PositionRange:
     """What one batch covers; `ack` is where an ack moves the cursor, if anywhere.
 
     `end_sequence` is the store's sequence of the batch's last entry. In a group,
-    `places` maps the number of each source to the client's position there after the
-    ack.
+    `source_positions` maps the number of each source to the client's position there
+    after the ack.
     """
 
     start: LogPosition
     end: LogPosition
     ack: LogPosition | None
     end_sequence: int
-    places: Mapping[int, LogPosition] = field(default_factory=dict)
+    source_positions: Mapping[int, LogPosition] = field(default_factory=dict)
 
 
 def entry_position_to_json(position: EntryPosition) -> dict[str, Any]:

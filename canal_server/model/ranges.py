@@ -12,7 +12,7 @@ from canal_server.model.positions import binlog_file_number
 
 
 @dataclass(frozen=True, slots=True)
-class RangePlace:
+class EpochPosition:
     """A transaction boundary of an epoch's binlog, or a position in a transaction.
 
     `position` is the offset after an event. `begin`, where it is not 0, is the offset
@@ -52,10 +52,10 @@ class RangeEnds:
     `latest` is how far the source was read, and `latest_ms` the time there.
     """
 
-    end: RangePlace
+    end: EpochPosition
     rows: int
     bytes: int
-    latest: RangePlace
+    latest: EpochPosition
     latest_ms: int
 
 
@@ -63,11 +63,11 @@ class RangeEnds:
 class RangePart:
     """A part of a range; `commit` is the end of a transaction that the part cuts."""
 
-    start: RangePlace
-    end: RangePlace
+    start: EpochPosition
+    end: EpochPosition
     rows: int
     bytes: int
-    commit: RangePlace | None = None
+    commit: EpochPosition | None = None
     commit_ms: int = 0
 
 
@@ -81,7 +81,7 @@ class Subscription:
 
     name: str
     filter: str
-    cursor: RangePlace
+    cursor: EpochPosition
     acked_ms: int = field(default=0, compare=False)
     temporary: bool = False
 

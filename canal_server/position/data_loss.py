@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Gone(Protocol):
+class PositionLoss(Protocol):
     """A position that the source refused, and what the source has instead."""
 
     @property
     def refused(self) -> LogPosition:
         """Return the refused position."""
 
-    def has(self, place: LogPosition) -> bool:
+    def has(self, cursor: LogPosition) -> bool:
         """Return whether the source may have another position."""
 
-    def why(self, place: LogPosition) -> str:
+    def why(self, cursor: LogPosition) -> str:
         """Return what the source lacks of a position, for a person."""
 
 
@@ -50,8 +50,8 @@ class LostClients:
 
     def leave_behind(
         self,
-        places: Mapping[ClientIdentity, LogPosition],
-        gone: Gone,
+        cursors: Mapping[ClientIdentity, LogPosition],
+        loss: PositionLoss,
         *,
         began: bool,
         move: Callable[[ClientIdentity, LogPosition], None],
@@ -64,45 +64,51 @@ class LostClients:
         lost data is skipped only if the configuration says so.
         """
         served = {
-            identity: place
-            for identity, place in places.items()
+            identity: cursor
+            for identity, cursor in cursors.items()
             if not self.why(identity.client_id)
         }
-        left, lost = _oldest_left(served, gone)
+        left, lost = _oldest_left(served, loss)
         if left is None or (began and not self.resets):
             return None
         for identity in lost:
             if self.resets:
-                self._tell_moved(identity, places[identity], left, gone)
+                self._tell_moved(identity, cursors[identity], left, loss)
                 if not began:
                     move(identity, left)
             else:
-                self._refuse(identity, places[identity], gone)
+                self._refuse(identity, cursors[identity], loss)
                 drop(identity)
         return left
 
     def refuse_one(
-        self, identity: ClientIdentity, place: LogPosition, gone: Gone
+        self, identity: ClientIdentity, cursor: LogPosition, loss: PositionLoss
     ) -> None:
         """Refuse a client that lost data; the others continue."""
-        self._refuse(identity, place, gone)
+        self._refuse(identity, cursor, loss)
 
     def refuse_because(self, identity: ClientIdentity, why: str) -> None:
         """Refuse a client that nothing can be delivered to."""
-        why = f"client {identity.client_id} of {self._destination} is late: {why}"
+        why = f"client {identity.client_id} of {self._destination} is lagging: {why}"
         self._why[identity.client_id] = why
         position_messages.CLIENT_HISTORY_UNKNOWN.log(_log, why)
 
     def tell_moved(
-        self, identity: ClientIdentity, place: LogPosition, to: LogPosition, gone: Gone
+        self,
+        identity: ClientIdentity,
+        cursor: LogPosition,
+        to: LogPosition,
+        loss: PositionLoss,
     ) -> None:
         """Log what a client misses that is moved."""
-        self._tell_moved(identity, place, to, gone)
+        self._tell_moved(identity, cursor, to, loss)
 
-    def _refuse(self, identity: ClientIdentity, place: LogPosition, gone: Gone) -> None:
+    def _refuse(
+        self, identity: ClientIdentity, cursor: LogPosition, loss: PositionLoss
+    ) -> None:
         why = (
             f"client {identity.client_id} of {self._destination} needs"
-            f" {place.position}, which the source no longer has: {gone.why(place)}"
+            f" {cursor.position}, which the source no longer has: {loss.why(cursor)}"
         )
         self._why[identity.client_id] = (
             f"{why}; load its tables again, then move it with `canal-server position"
@@ -111,14 +117,18 @@ class LostClients:
         position_messages.CLIENT_POSITION_LOST.log(_log, why)
 
     def _tell_moved(
-        self, identity: ClientIdentity, place: LogPosition, to: LogPosition, gone: Gone
+        self,
+        identity: ClientIdentity,
+        cursor: LogPosition,
+        to: LogPosition,
+        loss: PositionLoss,
     ) -> None:
         position_messages.CLIENT_MOVED_PAST_LOSS.log(
             _log,
             identity.client_id,
             self._destination,
-            place.position,
-            gone.why(place),
+            cursor.position,
+            loss.why(cursor),
             to.position,
         )
 
@@ -140,25 +150,25 @@ class LostClients:
 
 
 def _oldest_left(
-    places: Mapping[ClientIdentity, LogPosition], gone: Gone
+    cursors: Mapping[ClientIdentity, LogPosition], loss: PositionLoss
 ) -> tuple[LogPosition | None, list[ClientIdentity]]:
     """Return the oldest position that the source has, and the clients without one.
 
     None when it has none of the positions.
     """
-    lost = [each for each, place in places.items() if _is_lost(place, gone)]
+    lost = [each for each, cursor in cursors.items() if _is_lost(cursor, loss)]
     left: LogPosition | None = None
-    for identity, place in places.items():
+    for identity, cursor in cursors.items():
         if identity not in lost:
-            left = place if left is None else earlier(left, place)
+            left = cursor if left is None else earlier(left, cursor)
     return left, lost
 
 
-def _is_lost(place: LogPosition, gone: Gone) -> bool:
-    refused = gone.refused
-    if place == refused or not gone.has(place):
+def _is_lost(cursor: LogPosition, loss: PositionLoss) -> bool:
+    refused = loss.refused
+    if cursor == refused or not loss.has(cursor):
         return True
     return (
-        same_server(place.identity, refused.identity)
-        and place.position.order() <= refused.position.order()
+        same_server(cursor.identity, refused.identity)
+        and cursor.position.order() <= refused.position.order()
     )

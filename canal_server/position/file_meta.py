@@ -88,13 +88,13 @@ class MetaFiles:
         if restored:
             self._restored.add(destination)
         entries = _read_full(self._disk, path, sidecar.decode_clients) or {}
-        places = self._read_places(destination, path)
+        places = self._read_source_positions(destination, path)
         found = [
             StoredClient(
                 identity,
                 cursor
                 and sidecar.completed(cursor, entries.get(identity.client_id, ())),
-                places=places.get(identity.client_id, {}),
+                source_positions=places.get(identity.client_id, {}),
             )
             for identity, cursor in clients
         ]
@@ -120,7 +120,7 @@ class MetaFiles:
         for client in clients:
             if client.cursor is not None:
                 self._held.tried(_key(client.identity), client.cursor)
-        self._write_places(destination, path, clients)
+        self._write_source_positions(destination, path, clients)
         _write(
             self._disk,
             path,
@@ -136,9 +136,9 @@ class MetaFiles:
             if client.cursor is not None:
                 self._held.stored(_key(client.identity), client.cursor)
 
-    def _read_places(
+    def _read_source_positions(
         self, destination: str, path: Path
-    ) -> dict[int, source_positions.Places]:
+    ) -> dict[int, source_positions.SourcePositions]:
         """Read the clients' positions in the sources of a group, by client id."""
         try:
             places, restored = _read(
@@ -155,16 +155,16 @@ class MetaFiles:
             self._restored.add(destination)
         return places
 
-    def _write_places(
+    def _write_source_positions(
         self, destination: str, path: Path, clients: list[StoredClient]
     ) -> None:
         places = {
             client.identity.client_id: {
                 number: self._completed(place)
-                for number, place in client.places.items()
+                for number, place in client.source_positions.items()
             }
             for client in clients
-            if client.places
+            if client.source_positions
         }
         if not places and destination not in self._groups:
             return

@@ -51,20 +51,20 @@ class KeptLogPositionManager:
 
     def __init__(
         self,
-        place: PositionStorage,
+        storage: PositionStorage,
         *,
         destinations: Sequence[str] = (),
         writing: Writing = Writing.PERIODIC,
         flush_period_s: float = 1.0,
         stop_timeout_s: float = STOP_TIMEOUT_S,
     ) -> None:
-        self._place = place
+        self._storage = storage
         self._destinations = tuple(destinations)
         self._writing = writing
         self._lock = threading.Lock()  # guards the next two
         self._positions: dict[str, LogPosition | None] = {}
         self._dirty: dict[str, LogPosition] = {}
-        self._using_place = threading.Lock()  # one reader or writer at a time
+        self._using_storage = threading.Lock()  # one reader or writer at a time
         self._stop = Stop()  # ends a waiting start
         self._flusher = Flusher(
             self.flush,
@@ -76,7 +76,7 @@ class KeptLogPositionManager:
 
     def start(self) -> None:
         """Open the storage and start the thread. Raises MetaStoreError."""
-        self._place.open(self._stop)
+        self._storage.open(self._stop)
         self._flusher.start()
 
     def request_stop(self) -> None:
@@ -89,9 +89,9 @@ class KeptLogPositionManager:
         Raises MetaStoreError when they cannot be written, or not in time.
         """
         try:
-            self._flusher.stop(self._place.silence)
+            self._flusher.stop(self._storage.silence)
         finally:
-            self._place.close()
+            self._storage.close()
 
     def latest(self, destination: str) -> LogPosition | None:
         """Return the last position, None when none is known or stored.
@@ -101,8 +101,8 @@ class KeptLogPositionManager:
         with self._lock:
             if destination in self._positions:
                 return self._positions[destination]
-        with self._using_place:
-            stored = self._place.read(destination)
+        with self._using_storage:
+            stored = self._storage.read(destination)
         with self._lock:
             # A position that the pump stored meanwhile is newer.
             return self._positions.setdefault(destination, stored)
@@ -119,13 +119,13 @@ class KeptLogPositionManager:
 
     def flush(self) -> None:
         """Write pending changes. Raises MetaStoreError."""
-        with self._using_place:
+        with self._using_storage:
             with self._lock:
                 dirty, self._dirty = self._dirty, {}
             try:
                 while dirty:
                     destination = next(iter(dirty))
-                    self._place.write(destination, dirty[destination])
+                    self._storage.write(destination, dirty[destination])
                     del dirty[destination]
             finally:
                 with self._lock:

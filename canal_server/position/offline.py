@@ -149,20 +149,22 @@ def check_subscribed(
 
 
 def _move(
-    place: MetaStorage,
+    storage: MetaStorage,
     config: InstanceConfig,
     clients: Collection[int],
     positions: Sequence[LogPosition],
 ) -> None:
     destination = config.destination
-    stored = place.read(destination)
+    stored = storage.read(destination)
     check_subscribed(destination, clients, [each.identity.client_id for each in stored])
-    place.write(
+    storage.write(
         destination,
         [
             _moved(config, each, positions)
             if each.identity.client_id in clients
-            else StoredClient(each.identity, each.cursor, places=each.places)
+            else StoredClient(
+                each.identity, each.cursor, source_positions=each.source_positions
+            )
             for each in stored
         ],
     )
@@ -176,17 +178,21 @@ def _moved(
         return StoredClient(client.identity, positions[0])
     servers = servers_of(config.group)
     places = {
-        **places_of(client.places, client.cursor, servers),
+        **places_of(client.source_positions, client.cursor, servers),
         **by_source(positions, config.destination, servers),
     }
     return StoredClient(
-        client.identity, cursor_among(places, client.cursor, servers), places=places
+        client.identity,
+        cursor_among(places, client.cursor, servers),
+        source_positions=places,
     )
 
 
 def _cursors(config: InstanceConfig, clients: list[StoredClient]) -> DestinationCursors:
     servers = servers_of(config.group)
-    places = [places_of(each.places, each.cursor, servers) for each in clients]
+    places = [
+        places_of(each.source_positions, each.cursor, servers) for each in clients
+    ]
     return DestinationCursors(
         tuple(ClientCursor(each.identity, each.cursor) for each in clients),
         sources={

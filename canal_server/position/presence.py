@@ -60,7 +60,7 @@ class Presence:
     def __init__(
         self,
         retain_s: float,
-        place: LastSeenStorage | None = None,
+        storage: LastSeenStorage | None = None,
         *,
         what: str = "",
         period_s: float = 1.0,
@@ -73,7 +73,7 @@ class Presence:
         """
         self._is_late = is_late
         self._retain_s = retain_s
-        self._place = place if retain_s >= 0 else None
+        self._storage = storage if retain_s >= 0 else None
         self._clock = clock
         self._lock = threading.Lock()
         self._here: Counter[int] = Counter()  # connections that serve a client
@@ -92,13 +92,13 @@ class Presence:
 
     def start(self, stop: Stop) -> None:
         """Load what is stored. Raises MetaStoreError."""
-        if self._place is None:
+        if self._storage is None:
             return
-        self._place.open(stop)
+        self._storage.open(stop)
         try:
-            self._kept_s = self._place.read()
+            self._kept_s = self._storage.read()
         except BaseException:
-            self._place.close()
+            self._storage.close()
             raise
         self._flusher.start()
         self._is_started = True
@@ -109,17 +109,17 @@ class Presence:
         A failure is logged and loses no data: clients that are disconnected count as
         seen when the destination starts the next time.
         """
-        if self._place is None or not self._is_started:
+        if self._storage is None or not self._is_started:
             return
         self._is_started = False
         with self._lock:
             self._is_dirty = True
         try:
-            self._flusher.stop(self._place.silence)
+            self._flusher.stop(self._storage.silence)
         except MetaStoreError as error:
             position_messages.LAST_SEEN_NOT_WRITTEN.log(_log, error)
         finally:
-            self._place.close()
+            self._storage.close()
 
     # --- what happens -----------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class Presence:
         return self._last
 
     def _flush(self) -> None:
-        if self._place is None:
+        if self._storage is None:
             return
         with self._lock:
             if not self._is_dirty:
@@ -241,7 +241,7 @@ class Presence:
                     away_s.get(client_id, 0), self._retain_s, longest_s + 1
                 )
         try:
-            self._place.write(away_s)
+            self._storage.write(away_s)
         except BaseException:
             with self._lock:
                 self._is_dirty = True

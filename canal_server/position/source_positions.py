@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 SUFFIX: Final = ".sources"  # appended to the name of the cursor's file or node
 
-Places = dict[int, LogPosition]  # by the number of the source
+SourcePositions = dict[int, LogPosition]  # by the number of the source
 
 
 def encode(places: Mapping[int, LogPosition]) -> bytes:
@@ -46,7 +46,7 @@ def encode(places: Mapping[int, LogPosition]) -> bytes:
     return compact(_to_json(places))
 
 
-def decode(content: bytes) -> Places:
+def decode(content: bytes) -> SourcePositions:
     """Read what `encode` wrote. Raises ValueError when it is damaged."""
     with damage_message():
         return _from_json(json.loads(content))
@@ -64,7 +64,7 @@ def encode_clients(clients: Mapping[int, Mapping[int, LogPosition]]) -> bytes:
     )
 
 
-def decode_clients(content: bytes) -> dict[int, Places]:
+def decode_clients(content: bytes) -> dict[int, SourcePositions]:
     """Read what `encode_clients` wrote. Raises ValueError when it is damaged."""
     with damage_message():
         return {
@@ -87,21 +87,21 @@ def servers_of(group: Sequence[SourceConfig]) -> dict[int, tuple[LogIdentity, ..
 
 def acked_places(
     meta: MetaManager, identity: ClientIdentity, servers: Servers
-) -> Places:
+) -> SourcePositions:
     """Return a client's acked position in each source of a group, if it is known."""
     return places_of(meta.places(identity), meta.cursor(identity), servers)
 
 
 def places_of(
     beside: Mapping[int, LogPosition], cursor: LogPosition | None, servers: Servers
-) -> Places:
+) -> SourcePositions:
     """Return the same from a cursor and the source positions stored next to it.
 
     A position belongs to the source whose server it names, otherwise to the source with
     its number. The cursor takes precedence, because other programs may have moved it
     without changing the source positions.
     """
-    found: Places = {}
+    found: SourcePositions = {}
     for number, place in beside.items():
         owner = owner_of(place.identity, servers)
         if owner is None and number in servers:
@@ -127,12 +127,12 @@ def cursor_among(
 
 def by_source(
     positions: Sequence[LogPosition], destination: str, servers: Servers
-) -> Places:
+) -> SourcePositions:
     """Return positions by the source whose server each names.
 
     Raises ClientError for a position in no source, and for a second one in a source.
     """
-    found: Places = {}
+    found: SourcePositions = {}
     for position in positions:
         owner = owner_of(position.identity, servers)
         if owner is None or owner in found:
@@ -214,7 +214,7 @@ def _to_json(places: Mapping[int, LogPosition]) -> dict[str, Any]:
     }
 
 
-def _from_json(content: dict[str, Any]) -> Places:
+def _from_json(content: dict[str, Any]) -> SourcePositions:
     found = {int(each["number"]): entry_from_json(each) for each in content["sources"]}
     for place in found.values():
         check(place)

@@ -43,7 +43,9 @@ class StoredClient:
     cursor: LogPosition | None
     batches: Mapping[int, PositionRange] = field(default_factory=dict)
     last_batch_id: int = 0
-    places: Mapping[int, LogPosition] = field(default_factory=dict)  # in a group
+    source_positions: Mapping[int, LogPosition] = field(
+        default_factory=dict
+    )  # in a group
 
 
 class MetaStorage(Protocol):
@@ -86,14 +88,14 @@ class MixedMetaManager:
 
     def __init__(
         self,
-        place: MetaStorage,
+        storage: MetaStorage,
         *,
         destinations: Sequence[str] = (),
         writing: Writing = Writing.PERIODIC,
         flush_period_s: float = 1.0,
         stop_timeout_s: float = STOP_TIMEOUT_S,
     ) -> None:
-        self.place = place
+        self.storage = storage
         self._destinations = tuple(destinations)
         self._writing = writing
         self._memory = MemoryMetaManager()
@@ -102,7 +104,7 @@ class MixedMetaManager:
         self._dirty: set[str] = set()
         # What was last written, by destination. Used by one writer at a time.
         self._written: dict[str, dict[ClientIdentity, StoredClient]] = {}
-        self._using_place = threading.Lock()  # one reader or writer at a time
+        self._using_storage = threading.Lock()  # one reader or writer at a time
         self._stop = Stop()  # ends a waiting start
         self._flusher = Flusher(
             self.flush,
@@ -114,12 +116,12 @@ class MixedMetaManager:
 
     def start(self) -> None:
         """Load what is stored and start the thread. Raises MetaStoreError."""
-        self.place.open(self._destinations, self._stop)
+        self.storage.open(self._destinations, self._stop)
         try:
             for destination in self._destinations:
                 self._load(destination)
         except MetaStoreError:
-            self.place.close()
+            self.storage.close()
             raise
         self._flusher.start()
 
@@ -135,11 +137,11 @@ class MixedMetaManager:
         """
         try:
             self._flusher.stop(
-                self.place.silence,
+                self.storage.silence,
                 "; clients receive again what they acked since the last write",
             )
         finally:
-            self.place.close()
+            self.storage.close()
 
     def subscribe(self, identity: ClientIdentity) -> None:
         """Add the client or replace its filter."""
@@ -219,7 +221,7 @@ class MixedMetaManager:
 
     def flush(self) -> None:
         """Write pending changes. Raises MetaStoreError."""
-        with self._using_place:
+        with self._using_storage:
             with self._lock:
                 # Reset before the content is read: later changes are written by the
                 # next flush.
@@ -227,7 +229,7 @@ class MixedMetaManager:
             written: set[str] = set()
             try:
                 for destination in sorted(dirty):
-                    self.place.write(destination, self._clients(destination))
+                    self.storage.write(destination, self._clients(destination))
                     written.add(destination)
             finally:
                 with self._lock:
@@ -259,23 +261,26 @@ class MixedMetaManager:
             known is not None
             and known.identity is identity  # others with another filter are equal
             and known.cursor is cursor
-            and not (batches or known.batches or places or known.places)
+            and not (batches or known.batches or places or known.source_positions)
         ):
             return known
-        return StoredClient(identity, cursor, batches, places=places)
+        return StoredClient(identity, cursor, batches, source_positions=places)
 
     def _load(self, destination: str) -> None:
         if destination in self._loaded:  # never removed, so this needs no lock
             return
-        with self._using_place:
+        with self._using_storage:
             if destination in self._loaded:
                 return
-            for client in self.place.read(destination):
+            for client in self.storage.read(destination):
                 self._memory.restore(
-                    client.identity, client.cursor, client.last_batch_id, client.places
+                    client.identity,
+                    client.cursor,
+                    client.last_batch_id,
+                    client.source_positions,
                 )
             with self._lock:
-                if self.place.must_write(destination):
+                if self.storage.must_write(destination):
                     self._dirty.add(destination)
                 # Last, so that no other thread sees a destination that is half loaded.
                 self._loaded.add(destination)

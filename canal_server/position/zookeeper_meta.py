@@ -205,10 +205,12 @@ class MetaNodes:
             ClientIdentity(destination, client_id, expression),
             _read_position(self._nodes, self._held, f"{path}/cursor"),
             last_batch_id=max(marks, default=0),
-            places=self._read_places(f"{path}/cursor{source_positions.SUFFIX}"),
+            source_positions=self._read_source_positions(
+                f"{path}/cursor{source_positions.SUFFIX}"
+            ),
         )
 
-    def _read_places(self, path: str) -> source_positions.Places:
+    def _read_source_positions(self, path: str) -> source_positions.SourcePositions:
         """Read a client's positions in the sources of a group; empty for others."""
         try:
             return source_positions.decode(self._nodes.read(path) or b'{"sources":[]}')
@@ -229,13 +231,13 @@ class MetaNodes:
                 self._ensure(path, fence)
             if self._nodes.knows(f"{path}/filter"):
                 self._nodes.remove(f"{path}/filter", fence=fence)
-        if client.places:
+        if client.source_positions:
             self._nodes.put(
                 f"{path}/cursor{source_positions.SUFFIX}",
                 source_positions.encode(
                     {
                         number: self._completed(place)
-                        for number, place in client.places.items()
+                        for number, place in client.source_positions.items()
                     }
                 ),
                 fence=fence,

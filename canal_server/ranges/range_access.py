@@ -1,8 +1,7 @@
-"""Where ranges of one destination are read: in memory, or of the source again.
+"""Chooses where ranges of one destination are read: from memory, or from the source.
 
-Decides which of the two may answer, and lets so many dumps work at a time. Used by the
-threads of connections, many at a time. Leaves out cursors (`ranged`) and how far a
-batch goes (`range_heads`).
+Limits how many dumps run at a time. Used by many connection threads at once. Leaves out
+cursors (`ranged_reads`) and how far a batch reaches (`range_heads`).
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from canal_server.ranges.range_schemas import RangeTables
 from canal_server.ranges.range_source import (
     CUT_ROWS,
     RangeDump,
+    has_sets_at_positions,
     order_of,
-    tells_sets,
 )
 from canal_server.ranges.range_unread import UnreadStatements
 from canal_server.ranges.selection import RangeWalk
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from canal_server.core.table_ids import TableIds
     from canal_server.filters.table_filters import TableFilter
     from canal_server.model.positions import EntryPosition
-    from canal_server.model.ranges import Epoch, RangePart, RangePlace, Subscription
+    from canal_server.model.ranges import Epoch, EpochPosition, RangePart, Subscription
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.ports import Span
     from canal_server.ranges.range_cursors import Subscriptions
@@ -54,21 +53,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DUMPS_MAX: Final = 8  # ranges that are read at a time
-STALL_S: Final = 5.0  # then who takes nothing is cut off, if others wait for a turn
-CUT_WAIT_S: Final = 5.0  # how long its turn may take to be free
-DUMP_WAIT_S: Final = 30.0  # how long a request waits for its turn
+STALL_S: Final = 5.0  # then a stalled reader is cut off, if others wait for a slot
+CUT_WAIT_S: Final = 5.0  # how long its slot may take to become free
+DUMP_WAIT_S: Final = 30.0  # how long a request waits for a slot
 BEGIN_S: Final = 30.0  # how long a request waits until the source is being read
-LOOK_S: Final = 0.1  # how often it is looked whether the source refuses that
-FILTERS_MAX: Final = 1000  # that are kept ready
-NOWHERE: Final = 1 << 62  # number of a file that there is not
-MAPPED_MAX: Final = 256  # places of older epochs that are kept
-SWITCHING: Final = "another server is about to be read; try again"
-STOPPING: Final = "a range cannot be read while the destination stops"
+LOOK_S: Final = 0.1  # interval of checks whether the source refuses to start
+FILTERS_MAX: Final = 1000  # compiled filters in the cache
+NOWHERE: Final = 1 << 62  # a file number that does not exist
+MAPPED_MAX: Final = 256  # positions of older epochs in the cache
+SWITCHING: Final = "the source is being switched to another server; try again"
+STOPPING: Final = "a range cannot be read while the destination is stopping"
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The stages that a destination has now; another one once cursors were moved."""
+    """The current stages of a destination; replaced after cursors were moved."""
 
     pump: Pump
     table_ids: TableIds
@@ -76,36 +75,37 @@ class Live:
 
 
 class RangeAccess:
-    """What heads, plans and reads of one destination have in common."""
+    """What heads, plans and reads of one destination share."""
 
     def __init__(self, config: InstanceConfig, subscriptions: Subscriptions) -> None:
         self.stop = Stop()
         self._config = config
         self._subscriptions = subscriptions
         self._live: Live | None = None
-        # Guards what follows, and that one thread at a time finds out the epoch.
+        # Guards what follows, and lets one thread at a time determine the epoch.
         self._lock = threading.Lock()
         self._filters: dict[str, TableFilter] = {}  # by expression
         self._filters_size = 0
-        # From where on the pump reads what a subscription wants: by its name the
-        # filter, the tail and its resets then, and a place; all if there is none.
+        # By subscription: filter, tail and its reset count at that time, and the
+        # position from which the pump has read what the subscription selects.
         self._admitted: dict[str, tuple[str, Tail, int, tuple[int, int]]] = {}
-        # In GTID mode a boundary from which on the pump's sets are exact.
+        # In GTID mode a boundary from which the pump's sets are exact.
         self._exact: tuple[Tail, int, tuple[int, int]] | None = None
         self._checked: tuple[Tail, int] | None = None  # whose epoch is `_epoch`
         self._epoch: Epoch | None = None
-        # Whose sets, outside of GTID mode, were found to be exact.
+        # The tail whose sets, outside of GTID mode, were found to be exact.
         self._followed: tuple[Tail, int] | None = None
-        self._info: ServerInfo | None = None  # of the server that was looked at last
-        # Of places of older epochs that stay where they are: by the epoch of now.
-        self._mapped: dict[tuple[int, RangePlace, str], Mapped] = {}
+        self._info: ServerInfo | None = None  # of the server that was queried last
+        # Positions of older epochs that no longer move, by the current epoch.
+        self._mapped: dict[tuple[int, EpochPosition, str], Mapped] = {}
         self.replays = KeptReplays()
         self._unread = UnreadStatements()
         self._slots = list(range(DUMPS_MAX))
         self._slot_free = threading.Condition()
-        # Pieces that are being sent: since when, and what ends that. Guarded by it.
+        # Pieces being sent: since when, and how to cut them off. Guarded by the
+        # condition.
         self._sending: dict[object, tuple[float, Callable[[], None]]] = {}
-        # Heads, plans and reads that memory answered, and looks at the binlog.
+        # Heads, plans and reads that memory answered, and queries of the binlog.
         self.answered = {"memory": 0, "binlog": 0}
 
     def attach(self, live: Live) -> None:
@@ -113,7 +113,7 @@ class RangeAccess:
         self._live = live
 
     def request_stop(self) -> None:
-        """End what is read and waited for; returns at once."""
+        """End all reads and waits; returns at once."""
         self.stop.request()
         if self._live is not None:
             self._live.tail.wake()
@@ -121,15 +121,16 @@ class RangeAccess:
             self._slot_free.notify_all()
 
     def stages(self) -> Live:
-        """Return what ranges are read from. Raises CanalError before there is any."""
+        """Return the stages that ranges are read from; CanalError before a start."""
         if self._live is None:
-            raise CanalError(f"destination {self._config.destination} has not begun")
+            raise CanalError(f"destination {self._config.destination} has not started")
         return self._live
 
     def filter_of(self, expression: str, *, probe: bool = False) -> TableFilter:
         """Return the filter of an expression. Raises ClientError.
 
-        `probe`: also where it takes too long on a long name; for what is not stored.
+        `probe`: also reject one that is too slow on a long name; for filters not stored
+        yet.
         """
         known = self._filters.get(expression)
         if known is not None:
@@ -145,10 +146,11 @@ class RangeAccess:
 
     # --- memory -----------------------------------------------------------------------
 
-    def admit(self, name: str, expression: str, latest: RangePlace) -> None:
-        """Take note that the pump was told what a subscription wants.
+    def admit(self, name: str, expression: str, latest: EpochPosition) -> None:
+        """Record that the pump was given a subscription's filter.
 
-        What the source had written by then, up to `latest`, may have been read without.
+        What the source had written by then, up to `latest`, may have been read without
+        it.
         """
         live = self.stages()
         place = order_of(latest.journal, latest.position)
@@ -156,22 +158,25 @@ class RangeAccess:
             self._admitted[name] = expression, live.tail, live.tail.resets, place
 
     def suspend(self, name: str) -> None:
-        """Let memory answer nothing of a subscription until it is admitted."""
+        """Stop answering a subscription from memory until it is admitted again."""
         tail = self.stages().tail
         with self._lock:
             self._admitted[name] = "", tail, tail.resets, (NOWHERE, 0)
 
     def forget(self, name: str) -> None:
-        """Forget a subscription."""
+        """Remove a subscription."""
         with self._lock:
             self._admitted.pop(name, None)
 
     def held(
-        self, subscription: Subscription, start: RangePlace, end: RangePlace | None
+        self,
+        subscription: Subscription,
+        start: EpochPosition,
+        end: EpochPosition | None,
     ) -> tuple[list[Span], TableIds] | None:
-        """Return the tail's spans of a range; None unless it holds all that is wanted.
+        """Return the tail's spans of a range; None unless it holds all selected rows.
 
-        So it is for a range of an older epoch.
+        None for a range of an older epoch, too.
         """
         live = self.stages()
         tail, resets = live.tail, live.tail.resets
@@ -186,7 +191,7 @@ class RangeAccess:
             is_newer = (then, count) != (tail, resets)
             if expression != subscription.filter or not (is_newer or begin >= place):
                 return None
-        if not self._tells_sets_exactly(live, resets, begin):
+        if not self._sets_are_exact(live, resets, begin):
             return None
         stop = None if end is None else order_of(end.journal, end.position)
         spans = tail.spans_from(begin, stop)
@@ -196,18 +201,16 @@ class RangeAccess:
         return spans, live.table_ids
 
     def epoch_of(self, live: Live) -> int | None:
-        """Return the epoch of what the tail holds, None while nobody has looked."""
+        """Return the epoch of what the tail holds, None while it is not determined."""
         if self._checked != (live.tail, live.tail.resets) or self._epoch is None:
             return None
         return self._epoch.number
 
-    def _tells_sets_exactly(
-        self, live: Live, resets: int, begin: tuple[int, int]
-    ) -> bool:
-        """Tell whether the sets in entries are those that reading again would give.
+    def _sets_are_exact(self, live: Live, resets: int, begin: tuple[int, int]) -> bool:
+        """Return whether the sets in entries are those that a second read would give.
 
-        A session that began with a client's set may count transactions as executed that
-        the source has not, or not yet at that place.
+        A session that started with a client's set may count transactions as executed
+        that the source has not, or not yet at that position.
         """
         if not self._config.source.gtid_on:
             return True
@@ -220,7 +223,7 @@ class RangeAccess:
         return (tail, count) == (live.tail, resets) and begin >= place
 
     def _compare_sets(self, dump: RangeDump, tail: Tail, resets: int) -> None:
-        """Learn from what was read again whether the pump's sets are exact."""
+        """Learn from a second read whether the pump's sets are exact."""
         if dump.executed is not None:
             place, gtids = dump.executed
             if tail.gtids_at(place) == gtids and tail.resets == resets:
@@ -229,8 +232,8 @@ class RangeAccess:
     def walk_of(
         self,
         expression: str,
-        start: RangePlace,
-        end: RangePlace,
+        start: EpochPosition,
+        end: EpochPosition,
         table_ids: TableIds,
         *,
         picks: bool = False,
@@ -251,7 +254,7 @@ class RangeAccess:
 
     @contextlib.contextmanager
     def dump(self) -> Iterator[RangeDump]:
-        """Look at the source, when it is this thread's turn. Raises CanalError."""
+        """Query the source when a slot is free. Raises CanalError."""
         with self.slot() as slot:
             live = self.stages()
             self._await_session(live)
@@ -260,7 +263,7 @@ class RangeAccess:
             access = source.access
 
             def reached() -> EntryPosition | None:
-                # Of another session it may be a place of another server.
+                # In another session it may be a position of another server.
                 place = live.pump.delivered_to
                 return place if tail.resets == resets else None
 
@@ -284,7 +287,7 @@ class RangeAccess:
             except BinlogPurged:
                 raise
             except (SourceError, TableMetaStoreError) as error:
-                # Nothing is lost by that: the same is there once they answer again.
+                # Nothing is lost: the data is there once the source answers again.
                 if self.stop.requested():
                     raise ClientError(STOPPING, code=NOT_HERE) from error
                 of_source = isinstance(error, SourceError)
@@ -292,9 +295,9 @@ class RangeAccess:
                 raise ClientError(f"{what}{error}; try again", code=NOT_HERE) from error
 
     def _await_session(self, live: Live) -> None:
-        """Wait for the pump's first session, which learns what the tables are.
+        """Wait for the pump's first session, which loads the table schemas.
 
-        Where cursors keep it from beginning, ranges are read without it.
+        Where cursors keep it from starting, ranges are read without it.
         """
         deadline = Deadline(BEGIN_S)
         while not (live.tail.resets or live.pump.lacks_place or deadline.passed()):
@@ -303,24 +306,24 @@ class RangeAccess:
             live.tail.wait(live.tail.changes, LOOK_S, None)
 
     def _note_epoch(self, dump: RangeDump, tail: Tail, resets: int) -> None:
-        """Find out the epoch, and whether it is that of what the tail holds."""
+        """Determine the epoch, and whether the tail's content belongs to it."""
         assert self._lock.locked()
         epoch = dump.look()
         is_of_tail = tail.server == epoch.source
         if (tail, resets) == self._checked and epoch != self._epoch:
-            is_of_tail = False  # that was begun anew in front of the session's end
+            is_of_tail = False  # the tail was reset before the end of the session
         self._epoch, self._info = epoch, dump.info
         self._checked = (tail, resets) if is_of_tail else None
         self.answered["binlog"] += 1
 
-    def is_now(self, place: RangePlace) -> bool:
-        """Tell whether a place is of the epoch that was found last."""
+    def is_now(self, place: EpochPosition) -> bool:
+        """Return whether a position is of the current epoch."""
         return self._epoch is not None and place.epoch == self._epoch.number
 
-    def mapped(self, dump: RangeDump, place: RangePlace) -> Mapped:
-        """Return a place as one of the binlog that a dump looks at.
+    def mapped(self, dump: RangeDump, place: EpochPosition) -> Mapped:
+        """Return a position translated to the binlog that a dump reads.
 
-        What an older one is, is found once. Raises as `RangeDump.mapped`.
+        An older position is translated once. Raises as `RangeDump.mapped`.
         """
         if place.epoch == dump.epoch.number:
             return dump.mapped(place)
@@ -341,14 +344,14 @@ class RangeAccess:
 
     # --- sets -------------------------------------------------------------------------
 
-    def with_set(self, place: RangePlace, since: RangePlace) -> RangePlace:
+    def with_set(self, place: EpochPosition, since: EpochPosition) -> EpochPosition:
         """Return the end of a batch from `since` on with the set executed there.
 
-        It is what tells it from others once the source is another server. Raises
-        ClientError, when it cannot be read now.
+        The set identifies it once the source is another server. Raises ClientError,
+        when the source cannot be read now.
         """
         info = self._info
-        if place.gtids or info is None or not tells_sets(self._config, info):
+        if place.gtids or info is None or not has_sets_at_positions(self._config, info):
             return place
         live = self.stages()
         tail, resets = live.tail, live.tail.resets
@@ -364,12 +367,12 @@ class RangeAccess:
                 raise ClientError(SWITCHING, code=NOT_HERE)
             found = dump.with_set(place, since)
         if known and self._checked == (tail, resets):
-            # What follows on a set that is right is right as well.
+            # What continues an exact set is exact as well.
             self._followed = (tail, resets) if known == found.gtids else None
         return found
 
     def with_sets(self, parts: list[RangePart]) -> list[RangePart]:
-        """Return parts with the sets at their ends, where memory tells them."""
+        """Return parts with the sets at their ends, where memory has them."""
         live = self.stages()
         tail, resets = live.tail, live.tail.resets
         if not self._config.source.gtid_on or self._checked != (tail, resets):
@@ -383,23 +386,25 @@ class RangeAccess:
             found.append(replace(part, start=start, end=end))
         return found if tail.resets == resets else parts
 
-    def _known_set(self, live: Live, place: RangePlace) -> str:
-        """Return the set at a place as the pump has it, empty if it has none there."""
+    def _known_set(self, live: Live, place: EpochPosition) -> str:
+        """Return the pump's set at a position; empty if it has none there."""
         if self._config.source.gtid_on:
             where = order_of(place.journal, place.position)
             return live.tail.gtids_at(where) or ""
         sets = live.pump.sets
-        sets.tells = True
+        sets.records_chunk_ends = True
         wanted = place.journal, place.position
         # A copy: the pump's thread adds to it.
-        return next((text for *at, text in tuple(sets.told) if tuple(at) == wanted), "")
+        return next(
+            (text for *at, text in tuple(sets.chunk_ends) if tuple(at) == wanted), ""
+        )
 
     @contextlib.contextmanager
     def sending(self, cut: Callable[[], None] | None) -> Iterator[None]:
-        """Send a piece, for which others may have to wait; `cut` ends that.
+        """Send a piece, for which others may have to wait; `cut` aborts the sending.
 
-        It is called when the reader takes nothing of it for a while and all turns are
-        taken: whoever stalls holds up nobody else.
+        It is called when the reader accepts nothing for a while and all slots are in
+        use: a stalled reader must not block the others.
         """
         key = object()
         if cut is not None:
@@ -412,7 +417,7 @@ class RangeAccess:
                 self._sending.pop(key, None)
 
     def _cut_stalled(self) -> float:
-        """Cut off who stalls longest; returns when to look again, in seconds."""
+        """Cut off the longest stalled reader; return the delay to the next check, s."""
         if not self._sending:
             return STALL_S
         key, (since_s, cut) = min(self._sending.items(), key=lambda each: each[1][0])
@@ -428,7 +433,7 @@ class RangeAccess:
 
     @contextlib.contextmanager
     def slot(self) -> Iterator[int]:
-        """Wait until fewer than the limit of ranges are read."""
+        """Wait until fewer ranges than the limit are being read."""
         deadline = Deadline(DUMP_WAIT_S)
         with self._slot_free:
             while not (self._slots or self.stop.requested() or deadline.passed()):
@@ -439,7 +444,7 @@ class RangeAccess:
             if not self._slots:
                 raise ClientError(
                     f"{DUMPS_MAX} ranges of destination {self._config.destination} are"
-                    " being read already; try again",
+                    " already being read, which is the limit; try again",
                     code=NOT_HERE,
                 )
             slot = self._slots.pop()

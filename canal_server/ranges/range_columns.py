@@ -1,9 +1,9 @@
-"""What tables are at a place, for those who ask again and again.
+"""The columns of tables at a position, for callers that ask repeatedly.
 
-Tasks of a stream ask what their tables were where they begin, and behind each
-statement. To find out takes a look at the source and at the history; the image that is
-found is kept, for all tables of the place, for all places behind it while no statement
-came, and as the base of others that lie further on.
+Tasks of a stream look up their tables where they start, and after each statement. A
+look-up queries the source and the history; the schema found is cached: for all tables
+at the position, for all later positions until the next statement, and as the base for
+positions after that.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ from canal_server.ranges.range_schemas import RangeSchemas
 
 if TYPE_CHECKING:
     from canal_server.model.columns_known import TableMeta
-    from canal_server.model.ranges import RangePlace
+    from canal_server.model.ranges import EpochPosition
     from canal_server.ranges.range_access import RangeAccess
-    from canal_server.ranges.range_schemas import KeptSchema
+    from canal_server.ranges.range_schemas import SchemaSnapshot
 
-IMAGES_MAX: Final = 8  # that are kept; they share the tables that are the same in them
+IMAGES_MAX: Final = 8  # cached; they share the tables that are equal
 
 
 class TablesAt:
-    """Tells what tables are at a place; thread-safe."""
+    """Finds tables' columns at a position; thread-safe."""
 
     def __init__(self, access: RangeAccess) -> None:
         self._access = access
-        self._lock = threading.Lock()  # guards what follows, and looking into images
-        self._epoch: int | None = None  # whose places the images are of
-        self._images: list[KeptSchema] = []  # used last: at the end
-        self._steady: tuple[int, KeptSchema] | None = None  # behind the last statement
+        self._lock = threading.Lock()  # guards what follows, and reading the schemas
+        self._epoch: int | None = None  # the epoch of the schemas' positions
+        self._images: list[SchemaSnapshot] = []  # most recently used last
+        self._steady: tuple[int, SchemaSnapshot] | None = (
+            None  # after the last statement
+        )
 
-    def find(self, schema: str, table: str, at: RangePlace) -> TableMeta | None:
-        """Return what a table is at a place; None when there is none.
+    def find(self, schema: str, table: str, at: EpochPosition) -> TableMeta | None:
+        """Return a table's columns at a position; None when it does not exist.
 
-        Raises ClientError when that cannot be told.
+        Raises ClientError when they are unknown.
         """
         number = self._state_at(at)
         place = EntryPosition(at.journal, at.begin or at.position)
@@ -45,13 +47,13 @@ class TablesAt:
             if image is not None:
                 return image.find(schema, table)
         with self._access.dump() as dump:
-            images, found_place = dump.images(at)
-            # Before it is asked, as that may lead it further on.
+            images, found_at = dump.images(at)
+            # Before it is queried, because that may move it forward.
             if isinstance(images, RangeSchemas) and dump.epoch.number == at.epoch:
-                image = images.kept_at(place)
-            found = images.find(schema, table, found_place)
+                image = images.snapshot_at(place)
+            found = images.find(schema, table, found_at)
         if image is not None:
-            # A session that began meanwhile may be one of another server.
+            # A session that started meanwhile may be one of another server.
             if self._state_at(at) != number:
                 number = None
             with self._lock:
@@ -59,14 +61,14 @@ class TablesAt:
         return found
 
     def forget(self) -> None:
-        """Let go of all images."""
+        """Clear the cache."""
         with self._lock:
             self._epoch = self._steady = None
             self._images.clear()
 
     def _image_of(
         self, epoch: int, number: int | None, place: EntryPosition
-    ) -> KeptSchema | None:
+    ) -> SchemaSnapshot | None:
         assert self._lock.locked()
         if epoch != self._epoch:
             return None
@@ -87,7 +89,7 @@ class TablesAt:
         self._keep(epoch, number, image)
         return image
 
-    def _keep(self, epoch: int, number: int | None, image: KeptSchema) -> None:
+    def _keep(self, epoch: int, number: int | None, image: SchemaSnapshot) -> None:
         assert self._lock.locked()
         if epoch != self._epoch:
             self._epoch, self._steady = epoch, None
@@ -98,11 +100,11 @@ class TablesAt:
             self._images.append(image)
             del self._images[:-IMAGES_MAX]
 
-    def _state_at(self, at: RangePlace) -> int | None:
-        """Return the history's state at a place; None where it may not be the last one.
+    def _state_at(self, at: EpochPosition) -> int | None:
+        """Return the history's state at a position, None if it may have changed since.
 
-        The tail first: a statement is in the history before the tail has what follows
-        it, so one that comes in between the two looks lies behind the place.
+        The tail is read first: a statement is in the history before the tail has what
+        follows it, so one added between the two reads lies after the position.
         """
         live = self._access.stages()
         epoch, latest = self._access.epoch_of(live), live.tail.latest()

@@ -1,16 +1,16 @@
-"""Named cursors of ranged reads, and the epochs that their places belong to.
+"""Named cursors of ranged reads, and the epochs that their positions belong to.
 
 ::
 
-    Subscriptions ── what is known, in memory; each change is durable when it returns,
-                     but for temporary subscriptions, which are in memory only
+    Subscriptions ── in memory; each change is durable when it returns, except for
+                     temporary subscriptions, which are in memory only
         SubscriptionFile    subscriptions.sqlite in the folder of the destination
         SubscriptionNodes   /otter/canal/destinations/<destination>/spark
                                 epochs, as JSON
             <name>              a subscription, as JSON
 
-One server writes them at a time: who has the folder, or the lease of the destination.
-Leaves out what an epoch is (`canal_server.ranges.epochs`).
+One server writes them at a time: the owner of the folder, or of the destination's
+lease. Leaves out what an epoch is (`canal_server.ranges.epochs`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from canal_server.doors.sqlite import Database, FileForm
 from canal_server.errors import LeaseLost, MetaStoreError, ZooKeeperError
 from canal_server.model import znodes
-from canal_server.model.ranges import Epoch, RangePlace, Subscription
+from canal_server.model.ranges import Epoch, EpochPosition, Subscription
 from canal_server.position.node_writer import LeasedNodes
 
 if TYPE_CHECKING:
@@ -59,34 +59,34 @@ FORM: Final = FileForm(
         ("ALTER TABLE subscription ADD COLUMN acked_ms INTEGER NOT NULL DEFAULT 0",),
         ("ALTER TABLE subscription ADD COLUMN gtids TEXT NOT NULL DEFAULT ''",),
     ),
-    without="ranged subscriptions begin where their readers say",
+    without="ranged subscriptions start where their readers say",
     error=MetaStoreError,
 )
 
 
 class SubscriptionStorage(Protocol):
-    """Where subscriptions and epochs are kept; for one thread at a time.
+    """Where subscriptions and epochs are stored; for one thread at a time.
 
-    What writes is durable when it returns. All raise MetaStoreError.
+    Writes are durable on return. All methods raise MetaStoreError.
     """
 
     def open(self, stop: Stop) -> None:
-        """Get ready; may wait until `stop`."""
+        """Prepare the storage; may wait until `stop`."""
 
     def close(self) -> None:
-        """Let go of it; may be called again."""
+        """Close the storage; may be called again."""
 
     def read(self) -> tuple[list[Epoch], list[Subscription]]:
-        """Return all that is kept."""
+        """Return everything stored."""
 
     def put_epochs(self, epochs: Sequence[Epoch]) -> None:
-        """Keep these epochs, the old ones with a new one at the end."""
+        """Store these epochs: the old ones with a new one at the end."""
 
     def put(self, subscription: Subscription) -> None:
-        """Keep a subscription as it is now."""
+        """Store the current state of a subscription."""
 
     def remove(self, name: str) -> None:
-        """Forget a subscription."""
+        """Delete a subscription."""
 
 
 class Subscriptions:
@@ -103,7 +103,7 @@ class Subscriptions:
         self._known: dict[str, Subscription] = {}
 
     def start(self, stop: Stop) -> None:
-        """Load what is kept; may wait until `stop`. Raises MetaStoreError."""
+        """Load what is stored; may wait until `stop`. Raises MetaStoreError."""
         with self._lock:
             self._place.open(stop)
             try:
@@ -116,7 +116,7 @@ class Subscriptions:
             self._is_started = True
 
     def stop(self) -> None:
-        """Let go of files and sessions; nothing is written after."""
+        """Close files and sessions; nothing is written afterwards."""
         with self._lock:
             self._is_started = False
             self._place.close()
@@ -127,19 +127,21 @@ class Subscriptions:
             return list(self._known.values())
 
     def find(self, name: str) -> Subscription | None:
-        """Return a subscription, None when there is none of this name."""
+        """Return a subscription, None when the name is unknown."""
         with self._lock:
             return self._known.get(name)
 
     def put(self, subscription: Subscription) -> None:
-        """Keep a subscription. Raises MetaStoreError, also when there are too many."""
+        """Store a subscription. Raises MetaStoreError, also beyond the limit."""
         with self._lock:
             self._put(subscription)
 
     def _check_started(self) -> None:
         assert self._lock.locked()
         if not self._is_started:
-            raise MetaStoreError("the subscriptions are closed: the destination stops")
+            raise MetaStoreError(
+                "the subscriptions are closed: the destination is stopping"
+            )
 
     def _put(self, subscription: Subscription) -> None:
         self._check_started()
@@ -148,15 +150,15 @@ class Subscriptions:
             return
         if known is None and len(self._known) >= SUBSCRIPTIONS_MAX:
             raise MetaStoreError(
-                f"{SUBSCRIPTIONS_MAX} subscriptions are kept already: end some that"
-                " nobody reads any more"
+                f"{SUBSCRIPTIONS_MAX} subscriptions exist, the limit: end those that"
+                " nobody reads any longer"
             )
         if not subscription.temporary:
             self._place.put(subscription)
         self._known[subscription.name] = subscription
 
-    def ack(self, name: str, place: RangePlace) -> bool:
-        """Move a cursor forward, never back; false when there is no such one."""
+    def ack(self, name: str, place: EpochPosition) -> bool:
+        """Move a cursor forward, never back; false when the name is unknown."""
         with self._lock:
             known = self._known.get(name)
             if known is None:
@@ -168,7 +170,7 @@ class Subscriptions:
             return True
 
     def remove(self, name: str) -> bool:
-        """Forget a subscription; false when there was none."""
+        """Delete a subscription; false when the name is unknown."""
         with self._lock:
             known = self._known.get(name)
             if known is None:
@@ -190,7 +192,7 @@ class Subscriptions:
             return list(self._epochs)
 
     def begin_epoch(self, source: str, file: str, began_s: int) -> Epoch:
-        """Begin an epoch; returns it once it is durable."""
+        """Start an epoch; returns it once it is durable."""
         with self._lock:
             self._check_started()
             number = self._epochs[-1].number + 1 if self._epochs else 0
@@ -209,14 +211,14 @@ class SubscriptionFile:
         self._is_open = False
 
     def open(self, stop: Stop) -> None:
-        """Open the file; where there is none, one is made when it is needed."""
+        """Open the file; a missing file is created when it is needed."""
         del stop
         if self._path.exists():
             self._database.open()
             self._is_open = True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._is_open = False
         self._database.close()
 
@@ -233,7 +235,7 @@ class SubscriptionFile:
             Subscription(
                 str(name),
                 str(text),
-                RangePlace(epoch, journal, position, gtids=str(gtids)),
+                EpochPosition(epoch, journal, position, gtids=str(gtids)),
                 int(acked_ms),
             )
             for name, text, acked_ms, epoch, journal, position, gtids in rows
@@ -246,7 +248,7 @@ class SubscriptionFile:
         return self._database
 
     def put_epochs(self, epochs: Sequence[Epoch]) -> None:
-        """Keep the last of the epochs; the others are there."""
+        """Store the last of the epochs; the others are stored already."""
         last = epochs[-1]
         with self._opened().transaction():
             self._database.execute(
@@ -280,14 +282,14 @@ class SubscriptionFile:
 
 
 class SubscriptionNodes(LeasedNodes):
-    """Subscriptions in nodes of ZooKeeper, of a server that holds the lease."""
+    """Subscriptions in nodes of ZooKeeper, for a server that holds the lease."""
 
     def __init__(self, zookeeper: ZooKeeper, destination: str) -> None:
         path = f"{znodes.destination_path(destination)}/spark"
         super().__init__(zookeeper, destination, path)
 
     def read(self) -> tuple[list[Epoch], list[Subscription]]:
-        """Return what is in the nodes."""
+        """Return the content of the nodes."""
         found = self.look()
         try:
             self._check_lease()
@@ -296,7 +298,7 @@ class SubscriptionNodes(LeasedNodes):
         return found
 
     def look(self) -> tuple[list[Epoch], list[Subscription]]:
-        """Return the same, of nodes that are another server's to write."""
+        """Return the same, for nodes that another server owns."""
         try:
             text = self._nodes.read(self._path)
             epochs = [Epoch(**each) for each in json.loads(text or b"[]")]
@@ -310,7 +312,7 @@ class SubscriptionNodes(LeasedNodes):
             raise MetaStoreError(f"cannot read the subscriptions: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise MetaStoreError(
-                f"what stands in {self._path} or below is no subscription of ours:"
+                f"the content of {self._path} or below is not a subscription of ours:"
                 f" {error!r}; remove that node"
             ) from error
         return epochs, found
@@ -328,14 +330,14 @@ class SubscriptionNodes(LeasedNodes):
     def put(self, subscription: Subscription) -> None:
         """Write a subscription's node."""
         cursor = subscription.cursor
-        told: dict[str, object] = {
+        document: dict[str, object] = {
             "epoch": cursor.epoch,
             "journal": cursor.journal,
             "position": cursor.position,
         }
         if cursor.gtids:
-            told["gtids"] = cursor.gtids
-        content: dict[str, object] = {"cursor": told, "filter": subscription.filter}
+            document["gtids"] = cursor.gtids
+        content: dict[str, object] = {"cursor": document, "filter": subscription.filter}
         if subscription.acked_ms:
             content["acked_ms"] = subscription.acked_ms
         self._put(f"{self._path}/{subscription.name}", content)
@@ -360,7 +362,7 @@ class SubscriptionNodes(LeasedNodes):
 def _subscription(name: str, data: bytes) -> Subscription:
     content: dict[str, Any] = json.loads(data)
     cursor = content["cursor"]
-    place = RangePlace(
+    place = EpochPosition(
         int(cursor["epoch"]),
         str(cursor["journal"]),
         int(cursor["position"]),

@@ -1,7 +1,7 @@
-"""How far a batch behind a position goes, and waiting for its first change.
+"""How far a batch after a position reaches, and waiting for its first change.
 
-What was found out is remembered for each subscription: the next look goes on from
-there, and a plan of the batch that was told needs no look at all.
+What was found is cached for each subscription: the next search continues from there,
+and a plan of an announced batch needs no search at all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ClientError, StoreError
-from canal_server.model.ranges import RangeEnds, RangePlace
+from canal_server.model.ranges import EpochPosition, RangeEnds
 from canal_server.protocol.range_messages import NOT_HERE
 from canal_server.ranges.range_access import STOPPING
 from canal_server.ranges.range_source import CUT_ROWS, order_of
@@ -26,55 +26,55 @@ if TYPE_CHECKING:
     from canal_server.ranges.recent_records import Tail
     from canal_server.ranges.selection import Cut
 
-POLL_S: Final = 1.0  # between looks at the source while memory has no answer
-STALL_S: Final = 0.25  # until a pump that tells nothing counts as held up
+POLL_S: Final = 1.0  # interval of queries to the source while memory has no answer
+STALL_S: Final = 0.25  # until a pump without news counts as held up
 READING_S_MAX: Final = 30.0  # of a head that has found something
-MOVES_ON_S: Final = 60.0  # of nothing but unwanted changes
+MOVES_ON_S: Final = 60.0  # of nothing but filtered changes
 
 
 @dataclass(slots=True)
 class _Memo:
-    """What was found out about a subscription's next batch.
+    """What was found about a subscription's next batch.
 
-    From `start` to `examined` nothing is wanted, seen since `since_s`. When `end` is
+    From `start` to `examined` nothing passes the filter, since `since_s`. When `end` is
     set, the batch from `start` ends there, and could be cut at `cuts`.
     """
 
-    start: RangePlace
+    start: EpochPosition
     filter: str
-    examined: RangePlace
+    examined: EpochPosition
     since_s: float
-    end: RangePlace | None = None
+    end: EpochPosition | None = None
     totals: tuple[int, int] = (0, 0)
     cuts: Sequence[Cut] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """Up to where a tail had all at a moment: file, offset and time (s), if known."""
+class _TailEnd:
+    """The end of what a tail held at a moment: file, offset and time (s), if known."""
 
     tail: Tail
     resets: int
     end: tuple[str, int, int] | None
 
     def is_of(self, tail: Tail) -> bool:
-        """Tell whether it holds for a tail: it has not begun anew since."""
+        """Return whether the tail has not been reset since."""
         return tail is self.tail and tail.resets == self.resets
 
-    def place(self, epoch: int) -> RangePlace | None:
-        """Return it as a place of the epoch that the tail has."""
-        return None if self.end is None else RangePlace(epoch, *self.end[:2])
+    def place(self, epoch: int) -> EpochPosition | None:
+        """Return it as a position of the tail's epoch."""
+        return None if self.end is None else EpochPosition(epoch, *self.end[:2])
 
     @property
     def time_s(self) -> int:
-        """Return when what ends there was written, 0: not known."""
+        """Return when the event ending there was written, 0 when unknown."""
         return 0 if self.end is None else self.end[2]
 
 
 class RangeHeads:
     """The ends of batches of one destination; for many threads at a time.
 
-    Two heads of one subscription at a time may each find out the same.
+    Two concurrent heads of one subscription may each do the same search.
     """
 
     def __init__(self, access: RangeAccess, *, moves_on_s: float = MOVES_ON_S) -> None:
@@ -83,13 +83,13 @@ class RangeHeads:
         self._memos: dict[str, _Memo] = {}  # by subscription
 
     def forget(self, name: str) -> None:
-        """Forget a subscription, or what its last filter found."""
+        """Remove a subscription, or what its previous filter found."""
         self._memos.pop(name, None)
 
     def known(
-        self, subscription: Subscription, start: RangePlace, end: RangePlace
+        self, subscription: Subscription, start: EpochPosition, end: EpochPosition
     ) -> tuple[tuple[int, int], Sequence[Cut]] | None:
-        """Return rows and bytes of a batch that was told, and its cuts."""
+        """Return rows and bytes of an announced batch, and its cuts."""
         memo = self._memos.get(subscription.name)
         wanted = start, end, subscription.filter
         if memo is None or (memo.start, memo.end, memo.filter) != wanted:
@@ -99,43 +99,43 @@ class RangeHeads:
     def head(
         self,
         find: Callable[[], Subscription],
-        start: RangePlace,
+        start: EpochPosition,
         limits: RangeLimits,
         wait_s: float,
         peer_fd: int | None = None,
     ) -> RangeEnds:
-        """Return how far a range behind `start` may go; waits for its first change."""
+        """Return how far a range after `start` may go; waits for its first change."""
         deadline = Deadline(wait_s)
         is_held_up = False
         while True:
             subscription = find()
             tail = self._access.stages().tail
-            # First: all up to there is in what is looked at.
-            seen, told = tail.changes, _Told(tail, tail.resets, tail.latest())
+            # First: everything up to there is in what is searched afterwards.
+            seen, tail_end = tail.changes, _TailEnd(tail, tail.resets, tail.latest())
             memo = self._memo(subscription, start)
             is_hot = not is_held_up and self._look_in_memory(
-                subscription, memo, limits, told
+                subscription, memo, limits, tail_end
             )
             if not is_hot:
                 self._look_in_binlog(subscription, memo, limits)
             if memo.end is not None:
                 memo.end = self._access.with_set(memo.end, start)
-                return _ends(memo.end, memo.totals, memo.examined, told)
+                return _ends(memo.end, memo.totals, memo.examined, tail_end)
             if (
                 time.monotonic() - memo.since_s >= self.moves_on_s
                 and memo.examined != start
             ):
                 memo.examined = self._access.with_set(memo.examined, start)
-                return _ends(memo.examined, (0, 0), memo.examined, told)
+                return _ends(memo.examined, (0, 0), memo.examined, tail_end)
             left_s = deadline.remaining_s() or 0.0
             if not left_s or not self._sleep(tail, seen, left_s, peer_fd, is_hot):
-                return _ends(start, (0, 0), memo.examined, told)
+                return _ends(start, (0, 0), memo.examined, tail_end)
             is_held_up = is_hot and tail.changes == seen and not tail.is_idle
 
     def _sleep(
         self, tail: Tail, seen: int, left_s: float, peer_fd: int | None, is_hot: bool
     ) -> bool:
-        """Wait for news; false when the client went."""
+        """Wait for news; false when the client disconnected."""
         if not is_hot:
             left_s = min(left_s, POLL_S)
         elif not tail.is_idle:
@@ -145,8 +145,8 @@ class RangeHeads:
             raise ClientError(STOPPING, code=NOT_HERE)
         return stays
 
-    def _memo(self, subscription: Subscription, start: RangePlace) -> _Memo:
-        """Return what is known of the batch from a place on, without its end."""
+    def _memo(self, subscription: Subscription, start: EpochPosition) -> _Memo:
+        """Return what is known about the batch from a position on, without its end."""
         memo = self._memos.get(subscription.name)
         wanted = start, start.gtids, subscription.filter
         if memo is None or (memo.start, memo.start.gtids, memo.filter) != wanted:
@@ -161,9 +161,9 @@ class RangeHeads:
         subscription: Subscription,
         memo: _Memo,
         limits: RangeLimits,
-        told: _Told,
+        tail_end: _TailEnd,
     ) -> bool:
-        """Look for the batch's end in the tail; false when that does not hold it."""
+        """Search the tail for the batch's end; false when the tail does not hold it."""
         held = self._access.held(subscription, memo.examined, None)
         if held is None:
             return False
@@ -182,8 +182,8 @@ class RangeHeads:
         except StoreError:
             return False
         epoch = memo.examined.epoch
-        is_same = told.is_of(self._access.stages().tail)
-        self._note(memo, walk, epoch, told.place(epoch) if is_same else None)
+        is_same = tail_end.is_of(self._access.stages().tail)
+        self._note(memo, walk, epoch, tail_end.place(epoch) if is_same else None)
         return True
 
     def _look_in_binlog(
@@ -191,25 +191,25 @@ class RangeHeads:
     ) -> None:
         enough = Deadline(READING_S_MAX)
 
-        def goes_on(walk: RangeWalk) -> bool:
+        def can_continue(walk: RangeWalk) -> bool:
             return not (walk.has_found and enough.passed())
 
         wanted = self._access.filter_of(subscription.filter)
         with self._access.dump() as dump:
             if memo.examined.epoch != dump.epoch.number:
-                memo.examined = memo.start  # that one has a set
+                memo.examined = memo.start  # the start has a set
             first = self._access.mapped(dump, memo.examined)
             if memo.start.epoch == dump.epoch.number:
                 dump.check(memo.start)
             walk = dump.walk(
-                wanted, first.place, limits=limits, take=goes_on, skips=first.skips
+                wanted, first.place, limits=limits, take=can_continue, skips=first.skips
             )
             settled = order_of(first.settled.journal, first.settled.position)
             is_settled = first.skips is None or (
                 bool(walk.file) and order_of(walk.file, walk.offset) >= settled
             )
             if not is_settled:
-                # Behind what ends here, what was left out would come again.
+                # After a batch end here, what was left out would be sent again.
                 end = first.settled
                 walk = dump.walk(wanted, first.place, end, skips=first.skips)
             if first.skips is None:
@@ -223,14 +223,14 @@ class RangeHeads:
                 memo.end = dump.with_set(dump.seen_set(memo.end), memo.start)
 
     def _note(
-        self, memo: _Memo, walk: RangeWalk, epoch: int, end: RangePlace | None
+        self, memo: _Memo, walk: RangeWalk, epoch: int, end: EpochPosition | None
     ) -> None:
-        """Take over what a walk from `memo.examined` on has found.
+        """Store what a walk from `memo.examined` on has found.
 
-        Up to `end` it has seen all there is, unless something was found.
+        Up to `end` it has seen everything, unless something was found.
         """
         if walk.has_found:
-            memo.end = RangePlace(epoch, walk.file, walk.offset)
+            memo.end = EpochPosition(epoch, walk.file, walk.offset)
             memo.totals = walk.rows, walk.bytes
             memo.cuts = walk.found_cuts()
             return
@@ -238,19 +238,19 @@ class RangeHeads:
         if end is not None:
             places.append(end)
         if walk.file:
-            places.append(RangePlace(epoch, walk.file, walk.offset))
-        memo.examined = max(places, key=RangePlace.order)
+            places.append(EpochPosition(epoch, walk.file, walk.offset))
+        memo.examined = max(places, key=EpochPosition.order)
 
 
 def _ends(
-    end: RangePlace,
+    end: EpochPosition,
     totals: tuple[int, int],
-    examined: RangePlace,
-    told: _Told,
+    examined: EpochPosition,
+    tail_end: _TailEnd,
 ) -> RangeEnds:
     """Return the ends of a batch."""
-    latest, latest_ms = max(end, examined, key=RangePlace.order), 0
-    here = told.place(end.epoch) if told.is_of(told.tail) else None
+    latest, latest_ms = max(end, examined, key=EpochPosition.order), 0
+    here = tail_end.place(end.epoch) if tail_end.is_of(tail_end.tail) else None
     if here is not None and here.order() >= latest.order():
-        latest, latest_ms = here, told.time_s * 1000
+        latest, latest_ms = here, tail_end.time_s * 1000
     return RangeEnds(end, *totals, latest, latest_ms)

@@ -1,13 +1,13 @@
-"""Places of older epochs: where they are in the binlog that the source has now.
+"""Positions of older epochs: where they are in the current binlog of the source.
 
-A place of another server means nothing here but by the GTID set executed there::
+A position on another server means nothing here except by the GTID set executed there::
 
-    set of the place ──► place:   the boundary behind which its first lack lies
-                    └──► settled: the boundary behind which nothing of it lies
+    set at the position ──► place:   the boundary before the first transaction it lacks
+                        └──► settled: the boundary after the last transaction it has
 
-They are one boundary where both servers committed in the same order. Where they did
-not, what the set has is left out of what is read between the two. Leaves out where a
-set comes from: whoever has a place has its set beside it.
+They are the same boundary where both servers committed in the same order. Where they
+did not, transactions in the set are left out of what is read between the two. Leaves
+out where a set comes from: every position is stored with its set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import BinlogPurged, ClientError
 from canal_server.messages import ranged_read_messages
-from canal_server.model.ranges import RangePlace
+from canal_server.model.ranges import EpochPosition
 from canal_server.mysql.binlogs import current_end, executed_gtids
 from canal_server.mysql.standby import replica_channels, without_lost
 from canal_server.protocol.range_messages import NOT_HERE, OTHER_EPOCH, PURGED
@@ -46,21 +46,21 @@ _SHOWN: Final = 200  # characters of a set in a message
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """Where reading goes on that has come to a place, in the binlog of now.
+    """Where a reader at a position continues, in the current binlog.
 
-    From `place` on, without what is in `skips`: None leaves nothing out. Nothing of
-    that lies behind `settled`.
+    From `place` on, without what is in `skips`; None leaves nothing out. None of the
+    skipped transactions lies after `settled`.
     """
 
-    place: RangePlace
-    settled: RangePlace
+    place: EpochPosition
+    settled: EpochPosition
     skips: Gtids | None = None
 
 
 class RangeMapper:
-    """Finds places of older epochs in one server's binlog; for one thread."""
+    """Finds positions of older epochs in one server's binlog; for one thread."""
 
-    def __init__(  # noqa: PLR0917  # what a look at a server has, from one place
+    def __init__(  # noqa: PLR0917  # all parts of one connection to a server
         self,
         control: ControlConnection,
         info: ServerInfo,
@@ -72,17 +72,17 @@ class RangeMapper:
     ) -> None:
         self._control = control
         self._info = info
-        self._epochs = epochs  # the last one is that of now
+        self._epochs = epochs  # the last one is the current one
         self._files = files
         self._search = search
         self._scanner = scanner
         self._statements = statements
         self._sets: dict[str, tuple[Gtids, Gtids]] = {}  # by the text of a set
 
-    def start(self, place: RangePlace) -> Mapped:
-        """Return where what lies behind a place of an older epoch is to be read.
+    def start(self, place: EpochPosition) -> Mapped:
+        """Return where to read what follows a position of an older epoch.
 
-        Raises SourceError, and ClientError where it cannot be told or is yet to come.
+        Raises SourceError, and ClientError where it is unknown or not yet reached.
         """
         self._check_line(place)
         wanted, executed = self._sets_of(place)
@@ -90,19 +90,19 @@ class RangeMapper:
             return self._find(wanted, executed)
         except BinlogPurged as error:
             raise ClientError(
-                f"{place} lies behind what the source still has: {error}", code=PURGED
+                f"the source has purged what follows {place}: {error}", code=PURGED
             ) from error
 
     def range(
-        self, start: RangePlace, end: RangePlace
-    ) -> tuple[RangePlace, RangePlace]:
+        self, start: EpochPosition, end: EpochPosition
+    ) -> tuple[EpochPosition, EpochPosition]:
         """Return a range of older epochs as one that ends in this binlog.
 
         It has the same transactions. Raises as `start`.
         """
         first, last = self.start(start), self.start(end)
         behind = replace(last.settled, gtids=str(self._executed_at(last.settled)))
-        # What this server has committed before, and the other one had not by then.
+        # What this server had committed before that point, and the other one had not.
         early = subtract(parse(behind.gtids, self._info), self._sets_of(end)[0])
         if not early and first.skips is None:
             return replace(first.place, gtids=start.gtids), behind
@@ -114,10 +114,10 @@ class RangeMapper:
         more = skips.union(early)  # type: ignore[arg-type]  # both of one kind
         return replace(start, gtids=str(more)), behind
 
-    def place_of_set(self, wanted: Gtids) -> tuple[str, int]:
-        """Return the boundary behind which the first thing lies that a set lacks.
+    def position_of_set(self, wanted: Gtids) -> tuple[str, int]:
+        """Return the boundary before the first transaction that a set lacks.
 
-        The end that the binlog had before if there is none. Raises SourceError.
+        The previous end of the binlog if there is none. Raises SourceError.
         """
         end = current_end(self._control, self._info)
         begin = Place("", 0, wanted, by_gtid=True)
@@ -131,11 +131,11 @@ class RangeMapper:
 
     def _find(self, wanted: Gtids, executed: Gtids) -> Mapped:
         number = self._epochs[-1].number
-        place = RangePlace(number, *self.place_of_set(wanted))
-        # What died with another server is not waited for.
+        place = EpochPosition(number, *self.position_of_set(wanted))
+        # Transactions lost with another server are not waited for.
         present = subtract(wanted, subtract(wanted, executed))
         if self._info.is_mariadb:
-            present = wanted  # without it already
+            present = wanted  # already without them
         before = self._executed_at(place)
         if contains(before, present):
             return Mapped(place, place)
@@ -144,59 +144,60 @@ class RangeMapper:
         )
         if found is None:
             raise ClientError(
-                f"the source's binlog does not have all of {str(present)[:_SHOWN]} yet,"
-                " which was read of another server; try again",
+                f"the source's binlog does not yet have all of {str(present)[:_SHOWN]},"
+                " which was read from another server; try again",
                 code=NOT_HERE,
             )
-        return Mapped(place, RangePlace(number, *found), wanted)
+        return Mapped(place, EpochPosition(number, *found), wanted)
 
-    def _executed_at(self, place: RangePlace) -> Gtids:
+    def _executed_at(self, place: EpochPosition) -> Gtids:
         return self._search.executed_at(place.journal, place.position)[1]
 
-    # --- whether it can be told -------------------------------------------------------
+    # --- checks -----------------------------------------------------------------------
 
-    def _check_line(self, place: RangePlace) -> None:
-        """Raise ClientError where a server's binlog was begun anew since a place.
+    def _check_line(self, place: EpochPosition) -> None:
+        """Raise ClientError where a server's binlog was reset since a position.
 
-        It gives its GTIDs a second time then, to other transactions.
+        It then reuses its GTIDs for other transactions.
         """
         now = self._epochs[-1]
         since = [each for each in self._epochs if each.number >= place.epoch]
         if place.epoch >= now.number or since[0].number != place.epoch:
-            raise self._unknown(place, "no such epoch is known")
+            raise self._unknown(place, "its epoch is unknown")
         for one, other in itertools.pairwise(since):
             if one.source == other.source:
                 raise self._unknown(
-                    place, f"server {one.source} has begun its binlog anew since"
+                    place, f"the binlog of server {one.source} was reset since"
                 )
         for each in since[:-1]:
             if each.source == now.source and not is_same(
                 each, self._files, self._scanner
             ):
                 raise self._unknown(
-                    place, f"server {now.source} has begun its binlog anew since"
+                    place, f"the binlog of server {now.source} was reset since"
                 )
 
-    def _sets_of(self, place: RangePlace) -> tuple[Gtids, Gtids]:
-        """Return a place's set, and all that the server has executed.
+    def _sets_of(self, place: EpochPosition) -> tuple[Gtids, Gtids]:
+        """Return a position's set, and everything that the server has executed.
 
-        Raises ClientError where there is none, or not yet all of it.
+        Raises ClientError when the position has no set, or the server not yet all of
+        it.
         """
         if place.gtids not in self._sets:
             self._sets[place.gtids] = self._look_at_set(place)
         return self._sets[place.gtids]
 
-    def _look_at_set(self, place: RangePlace) -> tuple[Gtids, Gtids]:
+    def _look_at_set(self, place: EpochPosition) -> tuple[Gtids, Gtids]:
         info = self._info
         if not info.has_gtids:
             raise self._unknown(place, "the source has no GTIDs")
         if not place.gtids:
-            raise self._unknown(place, "no GTID set is known of it")
+            raise self._unknown(place, "its GTID set is unknown")
         try:
             wanted = parse(place.gtids, info)
         except ValueError as error:
             raise self._unknown(
-                place, f"its GTID set is none of this source: {error}"
+                place, f"its GTID set is not of this source's kind: {error}"
             ) from error
         executed = parse(executed_gtids(self._control, info), info)
         missing = subtract(wanted, executed)
@@ -205,17 +206,17 @@ class RangeMapper:
             is_replica = bool(replica_channels(self._control, info))
         if missing and is_replica:
             raise ClientError(
-                f"{self._control.access.address}: this replica is yet to execute"
-                f" {str(missing)[:_SHOWN]}, which was read of another server; if it is"
-                " the source now, run RESET REPLICA ALL; try again",
+                f"{self._control.access.address}: this replica has not yet executed"
+                f" {str(missing)[:_SHOWN]}, which was read from another server; if it"
+                " is the source now, run RESET REPLICA ALL; try again",
                 code=NOT_HERE,
             )
         if missing and not info.is_mariadb and info.server_uuid in str(missing):
             raise self._unknown(
                 place,
                 "the source has lost transactions of its own,"
-                f" {str(missing)[:_SHOWN]}: its binlog was begun anew, or it was"
-                " restored",
+                f" {str(missing)[:_SHOWN]}: its binlog was reset, or the server"
+                " was restored",
             )
         if info.is_mariadb and not is_replica:
             wanted = parse(without_lost(self._control, place.gtids), info)
@@ -226,16 +227,16 @@ class RangeMapper:
             )
         return wanted, executed
 
-    def _unknown(self, place: RangePlace, why: str) -> ClientError:
+    def _unknown(self, place: EpochPosition, why: str) -> ClientError:
         return other_epoch(place, self._epochs[-1], why)
 
 
-def other_epoch(place: RangePlace, epoch: Epoch, why: str) -> ClientError:
-    """Return the refusal of a place that means nothing in the epoch of now."""
+def other_epoch(place: EpochPosition, epoch: Epoch, why: str) -> ClientError:
+    """Return the refusal of a position that means nothing in the current epoch."""
     return ClientError(
-        f"{place} is a place of another binlog: the source is server {epoch.source} in"
-        f" epoch {epoch.number} now, because it was replaced or its binlog was begun"
-        f" anew, and {why}; begin a subscription anew, at a time or a GTID set before"
-        " the change",
+        f"{place} is a position of another binlog: the source is server"
+        f" {epoch.source} in epoch {epoch.number} now, because it was replaced or its"
+        f" binlog was reset, and {why}; start a new subscription at a time or a GTID"
+        " set before the change",
         code=OTHER_EPOCH,
     )

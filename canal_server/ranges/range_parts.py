@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canal_server.model.ranges import RangePart, RangePlace
+from canal_server.model.ranges import EpochPosition, RangePart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def parts_of(
-    start: RangePlace,
-    end: RangePlace,
+    start: EpochPosition,
+    end: EpochPosition,
     totals: tuple[int, int],
     cuts: Sequence[Cut],
     parts: int,
 ) -> list[RangePart]:
-    """Return a range in so many parts at most, fewer where there are too few cuts.
+    """Split a range into at most that many parts, fewer where there are too few cuts.
 
     `totals` are its rows and bytes.
     """
@@ -27,14 +27,14 @@ def parts_of(
     found = []
     before, rows_before, bytes_before = start, 0, 0
     for file, offset, begin, rows, size, commit, time_s in chosen:
-        place = RangePlace(start.epoch, file, offset, begin)
+        place = EpochPosition(start.epoch, file, offset, begin)
         found.append(
             RangePart(
                 before,
                 place,
                 rows - rows_before,
                 size - bytes_before,
-                RangePlace(start.epoch, file, commit) if begin else None,
+                EpochPosition(start.epoch, file, commit) if begin else None,
                 time_s * 1000 if begin else 0,
             )
         )
@@ -45,7 +45,7 @@ def parts_of(
 
 
 def _chosen(cuts: Sequence[Cut], rows: int, parts: int) -> list[Cut]:
-    """Return the cuts that are next behind each equal share of the rows."""
+    """Return the first cut after each equal share of the rows."""
     found: list[Cut] = []
     share = 1
     for cut in cuts:

@@ -1,8 +1,8 @@
-"""Ranges read again from the source's binlog, each over a dump of its own.
+"""Ranges read again from the source's binlog, each over its own dump.
 
-A `RangeDump` is one look at the server that a destination reads: which epoch it has,
-which files, and walks over ranges of them. Leaves out memory, cursors and waiting
-(`ranged`).
+A `RangeDump` is one connection to the server that a destination reads: its epoch, its
+files, and walks over ranges of them. Leaves out memory, cursors and waiting
+(`ranged_reads`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from canal_server.model.positions import (
     Executed,
     binlog_file_number,
 )
-from canal_server.model.ranges import RangePlace
+from canal_server.model.ranges import EpochPosition
 from canal_server.mysql.binlogs import binary_logs, current_end
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
@@ -73,23 +73,24 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-FIRST_REPLICA: Final = 16  # of the readers of a destination, behind the others' numbers
-CUT_ROWS: Final = 5_000  # between two places at which a range could be cut
+# Of a destination's range readers, after the numbers of its other readers.
+FIRST_REPLICA: Final = 16
+CUT_ROWS: Final = 5_000  # between two positions at which a range could be cut
 _DIGITS_MAX: Final = 18  # of a time or an offset; they fit in 64 bits
 
 
 def order_of(file: str, offset: int) -> tuple[int, int]:
-    """Return a key that sorts places of one binlog."""
+    """Return a key that sorts positions of one binlog."""
     return binlog_file_number(file), offset
 
 
 class RangeDump:
-    """One server's binlog as it is now; for one thread. Used as a context manager.
+    """One server's binlog as it is now; for one thread. A context manager.
 
-    `slot` tells readers of one destination apart that are there at a time.
+    `slot` distinguishes concurrent readers of one destination.
     """
 
-    def __init__(  # noqa: PLR0917  # what a look needs, from one place
+    def __init__(  # noqa: PLR0917  # all parts of one connection
         self,
         config: InstanceConfig,
         access: Access,
@@ -112,17 +113,18 @@ class RangeDump:
         self.epoch: Epoch
         # In GTID mode a boundary that was read from, and the set executed there.
         self.executed: tuple[tuple[int, int], str] | None = None
-        self._seen: list[Span] = []  # the last ones of the last walk
-        self._doubt = ""  # what to tell where it meets rows of other columns
-        # Up to where the last walk has seen all, if that was the binlog's end.
-        self.ended: RangePlace | None = None
+        self._seen: list[Span] = []  # the last spans of the last walk
+        self._doubt = ""  # what to report for rows with other columns
+        # The end of what the last walk has seen, if that was the binlog's end.
+        self.ended: EpochPosition | None = None
 
     def __enter__(self) -> Self:
-        """Connect and look. Raises SourceError, MetaStoreError."""
+        """Connect and query. Raises SourceError, MetaStoreError."""
         self._control.open()
         try:
             self._info = read_server_info(self._control)
-            with contextlib.suppress(SourceRefused):  # the account may not list them
+            # The account may lack the privilege to list them.
+            with contextlib.suppress(SourceRefused):
                 self._files = SourceFiles(tuple(binary_logs(self._control)))
         except BaseException:
             self._control.close()
@@ -138,7 +140,7 @@ class RangeDump:
         self._control.close()
 
     def look(self) -> Epoch:
-        """Find out the epoch; one thread of a destination at a time."""
+        """Determine the epoch; one thread of a destination at a time."""
         self.epoch = epoch_of(
             self._subscriptions, self._control, self._info, self._files, self._scanner
         )
@@ -146,13 +148,13 @@ class RangeDump:
 
     @property
     def info(self) -> ServerInfo:
-        """Return what the server is."""
+        """Return the server's properties."""
         return self._info
 
-    # --- where a cursor begins --------------------------------------------------------
+    # --- where a cursor starts --------------------------------------------------------
 
-    def place_of(self, start: str) -> RangePlace:
-        """Return the boundary that a new cursor's start means. Raises ClientError."""
+    def position_of(self, start: str) -> EpochPosition:
+        """Return the boundary for a new cursor's start. Raises ClientError."""
         kind, _, rest = start.partition(":")
         find = {
             "acked": self._latest,
@@ -164,11 +166,11 @@ class RangeDump:
         }.get(kind)
         if find is None or bool(rest) is (kind in ("acked", "latest", "earliest")):
             raise ClientError(
-                f"start {start[:200]!r} is none of latest, earliest, time:<ms>,"
-                " file:<name>:<offset>, gtid:<set>"
+                f"start {start[:200]!r} is not latest, earliest, time:<ms>,"
+                " file:<name>:<offset> or gtid:<set>"
             )
         file, offset = find(rest)
-        return RangePlace(self.epoch.number, file, offset)
+        return EpochPosition(self.epoch.number, file, offset)
 
     def _latest(self, _: str) -> tuple[str, int]:
         end = current_end(self._control, self._info)
@@ -185,7 +187,7 @@ class RangeDump:
 
     def _at_time(self, text: str) -> tuple[str, int]:
         if not (text.isascii() and text.isdecimal()):
-            raise ClientError(f"time {text[:50]!r} is no number of milliseconds")
+            raise ClientError(f"time {text[:50]!r} is not a number of milliseconds")
         if len(text) > _DIGITS_MAX:
             raise ClientError(
                 f"time {text[:50]!r} is too large: milliseconds since 1970 have at most"
@@ -202,10 +204,10 @@ class RangeDump:
     def _at_place(self, text: str) -> tuple[str, int]:
         file, _, offset = text.rpartition(":")
         if not file or not (offset.isascii() and offset.isdecimal()):
-            raise ClientError(f"place {text[:200]!r} is not <name>:<offset>")
+            raise ClientError(f"position {text[:200]!r} is not <name>:<offset>")
         if len(offset) > _DIGITS_MAX:
             raise ClientError(
-                f"place {text[:200]!r} is beyond any binlog file: an offset has at most"
+                f"position {text[:200]!r} is out of range: an offset has at most"
                 f" {_DIGITS_MAX} digits"
             )
         if self._files.files:
@@ -223,7 +225,7 @@ class RangeDump:
             wanted = parse(text, self._info)
         except ValueError as error:
             raise ClientError(f"gtid set {text[:200]!r}: {error}") from error
-        return self._mapper().place_of_set(wanted)
+        return self._mapper().position_of_set(wanted)
 
     def _ddl_scanner(self) -> DdlScanner:
         return DdlScanner(
@@ -238,16 +240,16 @@ class RangeDump:
             index=self._index,
         )
 
-    # --- sets, and places of older epochs ---------------------------------------------
+    # --- sets, and positions of older epochs ------------------------------------------
 
     def with_set(
-        self, place: RangePlace, since: RangePlace | None = None
-    ) -> RangePlace:
-        """Return a place of this binlog with the set executed there, if it has one.
+        self, place: EpochPosition, since: EpochPosition | None = None
+    ) -> EpochPosition:
+        """Return a position of this binlog with the set executed there, if it has one.
 
-        `since`: a place before it, of which the set may be known.
+        `since`: an earlier position whose set may be known.
         """
-        if place.gtids or not tells_sets(self._config, self._info):
+        if place.gtids or not has_sets_at_positions(self._config, self._info):
             return place
         known = None
         if since is not None and since.gtids and _is_in_front(since, place):
@@ -256,8 +258,8 @@ class RangeDump:
         gtids = self._search().executed_at(place.journal, place.position, known)[1]
         return replace(place, gtids=str(gtids))
 
-    def seen_set(self, place: RangePlace) -> RangePlace:
-        """Return a place with its set, if what was walked over last tells it."""
+    def seen_set(self, place: EpochPosition) -> EpochPosition:
+        """Return a position with its set, if the last walk has read it."""
         if self._config.source.gtid_on:
             where = order_of(place.journal, place.position)
             for span in reversed(self._seen):
@@ -266,8 +268,8 @@ class RangeDump:
                     return replace(place, gtids=gtids)
         return place
 
-    def mapped(self, place: RangePlace) -> Mapped:
-        """Return a place as one of this binlog, where it may be read from.
+    def mapped(self, place: EpochPosition) -> Mapped:
+        """Return a position as one of this binlog, from which it may be read.
 
         Raises ClientError, also for one that was purged, and SourceError.
         """
@@ -277,12 +279,12 @@ class RangeDump:
             place = self._continued(place)
             found = Mapped(place, place)
         at = found.place
-        self._check_there(at.journal, at.begin or at.position)
+        self._check_exists(at.journal, at.begin or at.position)
         return found
 
     def range_of(
-        self, start: RangePlace, end: RangePlace
-    ) -> tuple[RangePlace, RangePlace]:
+        self, start: EpochPosition, end: EpochPosition
+    ) -> tuple[EpochPosition, EpochPosition]:
         """Return a range as one that ends in this binlog, with the same transactions.
 
         Its start may still be of an older epoch. Raises as `mapped`.
@@ -304,19 +306,19 @@ class RangeDump:
 
     # --- checks -----------------------------------------------------------------------
 
-    def check(self, *places: RangePlace) -> None:
-        """Raise ClientError unless places are of this binlog and not purged."""
+    def check(self, *places: EpochPosition) -> None:
+        """Raise ClientError unless positions are of this binlog and not purged."""
         for place in places:
             check_epoch(place, self.epoch)
             at = self._continued(place)
-            self._check_there(at.journal, at.begin or at.position)
+            self._check_exists(at.journal, at.begin or at.position)
 
-    def _continued(self, place: RangePlace) -> RangePlace:
-        """Return a place; of a file that was purged, where the binlog continues it.
+    def _continued(self, place: EpochPosition) -> EpochPosition:
+        """Return a position; for one in a purged file, where the binlog continues it.
 
-        That is the beginning of the oldest file that is left, where the place's GTID
-        set has all that was executed before: nothing lay between. Without a set that
-        cannot be known, as nobody keeps where a purged file ended. Raises SourceError.
+        That is the start of the oldest remaining file, if the position's GTID set has
+        all that was executed before: nothing lay between. Without a set it is unknown,
+        as the end of a purged file is not stored. Raises SourceError.
         """
         has_set = bool(place.gtids) and not place.begin and self._info.has_gtids
         if not has_set or self._files.purged_from(place.journal) is None:
@@ -325,25 +327,25 @@ class RangeDump:
         try:
             executed = parse(place.gtids, self._info)
             before = self._search().head_of(oldest)
-        except (ValueError, BinlogPurged):  # the latter just now
+        except (ValueError, BinlogPurged):  # purged just now
             return place
         if not contains(executed, before):
             return place
         return replace(place, journal=oldest, position=FIRST_EVENT)
 
-    def _check_there(self, file: str, offset: int) -> None:
+    def _check_exists(self, file: str, offset: int) -> None:
         names = [each.name for each in self._files.files]
         if not self._files.had(file, offset):
             raise ClientError(
-                f"{file}:{offset} is no place of the source's binlog, which has"
+                f"{file}:{offset} is not in the source's binlog, which has"
                 f" {self._files}"
             )
         if names and file not in names:
             oldest = names[0]
             raise ClientError(
-                f"the source has purged {file} and all before {oldest}: begin a"
-                " subscription anew at `earliest` or later, and load what is missing"
-                " from the tables",
+                f"the source has purged {file} and all before {oldest}: start a new"
+                " subscription at `earliest` or later, and load what is missing from"
+                " the tables",
                 code=PURGED,
             )
 
@@ -352,8 +354,8 @@ class RangeDump:
     def walk(  # all but the first two have defaults
         self,
         wanted: TableFilter,
-        start: RangePlace,
-        end: RangePlace | None = None,
+        start: EpochPosition,
+        end: EpochPosition | None = None,
         *,
         limits: RangeLimits | None = None,
         take: Callable[[RangeWalk], bool] | None = None,
@@ -361,11 +363,11 @@ class RangeDump:
         relays: bool = False,
         skips: Gtids | None = None,
     ) -> RangeWalk:
-        """Walk from `start` to `end`, a limit, the binlog's end, or until `take`.
+        """Walk from `start` to `end`, a limit, the binlog's end or the end by `take`.
 
-        `take` is told of each chunk. `relays`: rows are not rendered; unless it
-        `picks` what is wanted, they are counted only. What is in `skips` is left out.
-        Raises ClientError for a place that is purged or of no use, else SourceError,
+        `take` receives each chunk. `relays`: rows are not rendered; unless it `picks`
+        what passes the filter, they are only counted. What is in `skips` is left out.
+        Raises ClientError for a position that is purged or unusable, else SourceError,
         DecodeError, TableMetaError.
         """
         begin = start.begin or start.position
@@ -394,7 +396,7 @@ class RangeDump:
             try:
                 is_cut = self._run(reader, place.dump_start(), walk, take)
             except InsideTransaction:
-                # Told before anything of it was read: its beginning was not sent back.
+                # Raised before anything was read: the start was not moved back.
                 found = self._search().transaction_start(start.journal, begin)
                 if last or found.offset == begin:
                     raise
@@ -404,8 +406,8 @@ class RangeDump:
         is_whole = not (walk.is_over or walk.pending or is_cut)
         if is_whole and reader.decoder.is_settled:
             at = reader.decoder.file, reader.decoder.position
-            self.ended = RangePlace(self.epoch.number, *at)
-        # What is left out last is not told of.
+            self.ended = EpochPosition(self.epoch.number, *at)
+        # A transaction left out at the end is not reported.
         if end is not None and not walk.is_over and skips is None:
             self._check_reached(reader, end)
         return walk
@@ -417,21 +419,21 @@ class RangeDump:
         walk: RangeWalk,
         take: Callable[[RangeWalk], bool] | None,
     ) -> bool:
-        """Walk over what is read; tells whether `take` has ended it."""
+        """Walk over what is read; return whether `take` has ended it."""
         is_cut = False
         dump = TemporaryDump(
             self._config, self._access, self._stop, replica=self._replica
         )
 
-        def taken(spans: list[Span]) -> bool:
+        def deliver(spans: list[Span]) -> bool:
             nonlocal is_cut
             self._seen = spans
-            goes_on = walk.walk(spans)
+            can_continue = walk.walk(spans)
             is_cut = take is not None and not take(walk)
-            return goes_on and not is_cut
+            return can_continue and not is_cut
 
         try:
-            dump.run(reader, place, taken)
+            dump.run(reader, place, deliver)
         except BinlogPurged as error:
             raise ClientError(str(error), code=PURGED) from error
         except UnknownColumnsError as error:
@@ -445,7 +447,7 @@ class RangeDump:
         wanted: TableFilter,
         table_ids: TableIds,
         place: Place,
-        relay_from: RangePlace | None,
+        relay_from: EpochPosition | None,
         *,
         counts: bool,
     ) -> Reader:
@@ -480,7 +482,7 @@ class RangeDump:
     def _executed_at(self, file: str, offset: int, skips: Gtids | None) -> Gtids | None:
         """Return the set executed before a boundary, None outside of GTID mode.
 
-        With what is left out behind it.
+        Includes what is left out after it.
         """
         if not self._config.source.gtid_on:
             return None
@@ -490,7 +492,7 @@ class RangeDump:
         self.executed = order_of(file, offset), str(gtids)
         return gtids
 
-    def _check_reached(self, reader: Reader, end: RangePlace) -> None:
+    def _check_reached(self, reader: Reader, end: EpochPosition) -> None:
         decoder = reader.decoder
         reached = order_of(decoder.file, decoder.position)
         if reached < order_of(end.journal, end.position):
@@ -503,15 +505,15 @@ class RangeDump:
 
     def _set_at(self, place: EntryPosition) -> Gtids | None:
         """Return the set executed before a boundary, None where there are none."""
-        if not tells_sets(self._config, self._info):
+        if not has_sets_at_positions(self._config, self._info):
             return None
         file, offset = place.journal_name or "", place.position or FIRST_EVENT
         return self._search().executed_at(file, offset)[1]
 
-    def images(self, at: RangePlace | None) -> tuple[TableSchemas, EntryPosition]:
-        """Return what the tables are at a place, None: now; and which place that is."""
+    def images(self, at: EpochPosition | None) -> tuple[TableSchemas, EntryPosition]:
+        """Return the table schemas at a position, None: now; and that position."""
         if at is None:
-            # Behind the ends of the files as they were when this look began.
+            # After the ends of the files as they were at connect time.
             place = EntryPosition(*self._latest(""))
         else:
             at = self.mapped(at).place
@@ -530,19 +532,19 @@ class RangeDump:
         )
 
 
-def check_epoch(place: RangePlace, epoch: Epoch) -> None:
-    """Raise ClientError unless a place is of an epoch."""
+def check_epoch(place: EpochPosition, epoch: Epoch) -> None:
+    """Raise ClientError unless a position is of an epoch."""
     if place.epoch != epoch.number:
-        raise other_epoch(place, epoch, "only a plan tells what a range of it is now")
+        raise other_epoch(place, epoch, "only a plan translates a range of it")
 
 
-def _is_in_front(since: RangePlace, place: RangePlace) -> bool:
-    """Tell whether a place is a boundary of the same file in front of another one."""
+def _is_in_front(since: EpochPosition, place: EpochPosition) -> bool:
+    """Return whether a position is a boundary before another one in the same file."""
     same = (since.epoch, since.journal) == (place.epoch, place.journal)
     return same and not since.begin and since.position <= place.position
 
 
-def tells_sets(config: InstanceConfig, info: ServerInfo) -> bool:
-    """Tell whether places are given the sets executed there."""
+def has_sets_at_positions(config: InstanceConfig, info: ServerInfo) -> bool:
+    """Return whether positions are given the sets executed there."""
     source = config.source
     return info.has_gtids and (source.gtid_on or source.gtid_sets)

@@ -2,11 +2,11 @@
 
 ::
 
-    tail (memory) ── where it holds the whole range, and all that the filter wants
+    tail (memory) ── where it holds the whole range, and everything the filter selects
     RangeDump     ── else: the source's binlog, read again
 
-Both give the same entries. Implements `ports.RangeSource`; its methods are called by
-the threads of connections. Leaves out the wire (`canal_server.server.range_service`).
+Both return the same entries. Implements `ports.RangeSource`; its methods are called by
+connection threads. Leaves out the wire (`canal_server.server.range_service`).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from canal_server.filters.table_filters import TableFilter
     from canal_server.model.columns_known import TableMeta
     from canal_server.model.ranges import (
+        EpochPosition,
         RangeEnds,
         RangeLimits,
         RangePart,
-        RangePlace,
     )
     from canal_server.ports import Span, TablePredicate
     from canal_server.ranges.range_access import Live
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-PIECE_BYTES: Final = 1 << 20  # of an answer, about
+PIECE_BYTES: Final = 1 << 20  # of a reply, approximately
 
 
 class RangedReads:
-    """One destination's ranged reads; `change` is told what they want, if anything."""
+    """One destination's ranged reads; `change` receives their table filter, if any."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class RangedReads:
     def start(self) -> None:
         """Load what is stored. Raises MetaStoreError."""
         self._subscriptions.start(self._access.stop)
-        self._tell()
+        self._apply_filters()
         for each in self._subscriptions.all():
             try:
                 self._access.filter_of(each.filter)
@@ -90,20 +90,20 @@ class RangedReads:
                 )
 
     def attach(self, live: Live) -> None:
-        """Read from these stages from now on; they have not begun."""
+        """Read from these stages from now on; they have not started yet."""
         self._access.attach(live)
-        self._tell()
+        self._apply_filters()
 
     def request_stop(self) -> None:
-        """End what is read and waited for; returns at once."""
+        """End all reads and waits; returns at once."""
         self._access.request_stop()
 
     def stop(self) -> None:
-        """Let go of what is stored."""
+        """Close the storage."""
         self._subscriptions.stop()
 
     def status(self) -> dict[str, object]:
-        """Return what an operator asks, as plain values."""
+        """Return the status for an operator, as plain values."""
         subscriptions = self._subscriptions.all()
         return {
             "subscriptions": {
@@ -121,17 +121,17 @@ class RangedReads:
             raise ClientError(
                 f"filter {quoted(added.white)}: the filters of all subscriptions of"
                 f" {self._config.destination} together are too large (limit"
-                f" {SIZE_MAX}, {others} are in use, this one has {added.size}),"
-                " simplify it or end subscriptions that nobody reads any more"
+                f" {SIZE_MAX}, {others} are in use, this one has {added.size});"
+                " simplify it or end subscriptions that nobody reads any longer"
             )
 
-    def _tell(self, judged: Verdicts | None = None) -> None:
-        """Tell the pump what is wanted, and keep what it brings while anything is."""
+    def _apply_filters(self, judged: Verdicts | None = None) -> None:
+        """Pass the filter to the pump, and record what it reads while it is set."""
         wanted = []
         for each in self._subscriptions.all():
-            with contextlib.suppress(ClientError):  # told at the start
+            with contextlib.suppress(ClientError):  # reported at the start
                 wanted.append(self._access.filter_of(each.filter))
-        self._access.stages().tail.turn_on(on=bool(wanted))
+        self._access.stages().tail.enable(on=bool(wanted))
         if wanted:
             self._union = FilterUnion(wanted, self._union, judged)
         self._change(self._union if wanted else None)
@@ -146,13 +146,13 @@ class RangedReads:
     ) -> tuple[Subscription, bool]:
         """Return the subscription with this filter, and whether it is new."""
         wanted = self._access.filter_of(expression, probe=True)
-        # By this thread, before anybody waits for it.
+        # On this thread, before others wait for it.
         judged = {wanted: self._union.judged_by(wanted)}
         found = self._subscriptions.find(name)
         if found is not None and found.temporary is not temporary:
             kind = "temporary" if found.temporary else "kept"
             raise ClientError(
-                f"there is a subscription {name} already, a {kind} one: take another"
+                f"subscription {name} already exists, a {kind} one: choose another"
                 " name",
                 code=IN_USE,
             )
@@ -160,7 +160,7 @@ class RangedReads:
             return found, False
         with self._access.dump() as dump:
             if found is None:
-                cursor = dump.with_set(dump.place_of(start))
+                cursor = dump.with_set(dump.position_of(start))
                 subscription = Subscription(
                     name, expression, cursor, temporary=temporary
                 )
@@ -171,11 +171,11 @@ class RangedReads:
                 self._access.suspend(name)
                 self._subscriptions.put(subscription)
                 self._heads.forget(name)
-                self._tell(judged)
+                self._apply_filters(judged)
                 # What the source wrote up to now may have been read without it.
-                self._access.admit(name, expression, dump.place_of("latest"))
+                self._access.admit(name, expression, dump.position_of("latest"))
         _log.info(
-            "destination %s: subscription %s stands at %s, filter %s",
+            "destination %s: subscription %s is at %s, filter %s",
             self._config.destination,
             name,
             subscription.cursor,
@@ -184,19 +184,19 @@ class RangedReads:
         return subscription, found is None
 
     def unsubscribe(self, name: str) -> None:
-        """Forget a subscription."""
+        """Delete a subscription."""
         with self._lock:
             if not self._subscriptions.remove(name):
                 raise _unknown(name)
             self._heads.forget(name)
             self._access.forget(name)
-            self._tell()
+            self._apply_filters()
 
     def end_temporary(self, name: str) -> None:
-        """Forget a subscription if there is one of this name, and it is temporary."""
+        """Delete a subscription if the name exists and it is temporary."""
         found = self._subscriptions.find(name)
         if found is not None and found.temporary:
-            with contextlib.suppress(ClientError):  # an operator removed it just now
+            with contextlib.suppress(ClientError):  # an operator removed it meanwhile
                 self.unsubscribe(name)
 
     def subscriptions(self) -> tuple[list[Subscription], int | None]:
@@ -204,7 +204,7 @@ class RangedReads:
         epoch = self._subscriptions.epoch()
         return self._subscriptions.all(), None if epoch is None else epoch.number
 
-    def ack(self, name: str, place: RangePlace) -> None:
+    def ack(self, name: str, place: EpochPosition) -> None:
         """Move a cursor forward, never back."""
         epoch = self._subscriptions.epoch()
         if epoch is not None and place.epoch > epoch.number:
@@ -212,13 +212,13 @@ class RangedReads:
         if not self._subscriptions.ack(name, place):
             raise _unknown(name)
 
-    def locate(self, name: str, text: str) -> RangePlace:
-        """Return the boundary that a start means, `acked` the cursor."""
+    def locate(self, name: str, text: str) -> EpochPosition:
+        """Return the boundary for a start; `acked` means the cursor."""
         if text == ACKED:
             return self._find(name).cursor
         with self._access.dump() as dump:
-            found = dump.place_of(text)
-            # Of a stream's place, which it may come to on another server.
+            found = dump.position_of(text)
+            # The position of a stream, which may resume on another server.
             return dump.with_set(found) if name else found
 
     # --- ends, parts and entries ------------------------------------------------------
@@ -226,12 +226,12 @@ class RangedReads:
     def head(
         self,
         name: str,
-        start: RangePlace,
+        start: EpochPosition,
         limits: RangeLimits,
         wait_s: float,
         peer_fd: int | None = None,
     ) -> RangeEnds:
-        """Return how far a range behind `start` may go; waits for its first change."""
+        """Return how far a range after `start` may go; waits for its first change."""
         start = _with_known_set(start, self._find(name))
         return self._heads.head(
             lambda: self._find(name), start, limits, wait_s, peer_fd
@@ -241,11 +241,11 @@ class RangedReads:
         self,
         name: str,
         expression: str,
-        start: RangePlace,
-        end: RangePlace,
+        start: EpochPosition,
+        end: EpochPosition,
         parts: int,
     ) -> list[RangePart]:
-        """Cut a range at events, into so many parts at most."""
+        """Cut a range at events, into at most that many parts."""
         _check_order(start, end)
         subscription = self._find(name) if name else None
         if start == end:
@@ -267,7 +267,7 @@ class RangedReads:
         return self._access.with_sets(found)
 
     def _cuts_in_memory(
-        self, subscription: Subscription, start: RangePlace, end: RangePlace
+        self, subscription: Subscription, start: EpochPosition, end: EpochPosition
     ) -> RangeWalk | None:
         held = self._access.held(subscription, start, end)
         if held is None:
@@ -280,9 +280,9 @@ class RangedReads:
         return walk
 
     def _parts_in_binlog(
-        self, expression: str, start: RangePlace, end: RangePlace, parts: int
+        self, expression: str, start: EpochPosition, end: EpochPosition, parts: int
     ) -> list[RangePart]:
-        """Return the parts of a range of any epoch; they end in that of now."""
+        """Return the parts of a range of any epoch; they end in the current one."""
         with self._access.dump() as dump:
             start, end = dump.range_of(start, end)
             first = self._access.mapped(dump, start)
@@ -301,16 +301,16 @@ class RangedReads:
         self,
         name: str,
         expression: str,
-        start: RangePlace,
-        end: RangePlace,
+        start: EpochPosition,
+        end: EpochPosition,
         take: Take,
         *,
         relays: bool = False,
         cut: Callable[[], None] | None = None,
     ) -> None:
-        """Give the entries of a range to `take`, piece by piece.
+        """Pass the entries of a range to `take`, piece by piece.
 
-        `relays`: rows need not be rendered. `cut` ends a `take` of another thread.
+        `relays`: rows need not be rendered. `cut` ends a `take` on another thread.
         """
         _check_order(start, end)
         held = None
@@ -335,7 +335,7 @@ class RangedReads:
             if first.place.order() > end.order():
                 return
 
-            def taken(walk: RangeWalk) -> bool:
+            def deliver(walk: RangeWalk) -> bool:
                 send(walk)
                 return True
 
@@ -344,7 +344,7 @@ class RangedReads:
                 wanted,
                 first.place,
                 end,
-                take=taken,
+                take=deliver,
                 picks=True,
                 relays=relays,
                 skips=first.skips,
@@ -354,11 +354,11 @@ class RangedReads:
         self,
         held: tuple[list[Span], TableIds],
         expression: str,
-        start: RangePlace,
-        end: RangePlace,
+        start: EpochPosition,
+        end: EpochPosition,
         send: Callable[[RangeWalk], None],
     ) -> bool:
-        """Give out what the tail holds; false before anything was given."""
+        """Send what the tail holds; false when it failed before anything was sent."""
         spans, table_ids = held
         walk = self._access.walk_of(expression, start, end, table_ids, picks=True)
         spans.reverse()
@@ -379,9 +379,12 @@ class RangedReads:
         return True
 
     def columns(
-        self, schema: str, table: str, at: RangePlace | None
+        self, schema: str, table: str, at: EpochPosition | None
     ) -> TableMeta | None:
-        """Return what a table is at a place, None: now; None when there is none."""
+        """Return a table's columns at a position, None for now.
+
+        Returns None when the table does not exist.
+        """
         if at is not None:
             return self._tables.find(schema, table, at)
         with self._access.dump() as dump:
@@ -389,7 +392,7 @@ class RangedReads:
             return images.find(schema, table, place)
 
     def left_out(self, table: TableMeta) -> str:
-        """Return what filters keep from all readers of a table; empty: nothing."""
+        """Return what filters hide of a table from all readers; empty: nothing."""
         names = [column.name for column in table.columns]
         return left_out(self._config.filter, table.schema, table.table, names)
 
@@ -402,16 +405,16 @@ class RangedReads:
         return found
 
 
-def _with_known_set(place: RangePlace, subscription: Subscription) -> RangePlace:
-    """Return a place with the set that its subscription's cursor has there, if any."""
+def _with_known_set(place: EpochPosition, subscription: Subscription) -> EpochPosition:
+    """Return a position with the set of the subscription's cursor there, if any."""
     if place.gtids or place != subscription.cursor:
         return place
     return replace(place, gtids=subscription.cursor.gtids)
 
 
-def _check_order(start: RangePlace, end: RangePlace) -> None:
+def _check_order(start: EpochPosition, end: EpochPosition) -> None:
     if end.order() < start.order():
-        raise ClientError(f"a range from {start} to {end} is none")
+        raise ClientError(f"invalid range: its end {end} is before its start {start}")
 
 
 def _unknown(name: str) -> ClientError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.errors import CanalError, ClientError, MetaStoreError
 from canal_server.messages import server_messages
 from canal_server.model.quoted import printable
-from canal_server.model.ranges import RangeLimits, RangePlace
+from canal_server.model.ranges import EpochPosition, RangeLimits
 from canal_server.protocol import range_messages
 from canal_server.protocol.packets import PacketType
 from canal_server.protocol.range_messages import IN_USE, NOT_HERE, RangePosition
@@ -322,8 +322,8 @@ def _schema(source: RangeSource, request: range_messages.RangeSchema) -> bytes:
     return range_messages.answer(PacketType.RANGE_TABLE, table)
 
 
-def _place(position: RangePosition) -> RangePlace:
-    return RangePlace(
+def _place(position: RangePosition) -> EpochPosition:
+    return EpochPosition(
         position.epoch,
         position.journal,
         position.position,
@@ -332,7 +332,7 @@ def _place(position: RangePosition) -> RangePlace:
     )
 
 
-def _position(place: RangePlace) -> RangePosition:
+def _position(place: EpochPosition) -> RangePosition:
     return RangePosition(
         place.epoch, place.journal, place.position, place.begin, place.gtids
     )

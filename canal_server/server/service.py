@@ -323,8 +323,8 @@ class Service:
             positions = instance.meta.remove_batch(identity, batch_id)
             if positions is None:
                 raise _no_such_batch("ack", identity, batch_id)
-            if positions.places:
-                instance.meta.update_places(identity, positions.places)
+            if positions.source_positions:
+                instance.meta.update_places(identity, positions.source_positions)
             if positions.ack is not None:
                 instance.meta.update_cursor(identity, positions.ack)
             instance.store.ack(identity.client_id, positions.end_sequence)
@@ -519,7 +519,10 @@ def _register(
             at(batch.end),
             None if batch.ack is None else at(batch.ack),
             batch.last_sequence,
-            {source: at(position) for source, position in batch.places.items()},
+            {
+                source: at(position)
+                for source, position in batch.source_positions.items()
+            },
         ),
     )
     try:

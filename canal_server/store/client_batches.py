@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from canal_server.store.fetched import Fetched
-    from canal_server.store.ring import Place
+    from canal_server.store.ring import BlockPosition
 
 
-def position_of(place: Place) -> EntryPosition:
+def position_of(place: BlockPosition) -> EntryPosition:
     """Return the position of an entry from its block's fields."""
     file, offset, timestamp_ms, server_id, gtid, source = place
     return EntryPosition(
@@ -34,9 +34,9 @@ def batch_of(fetched: Fetched) -> Batch:
         start=position_of(start),
         end=position_of(end),
         ack=None if ack is None else position_of(ack),
-        places={
+        source_positions={
             source: position_of(place)
-            for source, place in (fetched.places or {}).items()
+            for source, place in (fetched.boundaries or {}).items()
         },
     )
 

@@ -139,7 +139,7 @@ cdef class Cursor:
                 )
             self.afters[source] = After(True, True, number, offset)
         self.passed = {}
-        self.add_passed(self.ring.places_before(self.get_sequence))
+        self.add_passed(self.ring.boundaries_before(self.get_sequence))
         self.passed_sequence = self.get_sequence
         return 0
 
@@ -434,23 +434,23 @@ cdef class Cursor:
             self.get_sequence = self.skip_rejected(self.get_sequence)
         self.ack_sequence = self.get_sequence
         if self.passed is not None:
-            self.pass_places(self.get_sequence)
+            self.pass_boundaries(self.get_sequence)
 
-    cdef int pass_places(self, uint64_t sequence) except -1:
+    cdef int pass_boundaries(self, uint64_t sequence) except -1:
         """Note the boundaries of a group's sources before a sequence."""
         if sequence > self.passed_sequence:
-            self.add_passed(self.ring.places_between(self.passed_sequence, sequence))
+            self.add_passed(self.ring.boundaries_between(self.passed_sequence, sequence))
             self.passed_sequence = sequence
         return 0
 
-    cdef int add_passed(self, dict places) except -1:
+    cdef int add_passed(self, dict boundaries) except -1:
         """Keep positions, except those at or before `after`.
 
         Those are in the ring again for the sake of other clients.
         """
         cdef uint32_t source
         cdef After* after
-        for source, place in places.items():
+        for source, place in boundaries.items():
             after = &self.afters[source % SOURCES]
             if not after.known or (binlog_file_number(place[0]), place[1]) > (
                 after.file_number, after.offset
@@ -477,7 +477,7 @@ cdef class Cursor:
         assert self.ack_sequence < self.ring.put_sequence
         return self.ring.slot(self.ack_sequence).put_ms
 
-    def resume_place(self):
+    def resume_boundary(self):
         """Return the transaction boundary after which all unacked entries come.
 
         None when the ring had none so far. A carried BEGIN comes after it as well: no
@@ -485,9 +485,9 @@ cdef class Cursor:
         """
         return self.ring.boundary_before(self.ack_sequence)
 
-    def resume_places(self):
+    def resume_boundaries(self):
         """Return the same for each source of a group that has one, by number."""
-        return self.ring.places_before(self.ack_sequence)
+        return self.ring.boundaries_before(self.ack_sequence)
 
     cpdef Fetched fetch(
         self, uint64_t count_max, uint64_t bytes_max, uint64_t size_max,
@@ -527,8 +527,8 @@ cdef class Cursor:
         self.get_sequence = sequence
         fetched.last_sequence = sequence - 1
         if self.passed is not None:
-            self.pass_places(sequence)
-            fetched.places = dict(self.passed)
+            self.pass_boundaries(sequence)
+            fetched.boundaries = dict(self.passed)
         self.check()
         return fetched
 
@@ -575,7 +575,7 @@ cdef class Cursor:
         self.get_sequence = self.ack_sequence
         if self.passed is not None and self.passed_sequence > self.ack_sequence:
             self.passed = {}
-            self.add_passed(self.ring.places_before(self.ack_sequence))
+            self.add_passed(self.ring.boundaries_before(self.ack_sequence))
             self.passed_sequence = self.ack_sequence
         self.check()
 

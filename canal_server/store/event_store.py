@@ -461,7 +461,7 @@ class MemoryEventStore:
         with self._lock:
             cursor = self._cursor(client_id)
             cursor.scan()
-            place = cursor.resume_place()
+            place = cursor.resume_boundary()
         return None if place is None else position_of(place)
 
     def oldest_position(self) -> EntryPosition | None:
@@ -475,7 +475,7 @@ class MemoryEventStore:
         with self._lock:
             cursor = self._cursor(client_id)
             cursor.scan()
-            places = cursor.resume_places()
+            places = cursor.resume_boundaries()
         return {source: position_of(place) for source, place in places.items()}
 
     def close(self) -> None:

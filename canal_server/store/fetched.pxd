@@ -16,7 +16,7 @@ cdef class Fetched:
     cdef PyObject* start_block
     cdef PyObject* end_block
     cdef PyObject* ack_block
-    cdef readonly dict places  # in a group: the position to ack in each source
+    cdef readonly dict boundaries  # in a group: the position to ack in each source
     cdef uint32_t start_index, end_index, ack_index
 
     cdef int add(self, PyObject* block, uint32_t index) except -1

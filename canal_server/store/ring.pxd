@@ -28,14 +28,14 @@ cdef class Ring:
     cdef readonly uint64_t freed_file_number  # of the last entry freed, 0: none
     cdef readonly uint64_t freed_offset
     cdef readonly bint grouped            # entries of several sources, mixed
-    cdef dict freed_places                # in a group: last boundary freed, by source
+    cdef dict freed_boundaries                # in a group: last boundary freed, by source
 
     cdef int append_one(self, Block block, uint32_t i, uint32_t now_ms) except -1
     cdef bint is_boundary(self, uint64_t sequence) noexcept
     cdef void release(self, uint64_t stop) noexcept
     cpdef boundary_before(self, uint64_t sequence)
-    cpdef dict places_between(self, uint64_t first, uint64_t stop)
-    cpdef dict places_before(self, uint64_t sequence)
+    cpdef dict boundaries_between(self, uint64_t first, uint64_t stop)
+    cpdef dict boundaries_before(self, uint64_t sequence)
 
     cdef inline Slot* slot(self, uint64_t sequence) noexcept:
         return &self.slots[sequence & (self.size - 1)]

@@ -47,7 +47,7 @@ cdef class Ring:
         self.raw_entry = raw_entry
         self.entry_bytes_max = entry_bytes_max
         self.grouped = grouped
-        self.freed_places = {}
+        self.freed_boundaries = {}
 
     def __dealloc__(self):
         if self.slots != NULL:
@@ -96,7 +96,7 @@ cdef class Ring:
             ).file_number
             self.freed_offset = self.record(sequence - 1).offset
         if self.grouped:
-            self.freed_places = self.places_before(sequence)
+            self.freed_boundaries = self.boundaries_before(sequence)
         self.release(sequence)
         self.freed_boundary = boundary
 
@@ -120,7 +120,7 @@ cdef class Ring:
             record.kind == KIND_OTHER and not record.flags & FLAG_OPEN
         )
 
-    cpdef dict places_between(self, uint64_t first, uint64_t stop):
+    cpdef dict boundaries_between(self, uint64_t first, uint64_t stop):
         """Return the last boundary of each source among first <= sequence < stop.
 
         By the number of the group's source, which is at most 64.
@@ -138,10 +138,10 @@ cdef class Ring:
                 found[block.member] = self.position(stop)
         return found
 
-    cpdef dict places_before(self, uint64_t sequence):
+    cpdef dict boundaries_before(self, uint64_t sequence):
         """Return the last boundary of each source before a sequence, even if freed."""
         return {
-            **self.freed_places, **self.places_between(self.free_sequence, sequence)
+            **self.freed_boundaries, **self.boundaries_between(self.free_sequence, sequence)
         }
 
     cdef void release(self, uint64_t stop) noexcept:

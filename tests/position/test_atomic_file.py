@@ -16,10 +16,10 @@ TEMPORARY = Path("/data/meta.dat.tmp")
 
 
 class NoLinks(PowerlessDisk):
-    """A disk whose file system has no second names for a file."""
+    """A disk whose file system has no hard links."""
 
     def link(self, path, other):
-        """Fail as such a file system does."""
+        """Fail like such a file system."""
         self._step()
         self.read(path)
         raise OSError(errno.EPERM, "operation not permitted")
@@ -36,7 +36,7 @@ class NoLinks(PowerlessDisk):
     ],
 )
 def test_power_cut_at_every_step(disk_type, before):
-    """Whatever is lost, the content is the old or the new one, never another."""
+    """Whatever is lost, the content is the old or the new one, nothing else."""
     steps = 0
     while True:
         disk = disk_type(before)
@@ -59,7 +59,7 @@ def test_power_cut_at_every_step(disk_type, before):
 
 
 def test_backup_stays_on_demand():
-    """Without a backup to make, the one that exists is not touched."""
+    """Without a backup to make, an existing one is not touched."""
     disk = PowerlessDisk({PATH: b"torn", BACKUP: b"good"})
     replace_content(disk, PATH, b"new", backup=None)
     assert disk.states() == [{PATH: b"new", BACKUP: b"good"}]
@@ -74,7 +74,7 @@ def test_after_a_crash_between_the_names():
 
 
 def test_real_files(tmp_path):
-    """On the real disk the files are their owner's only, and nothing else is left."""
+    """On the real disk the files are for their owner only, and nothing else is left."""
     path = tmp_path / "folder" / "meta.dat"
     backup = path.with_name("meta.dat.bak")
     replace_content(Disk(), path, b"one", backup=backup)
@@ -89,7 +89,7 @@ def test_real_files(tmp_path):
 
 
 def test_errors_at_every_step(tmp_path):
-    """Each operation that fails is reported, leaves a content, and can be repeated."""
+    """Each failing operation is reported, leaves a complete content, can be retried."""
     path, backup = tmp_path / "meta.dat", tmp_path / "meta.dat.bak"
     disk = FaultyDisk()
     replace_content(disk, path, b"old", backup=backup)
@@ -101,7 +101,7 @@ def test_errors_at_every_step(tmp_path):
     for at, operation in enumerate(operations):
         error = OSError(errno.EIO, operation)
         if operation == "link":
-            # The copy takes its place.
+            # The copy replaces it.
             with disk.failing(at, error):
                 replace_content(disk, path, b"new", backup=backup)
             assert backup.read_bytes() == b"old"

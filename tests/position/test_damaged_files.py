@@ -1,4 +1,4 @@
-"""Files after a power cut: torn or zeroed at every length, or cut at every step."""
+"""Files after a power cut: truncated or zeroed at every length, cut at every step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cursors:
         self._place.write("example", [StoredClient(CLIENT, position)])
 
     def read(self):
-        """Return it as a new process finds it."""
+        """Return it as a new process reads it."""
         found = self._place.read("example")
         return found[0].cursor if found else None
 
@@ -46,7 +46,7 @@ class Positions:
         self._place.write("example", position)
 
     def read(self):
-        """Return it as a new process finds it."""
+        """Return it as a new process reads it."""
         return self._place.read("example")
 
 
@@ -55,7 +55,7 @@ KINDS = pytest.mark.parametrize("kind", [Cursors, Positions])
 
 @pytest.fixture
 def written(kind, tmp_path):
-    """Give a folder with three positions written to it, one after the other."""
+    """Return a folder with three positions written to it, one after the other."""
     stored = kind(tmp_path)
     for offset in (10, 11, 12):
         stored.write(position(offset))
@@ -63,7 +63,7 @@ def written(kind, tmp_path):
 
 
 def torn(content):
-    """Yield what a power cut may leave of a file: its beginning, or zeros behind it."""
+    """Yield what a power cut may leave of a file: its beginning, or zeros after it."""
     for length in range(len(content)):
         yield content[:length]
         yield content[:length] + bytes(len(content) - length)
@@ -71,7 +71,7 @@ def torn(content):
 
 @KINDS
 def test_newest_file(kind, written, caplog):
-    """Whatever is left of the newest file, the position before it is found, whole."""
+    """Whatever is left of the newest file, the position before it is found complete."""
     caplog.set_level(logging.CRITICAL)
     path = written / kind.FILE
     for damage in torn(path.read_bytes()):
@@ -81,7 +81,7 @@ def test_newest_file(kind, written, caplog):
 
 @KINDS
 def test_what_is_beside(kind, written, caplog):
-    """Whatever is left of what stands beside a cursor, the cursor is found."""
+    """Whatever is left of the file next to a cursor, the cursor is found."""
     path = written / f"{kind.FILE}.full"
     for damage in torn(path.read_bytes()):
         path.write_bytes(damage)
@@ -93,7 +93,7 @@ def test_what_is_beside(kind, written, caplog):
 @KINDS
 @pytest.mark.parametrize("ending", ["", ".full"])
 def test_file_that_was_being_written(kind, written, ending):
-    """Whatever is left of a file without its name yet, it is not looked at."""
+    """A file that was not renamed yet is ignored, whatever is left of it."""
     path = written / f"{kind.FILE}{ending}"
     for damage in torn(path.read_bytes()):
         path.with_name(f"{path.name}.tmp").write_bytes(damage)

@@ -54,7 +54,7 @@ class Clients:
 
 
 def test_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
-    """A client that lost data is refused with the reason; the oldest one left counts."""
+    """A client that lost data is refused with the reason; the oldest left counts."""
     clients = Clients()
     assert clients.leave_behind(place(1)) == PLACES[SLOW]
     assert clients.dropped == [DEAD]

@@ -21,7 +21,7 @@ def at(file, offset=4, server=HERE):
 
 
 class Clients:
-    """Cursors of two clients, of which some have all."""
+    """Cursors of two clients, some of which have received everything."""
 
     def __init__(self, first, second) -> None:
         self.cursors = {ONE: first, TWO: second}
@@ -42,13 +42,13 @@ class Clients:
         return list(self.cursors.items())
 
     def look(self, place):
-        """Look, and return the cursors."""
+        """Check, and return the cursors."""
         self.leaving.look(place)
         return [self.cursors[ONE], self.cursors[TWO]]
 
 
 def test_who_has_all_is_moved() -> None:
-    """A client that lacks something stays, until a later look finds that it has all."""
+    """A client stays until a later check finds that it has received everything."""
     clients = Clients(at(8), at(8, 900))
     clients.have_all.discard(2)
     assert clients.look(at(9, 100)) == [at(9, 100), at(8, 900)]
@@ -63,12 +63,12 @@ def test_who_has_all_is_moved() -> None:
     "cursor", [None, at(9, 50), at(10), at(8, server=OTHER), at(9, 700)]
 )
 def test_who_stays(cursor) -> None:
-    """Nobody is moved within a file, backward, or from another server's place."""
+    """No client is moved within a file, backward, or from another server's position."""
     assert Clients(cursor, None).look(at(9, 100)) == [cursor, None]
 
 
 def test_looks_are_few() -> None:
-    """A place within the file that was looked at costs nothing but the time."""
+    """A position within the same file causes no check before the interval is over."""
     clients = Clients(at(8), at(8))
     for offset in range(100, 200):
         clients.look(at(9, offset))
@@ -77,7 +77,7 @@ def test_looks_are_few() -> None:
 
 
 def test_waits_for_nobody() -> None:
-    """While somebody keeps the cursors as they are, the look is put off, not waited for."""
+    """While another thread holds `steady`, the check is put off without a wait."""
     clients = Clients(at(8), at(8))
     with clients.steady:
         assert clients.look(at(9, 100)) == [at(8), at(8)]
@@ -85,7 +85,7 @@ def test_waits_for_nobody() -> None:
 
 
 def test_the_furthest_of_two() -> None:
-    """What was handed on counts where it is later, and of the same server."""
+    """The end of what was put counts if it is later, and on the same server."""
     assert furthest_of(at(8), at(9)) == at(9)
     assert furthest_of(at(9, 50), at(9)) == at(9, 50)
     assert furthest_of(None, at(9)) is None

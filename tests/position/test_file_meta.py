@@ -18,7 +18,7 @@ from canal_server.position.file_meta import MetaFiles
 from canal_server.position.meta_file import decode, encode
 from canal_server.position.write_behind import MixedMetaManager
 
-WAIT_S = 30  # how long a test waits for what comes at once
+WAIT_S = 30  # how long a test waits for what happens at once
 CLIENT = ClientIdentity("example", 1001, r"a\..*")
 
 
@@ -30,7 +30,7 @@ def position(offset):
 
 
 class SignallingDisk(FaultyDisk):
-    """Tells when a file was replaced, or could not be."""
+    """Reports when a file was replaced, or could not be."""
 
     def __init__(self):
         super().__init__()
@@ -38,12 +38,12 @@ class SignallingDisk(FaultyDisk):
         self.refused = threading.Semaphore(0)
 
     def sync_directory(self, path):
-        """Tell after the last step."""
+        """Report after the last step."""
         super().sync_directory(path)
         self.written.release()
 
     def create(self, path):
-        """Tell when the first step failed."""
+        """Report when the first step failed."""
         try:
             return super().create(path)
         except OSError:
@@ -52,7 +52,7 @@ class SignallingDisk(FaultyDisk):
 
 
 def manager(folder, *, disk=None, period_s=3600.0):
-    """Return a manager that by itself writes subscriptions only."""
+    """Return a manager that only writes subscriptions by itself."""
     return MixedMetaManager(
         MetaFiles(folder, disk=disk),
         destinations=["example"],
@@ -61,7 +61,7 @@ def manager(folder, *, disk=None, period_s=3600.0):
 
 
 def test_survives_a_restart(tmp_path):
-    """Subscriptions, filters and cursors are there after a restart."""
+    """Subscriptions, filters and cursors exist after a restart."""
     first = manager(tmp_path)
     first.start()
     first.subscribe(CLIENT)
@@ -79,7 +79,7 @@ def test_survives_a_restart(tmp_path):
 
 
 def test_file(tmp_path):
-    """The file stands where canal has it, with canal's content, owner only."""
+    """The file has canal's path and content, and is for its owner only."""
     meta = manager(tmp_path)
     meta.start()
     meta.subscribe(CLIENT)
@@ -91,7 +91,7 @@ def test_file(tmp_path):
 
 
 def test_subscriptions_are_written_at_once(tmp_path):
-    """A subscription and its end reach the disk without waiting for the period."""
+    """A subscription and its end are written to disk without waiting for the period."""
     disk = SignallingDisk()
     meta = manager(tmp_path, disk=disk)
     meta.start()
@@ -106,7 +106,7 @@ def test_subscriptions_are_written_at_once(tmp_path):
 
 
 def test_cursors_are_written_each_period(tmp_path):
-    """A cursor reaches the disk by itself, and nothing is written without change."""
+    """A cursor is written to disk by itself, and nothing without a change."""
     disk = SignallingDisk()
     meta = manager(tmp_path, disk=disk, period_s=0.001)
     meta.start()
@@ -139,7 +139,7 @@ def test_other_destinations_are_loaded_when_asked_for(tmp_path):
 
 @pytest.mark.parametrize("damage", [b"", bytes(300), b'{"clientDatas":[{"cli'])
 def test_damaged_file(tmp_path, caplog, damage):
-    """A torn file is survived with the older cursors, an alarm, and a good file."""
+    """After a truncated file the older cursors, an alarm and a good file remain."""
     meta = manager(tmp_path)
     meta.start()
     meta.subscribe(CLIENT)
@@ -167,12 +167,14 @@ def test_damage_without_backup(tmp_path):
     """Without any good copy the manager does not start as if there were no clients."""
     (tmp_path / "example").mkdir()
     (tmp_path / "example" / "meta.dat").write_bytes(b"{")
-    with pytest.raises(MetaStoreError, match=r"damaged .* meta\.dat\.bak cannot be read"):
+    with pytest.raises(
+        MetaStoreError, match=r"damaged .* meta\.dat\.bak cannot be read"
+    ):
         manager(tmp_path).start()
 
 
 def test_removed_file_means_no_clients(tmp_path):
-    """Who removes meta.dat begins anew; the backup does not bring clients back."""
+    """Without meta.dat there are no clients; the backup does not restore them."""
     (tmp_path / "example").mkdir()
     (tmp_path / "example" / "meta.dat.bak").write_bytes(
         encode("example", [(CLIENT, position(4))])
@@ -200,7 +202,7 @@ def test_names_that_leave_the_folder(tmp_path, name):
 
 
 def test_failing_disk(tmp_path, caplog):
-    """What cannot be written is reported once and written when the disk is well."""
+    """A failed write is reported once, and repeated when the disk works again."""
     disk = SignallingDisk()
     meta = manager(tmp_path, disk=disk, period_s=0.001)
     full = OSError(errno.ENOSPC, "no space left on device")
@@ -232,7 +234,7 @@ def test_stop_reports_what_is_lost(tmp_path):
 
 
 class HangingDisk(Disk):
-    """Does not answer until it may."""
+    """Blocks until it is released."""
 
     def __init__(self):
         self.asked = threading.Event()
@@ -247,7 +249,7 @@ class HangingDisk(Disk):
 
 @pytest.mark.parametrize("amid_write", [True, False])
 def test_stop_does_not_wait_for_a_hanging_disk(tmp_path, amid_write):
-    """Stopping gives up on a disk that does not answer, and can be tried again."""
+    """Stopping fails after a time if the disk does not answer, and can be retried."""
     disk = HangingDisk()
     meta = MixedMetaManager(
         MetaFiles(tmp_path, disk=disk),
@@ -286,8 +288,8 @@ class ReadOnlyState(Disk):
 def test_power_cut_at_every_step():
     """After a power cut anywhere in a flush, the cursor is the last or the one before.
 
-    The file is readable in each state that the disk may then be in, without a look
-    at the backup.
+    The file is readable in each state that the disk may then have, without reading
+    the backup.
     """
     folder = Path("/data")
     path, backup = folder / "example" / "meta.dat", folder / "example" / "meta.dat.bak"

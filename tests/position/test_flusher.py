@@ -15,7 +15,7 @@ FAR_S = 3600.0
 
 
 class Flush:
-    """What is called; counts, and fails or hangs on demand."""
+    """A function that counts its calls, and fails or hangs on demand."""
 
     def __init__(self):
         self.count = 0
@@ -39,7 +39,7 @@ def flusher(flush, period_s=FAR_S, **options):
 
 
 def test_urgent_changes_do_not_wait():
-    """What is urgent is written at once, what is not waits for the end."""
+    """An urgent change is written at once, another one when the thread ends."""
     flush = Flush()
     writes = flusher(flush)
     writes.changed(urgent=False)
@@ -48,7 +48,7 @@ def test_urgent_changes_do_not_wait():
     writes.changed(urgent=False)
     assert flush.count == 1
     writes.stop("silence")
-    assert flush.count == 3  # by the thread, and once more
+    assert flush.count == 3  # by the thread, and again by `stop`
 
 
 def test_without_a_period_all_is_urgent():
@@ -63,7 +63,7 @@ def test_without_a_period_all_is_urgent():
 
 
 def test_a_period_needs_no_change():
-    """With a short period it is called by itself again and again."""
+    """With a short period it is called by itself repeatedly."""
     flush = Flush()
     writes = flusher(flush, period_s=0.001)
     eventually(lambda: flush.count > 3)
@@ -74,7 +74,7 @@ def test_a_period_needs_no_change():
     ("error", "trace"), [(MetaStoreError("full"), False), (KeyError("bug"), True)]
 )
 def test_failures_are_told_once(caplog, error, trace):
-    """A failure is logged once, with a trace if it is our fault; so is its end."""
+    """A failure is logged once, with a traceback if it is a bug; so is its end."""
     caplog.set_level(logging.INFO)
     flush = Flush()
     flush.error = error
@@ -88,7 +88,7 @@ def test_failures_are_told_once(caplog, error, trace):
 
 
 def test_the_last_failure_is_raised():
-    """What cannot be written at the end is the caller's to know."""
+    """`stop` raises what could not be written."""
     flush = Flush()
     flush.error = MetaStoreError("full")
     with pytest.raises(MetaStoreError, match="full"):
@@ -96,7 +96,7 @@ def test_the_last_failure_is_raised():
 
 
 def test_hanging():
-    """A flush that does not end is given up, with who does not answer."""
+    """A flush that does not end makes `stop` raise, with the cause."""
     flush = Flush()
     flush.may_end.clear()
     writes = flusher(flush, stop_timeout_s=0.01)

@@ -1,4 +1,4 @@
-"""Which set a position is given, of those that were noted on the way."""
+"""Which of the noted sets completes a position."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def at(offset, *, file="binlog.000002", included=False, identity=HERE):
 
 
 def given(sets, position):
-    """Return the text of the set that a position is given, None without one."""
+    """Return the text of the set that completes a position, None without one."""
     executed = sets.completed(position).executed
     return executed and executed.gtids
 
 
 @pytest.fixture
 def sets():
-    """Give sets of three boundaries in two files."""
+    """Return sets of three boundaries in two files."""
     made = ExecutedSets()
     made.begin(HERE)
     made.note(Executed("binlog.000001", 500, 531, "one"))
@@ -46,7 +46,7 @@ def sets():
         (at(200), "two"),
         (at(299), "two"),
         (at(300), "three"),  # the last event of the boundary was acknowledged
-        (at(330, included=True), "two"),  # and here it was not
+        (at(330, included=True), "two"),  # here it was not
         (at(331, included=True), "three"),
         (at(10**9), "three"),
         (at(4, file="binlog.1000000"), "three"),
@@ -54,12 +54,12 @@ def sets():
     ],
 )
 def test_the_last_one_at_or_before(sets, position, wanted):
-    """A set with anything that lies behind the position would have that left out."""
+    """A set that contains anything after the position would skip that."""
     assert given(sets, position) == wanted
 
 
 def test_another_session(sets):
-    """Sets of one session say nothing of another's positions, whatever their names."""
+    """Sets of one session do not complete another's positions, despite equal names."""
     again = LogIdentity(HERE.address, HERE.port)
     assert given(sets, at(300, identity=again)) is None
     sets.begin(again)
@@ -70,13 +70,13 @@ def test_another_session(sets):
 
 
 def test_what_is_known_stays(sets):
-    """A position that was stored with its set keeps that."""
+    """A position that was stored with its set keeps it."""
     known = sets.completed(at(200))
     assert sets.completed(known) is known
 
 
 def test_many():
-    """Sets are bounded in number, and a position still has one that is near."""
+    """The number of sets is bounded, and a position still finds one near it."""
     sets = ExecutedSets()
     sets.begin(HERE)
     for number in range(20 * NOTED_MAX):

@@ -37,7 +37,7 @@ def manager(disk, *, writing=Writing.PERIODIC, folder=Path("/data")):
 
 
 def test_file(tmp_path):
-    """The file has the original's content, without a hint, and is its owner's only."""
+    """The file has the Java server's content, no hint, and is for its owner only."""
     positions = manager(None, folder=tmp_path)
     positions.start()
     positions.persist("example", position(4))
@@ -69,7 +69,7 @@ def test_written_at_once():
 
 
 def test_failure_at_the_end(tmp_path):
-    """Stopping tells what could not be written, and can be tried again."""
+    """Stopping raises what could not be written, and can be retried."""
     disk = FaultyDisk()
     positions = manager(disk, folder=tmp_path)
     positions.start()
@@ -92,7 +92,7 @@ def test_the_last_one_counts(tmp_path):
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"\0" * 100])
 def test_damaged_file(damage, caplog):
-    """The backup takes the place of a damaged file, and stays the backup."""
+    """The backup replaces a damaged file, and stays the backup."""
     disk = PowerlessDisk({PATH: damage, BACKUP: encode_position(position(4))})
     positions = manager(disk)
     assert positions.latest("example") == position(4)

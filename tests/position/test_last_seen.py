@@ -1,4 +1,4 @@
-"""For how long clients were away, in a file and in a node of ZooKeeper."""
+"""For how long clients were disconnected, in a file and in a node of ZooKeeper."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ AWAY = {1001: 0.5, 1002: 301.25}
 
 @pytest.fixture
 def path(tmp_path):
-    """Give where the file lies."""
+    """Return the folder of the file."""
     return tmp_path / "example" / FILE_NAME
 
 
 @pytest.fixture(params=["file", "node"])
 def make_place(request, path):
-    """Give `make()`: the place, as another process would find it."""
+    """Return `make()`, which returns the storage as another process opens it."""
     if request.param == "file":
         return lambda: SeenFile(path)
     zookeeper = request.getfixturevalue("zookeeper")
@@ -50,7 +50,7 @@ def test_kept(make_place):
     "content", [b"{", b"[]", b'{"away_s": 1}', b'{"away_s": {"x": 1}}', b"\xff"]
 )
 def test_damaged_file(path, caplog, content):
-    """A file that is no good counts as none, and is told."""
+    """A damaged file counts as none, and is logged."""
     path.parent.mkdir()
     path.write_bytes(content)
     assert SeenFile(path).read() == {}
@@ -58,7 +58,7 @@ def test_damaged_file(path, caplog, content):
 
 
 def test_damaged_node(zookeeper, caplog):
-    """A node that is no good counts as none, and is told."""
+    """A damaged node counts as none, and is logged."""
     zookeeper.create(lease_path("example", zookeeper.session), ephemeral=True)
     place = SeenNode(zookeeper, "example")
     place.open(Stop())
@@ -69,7 +69,7 @@ def test_damaged_node(zookeeper, caplog):
 
 
 def test_file_without_rights(path):
-    """A file that cannot be read or written is told with its name."""
+    """A file that cannot be read or written is an error that names it."""
     path.mkdir(parents=True)
     place = SeenFile(path)
     with pytest.raises(MetaStoreError, match=f"cannot read {path}"):
@@ -79,7 +79,7 @@ def test_file_without_rights(path):
 
 
 def test_node_without_a_lease(zookeeper):
-    """A server that lost the lease writes nothing any more."""
+    """A server that lost the lease writes nothing."""
     place = SeenNode(zookeeper, "example")
     place.open(Stop())
     with pytest.raises(MetaStoreError, match="cannot write"):

@@ -30,10 +30,10 @@ def at(file, offset, *, host="127.0.0.1", time=0):
 
 
 class Broken(MemoryLogPositionManager):
-    """A manager whose place is out of reach."""
+    """A manager whose storage cannot be reached."""
 
     def latest(self, destination):
-        """Have nothing."""
+        """Return nothing."""
 
     def persist(self, destination, position):
         """Fail."""
@@ -50,7 +50,7 @@ ALL = ["memory", "meta", "failback", "failback of broken", *KEPT]
 
 
 def manager(name, request):
-    """Return the manager of a name; those of one name and test share their place."""
+    """Return the manager of a name; equal names in a test share their storage."""
     meta = MetaLogPositionManager(MemoryMetaManager())
     if name not in KEPT:
         return {
@@ -71,7 +71,7 @@ def manager(name, request):
 
 @pytest.fixture(params=ALL)
 def positions(request):
-    """Give each manager in turn, empty and started."""
+    """Return each manager in turn, empty and started."""
     started = manager(request.param, request)
     started.start()
     yield started
@@ -80,7 +80,7 @@ def positions(request):
 
 @pytest.mark.parametrize("name", KEPT)
 def test_kept_beyond_the_process(name, request):
-    """What was stored before a stop is there after it, of each destination."""
+    """What was stored before a stop is found after it, for each destination."""
     first = manager(name, request)
     first.start()
     first.persist("example", at("bin.000001", 4))
@@ -97,7 +97,7 @@ def test_kept_beyond_the_process(name, request):
 
 
 def test_contract(positions):
-    """Nothing at first; later never more than was stored, and of no one else's."""
+    """At first nothing; later exactly what was stored, for each destination."""
     assert positions.latest("example") is None
     positions.persist("example", at("bin.000001", 4))
     positions.persist("example", at("bin.000001", 9))
@@ -183,7 +183,7 @@ def test_equal_positions():
     ],
 )
 def test_same_server(one, other, expected):
-    """A host name and its address are one server, other ports are others."""
+    """A host name and its address are one server, other ports are other servers."""
     assert same_server(LogIdentity(*one), LogIdentity(*other)) is expected
     assert same_server(LogIdentity(*other), LogIdentity(*one)) is expected
 
@@ -194,7 +194,7 @@ def test_other_slave_id():
 
 
 def test_only_those_that_pin():
-    """The smallest cursor is that of a client that pins; of any, when none does."""
+    """The smallest cursor of a client that retains counts; of any, if none retains."""
     meta = MemoryMetaManager()
     for client_id, offset in ((1, 100), (2, 200), (3, 300)):
         identity = ClientIdentity("d", client_id)

@@ -33,7 +33,7 @@ MANAGERS = {
 
 
 def place_of(name, request):
-    """Return where a manager of this name keeps clients."""
+    """Return the storage of a manager with this name."""
     if name == "file":
         return MetaFiles(request.getfixturevalue("tmp_path"))
     return MetaNodes(ZooKeeper(request.getfixturevalue("zookeeper_root")))
@@ -41,7 +41,7 @@ def place_of(name, request):
 
 @pytest.fixture(params=MANAGERS)
 def meta(request):
-    """Give each manager in turn, started."""
+    """Return each manager in turn, started."""
     writing = MANAGERS[request.param]
     manager = (
         MemoryMetaManager()
@@ -99,7 +99,7 @@ def test_cursors(meta):
 
 
 def test_unsubscribed_clients_are_remembered(meta):
-    """Cursor, batches and batch ids go on when a client comes back."""
+    """Cursor, batches and batch ids continue when a client subscribes again."""
     meta.subscribe(ONE)
     meta.update_cursor(ONE, position(4))
     assert meta.add_batch(ONE, batch(1)) == 1
@@ -114,7 +114,7 @@ def test_unsubscribed_clients_are_remembered(meta):
 
 
 def test_batches_are_removed_in_order(meta):
-    """Only the first open batch can be removed; an unknown one is none at all."""
+    """Only the oldest open batch can be removed; an unknown one results in None."""
     assert [meta.add_batch(ONE, batch(each)) for each in (5, 6, 7)] == [1, 2, 3]
     assert meta.add_batch(TWO, batch(9)) == 1
     assert meta.remove_batch(ONE, 4) is None
@@ -128,7 +128,7 @@ def test_batches_are_removed_in_order(meta):
 
 
 def test_cleared_batches(meta):
-    """Cleared batches are gone, and their ids are not used again."""
+    """Cleared batches are forgotten, and their ids are not used again."""
     meta.add_batch(ONE, batch(1))
     meta.add_batch(ONE, batch(2))
     meta.clear_batches(ONE)
@@ -139,7 +139,7 @@ def test_cleared_batches(meta):
 
 
 def test_returned_batches_are_a_copy(meta):
-    """What was returned does not change with what happens later."""
+    """A returned value does not change later."""
     meta.add_batch(ONE, batch(1))
     before = meta.batches(ONE)
     meta.add_batch(ONE, batch(2))

@@ -26,7 +26,7 @@ def client(content):
 
 
 def identity_of(clients):
-    """Return all fields of the clients, as a filter does not count in comparisons."""
+    """Return all fields of the clients, because filters are not compared."""
     return [(each.destination, each.client_id, each.filter) for each, _ in clients]
 
 
@@ -62,7 +62,7 @@ def test_round_trip():
 
 
 def test_reads_what_others_wrote():
-    """Missing filters, type hints, blanks, other keys and a copied folder are fine."""
+    """Missing filters, type hints, blanks, other keys, a copied folder are accepted."""
     hinted = CURSOR_TEXT.replace(
         "{", '{"@type":"com.alibaba.otter.canal.protocol.position.LogPosition",', 1
     )
@@ -103,13 +103,13 @@ def test_reads_what_others_wrote():
     ],
 )
 def test_damage(content):
-    """Whatever is no such content is a ValueError, nothing else."""
+    """Any other content is a ValueError."""
     with pytest.raises(ValueError, match=r".+"):
         decode("example", content)
 
 
 def test_clients_that_did_not_move_are_not_encoded_again(monkeypatch):
-    """The content is the same as without what was kept, whoever moved or left."""
+    """The content equals one without a cache, whichever clients moved or left."""
     encoded: list[object] = []
     made = meta_file.compact
 

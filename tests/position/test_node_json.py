@@ -1,4 +1,4 @@
-"""Contents and names of nodes, against recordings of the original's."""
+"""Contents and names of nodes, against recordings of the Java server's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from canal_server.position import node_json
 from canal_server.position.meta_file import decode_position, encode_position
 
 TYPED = '"@type":"com.alibaba.otter.canal.protocol.position.LogPosition",'
-# As the original wrote it, but for the hint.
+# As the Java server wrote it, but for the hint.
 RECORDED = (
     '"identity":{"slaveId":-1,"sourceAddress":{"address":"localhost","port":33097}},'
     '"postion":{"gtid":"","included":false,"journalName":"binlog.000010",'
@@ -29,12 +29,12 @@ POSITION = LogPosition(
 
 
 def test_cursor():
-    """A cursor is written as the original does, with the name of its class first."""
+    """A cursor is written as the Java server does, with the name of its class first."""
     assert node_json.encode_cursor(POSITION).decode() == "{" + TYPED + RECORDED
 
 
 def test_position_of_a_pump():
-    """The position of a pump has no name of a class."""
+    """The position of a pump has no class name."""
     assert encode_position(POSITION).decode() == "{" + RECORDED
 
 
@@ -67,13 +67,13 @@ def test_reading_is_liberal(hint):
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", "null", "x", '{"identity":1}'])
 def test_damage(content):
-    """What is no position is an error."""
+    """Any other content is an error."""
     with pytest.raises(ValueError, match=r".+"):
         decode_position(content.encode())
 
 
 def test_paths():
-    """Nodes are where the original has them."""
+    """The paths of nodes are those of the Java server."""
     assert node_json.client_path("d", 1001) == "/otter/canal/destinations/d/1001"
     assert node_json.mark_name(1) == "0000000001"
     assert node_json.batch_id_of("0000000012") == 12
@@ -95,5 +95,5 @@ def test_paths():
     ],
 )
 def test_names_of_clients(name, client_id):
-    """A client's node is named by a number that a client can have."""
+    """The name of a client's node is a number that a client can have."""
     assert node_json.client_id_of(name) == client_id

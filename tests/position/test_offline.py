@@ -1,4 +1,4 @@
-"""Stored cursors of destinations that nobody runs: read and moved, in both places."""
+"""Stored cursors of destinations that no server runs: read and moved."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ D = "/otter/canal/destinations/example"
 
 
 def position(offset):
-    """Return a place."""
+    """Return a position."""
     return LogPosition(
         LogIdentity("db", 3306), EntryPosition("binlog.000001", offset, 1000, 1)
     )
 
 
 def cursors(config):
-    """Return the offsets that are stored, by client."""
+    """Return the stored offsets, by client."""
     return {
         each.identity.client_id: each.cursor and each.cursor.position.position
         for each in read_stored(config).cursors.clients
@@ -54,7 +54,7 @@ CLIENTS = [
 
 @pytest.fixture
 def in_files(tmp_path):
-    """Give the settings of a destination with three clients in a file."""
+    """Return the settings of a destination with three clients in a file."""
     MetaFiles(tmp_path).write("example", CLIENTS)
     position = PositionConfig(wiring=Wiring.FILE, data_dir=tmp_path)
     return InstanceConfig(destination="example", position=position)
@@ -62,7 +62,7 @@ def in_files(tmp_path):
 
 @pytest.fixture
 def in_nodes(zookeeper, zookeeper_root):
-    """Give the settings of a destination with three clients in nodes."""
+    """Return the settings of a destination with three clients in nodes."""
     MetaNodes(zookeeper).write("example", CLIENTS)
     zookeeper.create(f"{D}/1001/mark/0000000007", b"{}")
     position = PositionConfig(wiring=Wiring.ZOOKEEPER, zookeeper_servers=zookeeper_root)
@@ -71,12 +71,12 @@ def in_nodes(zookeeper, zookeeper_root):
 
 @pytest.fixture(params=["in_files", "in_nodes"])
 def config(request):
-    """Give the settings of each."""
+    """Return the settings of each."""
     return request.getfixturevalue(request.param)
 
 
 def test_some_are_moved(config):
-    """Those that are named, the others stay, filters too."""
+    """The named clients move, the others and all filters stay unchanged."""
     assert cursors(config) == {1001: 100, 1002: 200, 1003: None}
     move_stored(config, [1001, 1003], position(50))
     assert cursors(config) == {1001: 50, 1002: 200, 1003: 50}
@@ -85,20 +85,20 @@ def test_some_are_moved(config):
 
 
 def test_unknown_ones(config):
-    """Nobody is moved when a client is named that is not subscribed."""
+    """No client moves when one is named that is not subscribed."""
     with pytest.raises(ClientError, match="client 7 is not subscribed to example"):
         move_stored(config, [1001, 7], position(50))
     assert cursors(config)[1001] == 100
 
 
 def test_batches_are_void(in_nodes, zookeeper):
-    """What the original had open is not there any more."""
+    """Open batches of the Java server are removed."""
     move_stored(in_nodes, [1001], position(50))
     assert zookeeper.children(f"{D}/1001/mark") == []
 
 
 def test_while_a_server_runs(in_nodes, zookeeper):
-    """What a server says it runs is not moved, and the server is told."""
+    """A destination that a server runs is not moved, and the error names the server."""
     owner = {"active": True, "address": "10.0.0.7:11111"}
     zookeeper.create(f"{D}/running", json.dumps(owner).encode(), ephemeral=True)
     assert read_stored(in_nodes).owner == "10.0.0.7:11111"
@@ -113,7 +113,7 @@ def test_while_a_server_runs(in_nodes, zookeeper):
 
 
 def test_servers_are_kept_out_meanwhile(in_nodes, zookeeper_root, monkeypatch):
-    """While cursors are moved the node says that somebody has the destination."""
+    """While cursors are moved, the node names an owner of the destination."""
     seen = []
 
     class Watched(MetaNodes):
@@ -133,11 +133,11 @@ def test_servers_are_kept_out_meanwhile(in_nodes, zookeeper_root, monkeypatch):
 
 
 def test_a_session_that_ended_meanwhile(in_nodes, zookeeper, monkeypatch):
-    """Once a server may have the destination, it is left alone: cursors and node."""
+    """Once a server may run the destination, cursors and node are left unchanged."""
 
     class Late(MetaNodes):
         def write(self, destination, clients):
-            # As after a pause in which the session ended, and a server came.
+            # As after a pause in which the session ended, and a server took over.
             session = self._zookeeper.session
             assert session is not None
             zookeeper.delete(lease_path("example", session))
@@ -160,7 +160,7 @@ def group_of(config):
 
 
 def places(config):
-    """Return the offsets that are stored of each source, by client."""
+    """Return the stored offsets of each source, by client."""
     return {
         number: [
             each.cursor and each.cursor.position.position for each in source.clients
@@ -186,10 +186,13 @@ def test_one_source_of_a_group(config):
 
 @pytest.mark.parametrize(
     ("hosts", "words"),
-    [(["elsewhere"], "is in none of them"), (["db", "db"], "is a second one in its source")],
+    [
+        (["elsewhere"], "is in none of them"),
+        (["db", "db"], "is a second one in its source"),
+    ],
 )
 def test_no_place_of_a_group(in_files, hosts, words):
-    """A place of no source's server is refused, and so are two of one."""
+    """A position on no source's server is refused, and so are two in one source."""
     elsewhere = [LogPosition(LogIdentity(h, 3306), position(7).position) for h in hosts]
     with pytest.raises(ClientError, match=words):
         move_stored(group_of(in_files), [1001], *elsewhere)
@@ -197,7 +200,7 @@ def test_no_place_of_a_group(in_files, hosts, words):
 
 
 def test_a_single_source_has_one_place(in_files):
-    """Two places, or none, are refused."""
+    """Two positions, or none, are refused."""
     for given in ((), (position(1), position(2))):
         with pytest.raises(ClientError, match=f"has one source, but {len(given)}"):
             move_stored(in_files, [1001], *given)
@@ -205,7 +208,7 @@ def test_a_single_source_has_one_place(in_files):
 
 
 def test_zookeeper_is_down(monkeypatch):
-    """Who asks is told soon that nobody answers."""
+    """An operator learns soon that ZooKeeper does not answer."""
     monkeypatch.setattr(offline, "CONNECT_S", 0.1)
     config = InstanceConfig(
         destination="example",
@@ -218,7 +221,7 @@ def test_zookeeper_is_down(monkeypatch):
 
 
 def test_in_memory():
-    """Cursors in memory are nowhere while nobody runs."""
+    """Without a server there are no cursors in memory."""
     config = InstanceConfig(
         destination="example", position=PositionConfig(wiring=Wiring.MEMORY)
     )

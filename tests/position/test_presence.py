@@ -1,4 +1,4 @@
-"""Who pins and who floats: times are given, nothing waits."""
+"""Which clients retain entries and which are evictable, with given times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Clock:
 
 
 class Kept:
-    """A place that keeps what is written."""
+    """A storage that keeps what is written."""
 
     silence = "nobody"
 
@@ -43,13 +43,13 @@ class Kept:
         self.is_open = False
 
     def read(self):
-        """Return what was written last."""
+        """Return what was last written."""
         if self.error:
             raise self.error
         return dict(self.away_s)
 
     def write(self, away_s):
-        """Keep it."""
+        """Store it."""
         if self.error:
             raise self.error
         self.away_s = dict(away_s)
@@ -57,13 +57,13 @@ class Kept:
 
 @pytest.fixture
 def clock():
-    """Give a clock that is set."""
+    """Return a clock that is set."""
     return Clock()
 
 
 @pytest.fixture
 def presence(clock):
-    """Give one that knows two clients since a moment."""
+    """Return one that has known two clients for a moment."""
     made = Presence(PIN_S, clock=clock)
     made.enter(ONE)
     made.enter(TWO)
@@ -71,12 +71,12 @@ def presence(clock):
 
 
 def floating(presence):
-    """Return who floats."""
+    """Return the evictable clients."""
     return [each for each in (ONE, TWO, THREE) if presence.is_evictable(each)]
 
 
 def test_pins_for_a_while(presence, clock):
-    """After its last connection ended a client pins for the time that is set."""
+    """After its last connection a client retains entries for the configured time."""
     presence.came(ONE)
     presence.came(TWO)
     presence.came(TWO)
@@ -98,7 +98,7 @@ def test_pins_for_a_while(presence, clock):
 
 
 def test_the_last_one_pins(presence, clock):
-    """While nobody is here, the one that was seen last pins for ever."""
+    """While no client is connected, the one that was seen last retains always."""
     presence.came(TWO)
     presence.left(TWO)
     clock.now_s += 1
@@ -113,7 +113,7 @@ def test_the_last_one_pins(presence, clock):
 
 
 def test_the_only_one_pins(clock):
-    """A single client is waited for without end, and so is one that is not known."""
+    """A single client retains without limit, and so does one that is not known."""
     presence = Presence(0, clock=clock)
     presence.enter(ONE)
     clock.now_s += 1_000_000
@@ -126,7 +126,7 @@ def test_the_only_one_pins(clock):
 
 
 def test_for_ever(clock):
-    """With a negative time nobody ever floats, and nothing is kept."""
+    """With a negative time no client is ever evictable, and nothing is stored."""
     kept = Kept()
     presence = Presence(-1, kept, clock=clock)
     presence.start(Stop())
@@ -140,7 +140,7 @@ def test_for_ever(clock):
 
 
 def test_kept(clock):
-    """One that is away still is after a restart; one that was here is seen by it."""
+    """The disconnected time survives a restart; a connected client is seen then."""
     kept = Kept()
     presence = Presence(PIN_S, kept, what="shop", clock=clock)
     presence.start(Stop())
@@ -156,7 +156,7 @@ def test_kept(clock):
     assert kept.away_s == {TWO: 100, THREE: 350}
     assert not kept.is_open
 
-    clock.now_s += 1_000_000  # when no server runs
+    clock.now_s += 1_000_000  # while no server runs
     presence = Presence(PIN_S, kept, what="shop", clock=clock)
     presence.start(Stop())
     for each in (ONE, TWO, THREE):
@@ -167,7 +167,7 @@ def test_kept(clock):
 
 
 def test_one_that_reads_by_itself(clock):
-    """One that is here, but reads what the ring lacks, floats after a restart."""
+    """A connected client that reads what the ring lacks is evictable on restart."""
     kept, late = Kept(), {TWO}
     presence = Presence(
         PIN_S, kept, what="shop", clock=clock, is_late=late.__contains__
@@ -183,7 +183,7 @@ def test_one_that_reads_by_itself(clock):
 
 
 def test_one_that_reads_by_itself_and_left_last(clock):
-    """It floats after a restart also when all others had left before."""
+    """It is evictable after a restart even when all others had disconnected before."""
     kept, late = Kept(), {TWO}
     presence = Presence(0, kept, what="shop", clock=clock, is_late=late.__contains__)
     presence.start(Stop())
@@ -200,25 +200,25 @@ def test_one_that_reads_by_itself_and_left_last(clock):
 
 
 def test_places_that_fail(clock, caplog):
-    """What cannot be read stops the start; what cannot be written is told."""
+    """A failing read stops the start; a failing write is logged."""
     kept = Kept()
     kept.error = MetaStoreError("no rights")
     presence = Presence(PIN_S, kept, what="shop", clock=clock)
     with pytest.raises(MetaStoreError, match="no rights"):
         presence.start(Stop())
     assert not kept.is_open
-    presence.stop()  # nothing began
+    presence.stop()  # nothing was started
     kept.error = None
     presence.start(Stop())
     presence.enter(ONE)
     kept.error = MetaStoreError("no room")
-    presence.stop()  # whose failure holds up nobody's end
+    presence.stop()  # whose failure delays no shutdown
     assert "no room; disconnected clients count as seen" in caplog.text
     assert not kept.is_open
 
 
 def test_thousands_of_clients_are_judged_in_one_walk(monkeypatch):
-    """Whether each of many floats is found without a walk over all for each of them."""
+    """Each of many evictable clients is found without a pass over all for each."""
     now_s = [0.0]
     presence = Presence(10, clock=lambda: now_s[0])
     for client_id in range(2_000):
@@ -233,7 +233,7 @@ def test_thousands_of_clients_are_judged_in_one_walk(monkeypatch):
     monkeypatch.setattr(presence, "_seen_s", Seen(presence._seen_s))
     now_s[0] = 11.0
     floating = [each for each in range(2_000) if presence.is_evictable(each)]
-    assert floating == list(range(1, 2_000))  # the last one seen pins
+    assert floating == list(range(1, 2_000))  # the last one seen retains
     assert len(walks) <= 2
     presence.came(5)
     assert [presence.is_evictable(each) for each in (0, 5)] == [True, False]

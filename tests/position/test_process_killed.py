@@ -1,4 +1,4 @@
-"""Every manager that writes, in a process that is killed amid its writes."""
+"""Every manager that writes, in a process that is killed during its writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WRITER = program("position_writer.py")
 
 @pytest.fixture(params=["files", "nodes"])
 def place(request):
-    """Give a folder, or servers of ZooKeeper with a tree of their own."""
+    """Return a folder, or servers of ZooKeeper with a separate tree."""
     if request.param == "files":
         return str(request.getfixturevalue("tmp_path"))
     return request.getfixturevalue("zookeeper_root")
@@ -36,7 +36,7 @@ def writer(*arguments):
 
 
 def stored(kind, place):
-    """Return the number that a new manager finds; it is whole, with its GTID set."""
+    """Return the number that a new manager reads; it is complete, with its GTID set."""
     store = Store(kind, place)
     try:
         return store.get()
@@ -47,7 +47,7 @@ def stored(kind, place):
 @pytest.mark.parametrize("writing", Writing)
 @pytest.mark.parametrize("kind", ["cursors", "positions"])
 def test_killed_amid_writes(rng, kind, place, writing):
-    """What was stored before the kill is there, or one that was to be stored then."""
+    """What was stored before the kill is found, or what was being stored then."""
     last = 0
     for _ in range(longer(2)):
         with writer(kind, place, writing.value, last + 1) as process:
@@ -64,7 +64,7 @@ def test_killed_amid_writes(rng, kind, place, writing):
 
 @pytest.mark.parametrize("kind", ["cursors", "positions"])
 def test_killed_between_the_writes(kind, place):
-    """Killed when the set is written and its cursor is not, the old pair is found."""
+    """If killed between the set and its cursor, the old pair is found."""
     store = Store(kind, place)
     store.put(7)
     store.put(8)

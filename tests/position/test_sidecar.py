@@ -1,4 +1,4 @@
-"""GTID sets with tags: beside the cursors, and not in them."""
+"""GTID sets with tags: next to the cursors, and not in them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TAGGED = f"{ONE}:1-7:blue:1-3:9:red:4,{TWO}:1-5"
 
 
 def position(gtids, offset=4):
-    """Return a place of one server."""
+    """Return a position on one server."""
     return LogPosition(
         LogIdentity("127.0.0.1", 3306),
         EntryPosition("bin.000001", offset, 1700000000000, 1, gtids),
@@ -41,7 +41,7 @@ def position(gtids, offset=4):
 
 WHOLE = position(TAGGED)
 CURSOR = position(PLAIN)
-# Of a client that has acked nothing: with what it begins.
+# Of a client that has acked nothing: the first event to deliver.
 FIRST = replace(CURSOR, position=replace(CURSOR.position, included=True))
 
 
@@ -60,23 +60,23 @@ FIRST = replace(CURSOR, position=replace(CURSOR.position, included=True))
     ],
 )
 def test_abridged(whole, short):
-    """Tags go with their intervals, and a server of which nothing is left with them."""
+    """Tags are dropped with their intervals, and so is a server without others."""
     expected = whole if short is None else short
     assert abridged(position(whole)).position.gtid == expected
 
 
 def test_no_set_is_an_empty_one():
-    """Where there is no set, the original's JSON has an empty text."""
+    """Without a set, the Java server's JSON has an empty text."""
     assert abridged(position(None)) == position("")
 
 
 def test_an_acked_event_to_the_original():
-    """No cursor names an event to begin with: the original would fail at it."""
+    """No cursor names a first event to deliver: the Java server would fail at it."""
     assert abridged(FIRST) == CURSOR
 
 
 def test_abridged_is_what_has_no_tag(rng):
-    """Of any set, what is left are exactly the transactions without a tag."""
+    """What is left of any set are exactly the transactions without a tag."""
     for _ in range(200):
         plain, tagged = GtidSet(), GtidSet()
         for _ in range(rng.randint(1, 30)):
@@ -90,7 +90,7 @@ def test_abridged_is_what_has_no_tag(rng):
 
 
 def test_content():
-    """The content is one JSON object, which is read back with keys it does not know."""
+    """The content is one JSON object, which is read even with unknown keys."""
     entries = [position(TAGGED), position(TAGGED, 8)]
     content = sidecar.encode(entries)
     assert json.loads(content)["entries"][0]["position"]["postion"]["gtid"] == TAGGED
@@ -106,7 +106,7 @@ EXECUTED = Executed("binlog.000001", 100, 131, PLAIN)
 
 
 def test_content_of_executed_sets():
-    """Outside of GTID mode a set stands beside the position, with its boundary."""
+    """Outside of GTID mode a set is stored next to the position, with its boundary."""
     entry = replace(position(""), executed=EXECUTED)
     content = sidecar.encode([entry])
     assert json.loads(content)["entries"][0]["executed"] == {
@@ -121,7 +121,7 @@ def test_content_of_executed_sets():
 
 
 def test_an_executed_set_belongs_to_its_cursor():
-    """It is of use with the very cursor that it was written for."""
+    """It applies only to the cursor that it was written for."""
     entry = replace(position("", 8), executed=EXECUTED)
     same, other = position("", 8), position("", 9)
     assert sidecar.completed(same, [entry]).executed == EXECUTED
@@ -129,7 +129,7 @@ def test_an_executed_set_belongs_to_its_cursor():
 
 
 def test_held_with_executed_sets():
-    """A cursor has a set beside it if one is known, else nothing."""
+    """A cursor has a set next to it if one is known, else nothing."""
     known = replace(position("", 2), executed=EXECUTED)
     held = sidecar.Held(lambda each: known if each == known else each)
     held.stored("c", position("", 1))
@@ -141,7 +141,7 @@ def test_held_with_executed_sets():
 
 
 def test_idle_cursors_cost_nothing(monkeypatch):
-    """A set is looked up, and a text made, for cursors that have moved alone."""
+    """A set is looked up and a text made only for cursors that have moved."""
     looked, made = [], []
 
     def completed(each):
@@ -178,7 +178,7 @@ def test_idle_cursors_cost_nothing(monkeypatch):
     ["", "[]", "{}", '{"entries":1}', '{"entries":[{}]}', '{"clients":[{}]}', "\0" * 9],
 )
 def test_damage(content):
-    """What is no such content is an error."""
+    """Any other content is an error."""
     for decode in (sidecar.decode, sidecar.decode_clients):
         with pytest.raises(ValueError, match=r".+"):
             decode(content.encode())
@@ -188,7 +188,10 @@ def test_damage(content):
     ("cursor", "used"),
     [
         (CURSOR, True),
-        (position(f"{TWO}:1-5,{ONE.upper()}:1-7"), True),  # the original does not sort
+        (
+            position(f"{TWO}:1-5,{ONE.upper()}:1-7"),
+            True,
+        ),  # unsorted by Java
         (replace(CURSOR, identity=LogIdentity("localhost", 3306)), True),
         (position(PLAIN, 8), False),
         (position(f"{ONE}:1-8,{TWO}:1-5"), False),
@@ -199,19 +202,19 @@ def test_damage(content):
     ],
 )
 def test_used_while_the_cursor_says_the_same(cursor, used):
-    """A whole position counts for a cursor that differs from it in nothing but tags."""
+    """A complete position matches a cursor that differs from it only in tags."""
     found = sidecar.completed(cursor, [position(TAGGED, 99), WHOLE])
     assert found == (WHOLE if used else cursor)
 
 
 @pytest.mark.parametrize("cursor", [CURSOR, FIRST])
 def test_a_first_cursor(cursor):
-    """Where a client begins stays known; also as it stood in cursors at first."""
+    """The start of a client stays known, even in the form of older versions."""
     assert sidecar.completed(cursor, [FIRST]) == FIRST
 
 
 def test_held():
-    """What a cursor may hold is there from before its write until it is certain."""
+    """What a cursor may hold is stored from before its write until it is certain."""
     places = [position(f"{TAGGED}:blue:{10 + 2 * n}", n) for n in range(9)]
     held = sidecar.Held()
     held.stored("c", places[0])
@@ -230,7 +233,7 @@ def test_held():
 
 
 def test_held_is_bounded():
-    """Of endless failures the first cursor is kept, which is the likeliest."""
+    """After many failures the first cursor is kept, which is the likeliest."""
     held = sidecar.Held()
     for number in range(100):
         held.tried("c", position(TAGGED, number))
@@ -257,12 +260,12 @@ class Files:
         return (self.folder / "example" / name).read_bytes()
 
     def put(self, name, content):
-        """Store as somebody else does."""
+        """Store as another program does."""
         (self.folder / "example" / name).write_bytes(content)
 
     @staticmethod
     def cursor(position):
-        """Return the original's content for a cursor."""
+        """Return the Java server's content for a cursor."""
         return encode("example", [(CLIENT, position)])
 
     CURSOR, PARSE = "meta.dat", "parse.dat"
@@ -283,13 +286,13 @@ class Nodes:
         return self.session.read(f"/otter/canal/destinations/example/{name}").data
 
     def put(self, name, content):
-        """Store as somebody else does."""
+        """Store as another program does."""
         path = f"/otter/canal/destinations/example/{name}"
         self.session.write(path, content, self.session.read(path).version)
 
     @staticmethod
     def cursor(position):
-        """Return the original's content for a cursor."""
+        """Return the Java server's content for a cursor."""
         return encode_cursor(position)
 
     CURSOR, PARSE = "1001/cursor", "parse"
@@ -303,7 +306,7 @@ SHELVES: dict[str, tuple[type[Files | Nodes], str]] = {
 
 @pytest.fixture(params=SHELVES)
 def shelf(request):
-    """Give what is stored, with a tagged cursor and position in it."""
+    """Return a storage with a tagged cursor and position in it."""
     kind, fixture = SHELVES[request.param]
     found = kind(request.getfixturevalue(fixture))
     cursors, positions = found.places()
@@ -322,7 +325,7 @@ def stored(shelf):
 
 
 def test_stored(shelf):
-    """The original finds what it can read, we find all of it."""
+    """The Java server finds what it can read, this server finds everything."""
     assert shelf.content(shelf.CURSOR) == shelf.cursor(CURSOR)
     assert shelf.content(shelf.PARSE) == encode_position(CURSOR)
     assert b"blue" not in shelf.content(shelf.CURSOR) + shelf.content(shelf.PARSE)
@@ -330,7 +333,7 @@ def test_stored(shelf):
 
 
 def test_without_tags_there_is_nothing_beside(tmp_path):
-    """A cursor that says all stands alone."""
+    """A cursor that holds everything has nothing next to it."""
     cursors, positions = Files(tmp_path).places()
     cursors.write("example", [StoredClient(CLIENT, CURSOR)])
     positions.write("example", CURSOR)
@@ -339,7 +342,7 @@ def test_without_tags_there_is_nothing_beside(tmp_path):
 
 
 def test_moved_by_the_original(shelf):
-    """A cursor that the original moved counts as it is, and goes on to be written."""
+    """A cursor that the Java server moved counts, and is written again."""
     moved = position(f"{ONE}:1-8,{TWO}:1-5", 8)
     shelf.put(shelf.CURSOR, shelf.cursor(moved))
     shelf.put(shelf.PARSE, encode_position(moved))
@@ -352,7 +355,7 @@ def test_moved_by_the_original(shelf):
 
 
 def test_written_again_by_the_original(shelf):
-    """A cursor that the original wrote where it was keeps its tags."""
+    """A cursor that the Java server wrote unchanged keeps its tags."""
     same = LogPosition(
         LogIdentity("localhost", 3306),
         replace(CURSOR.position, gtid=f"{TWO}:1-5,{ONE}:1-7"),
@@ -364,7 +367,7 @@ def test_written_again_by_the_original(shelf):
 
 @pytest.mark.parametrize("damage", [b"{", b"", b"\0" * 50, b'{"entries":[1]}'])
 def test_damage_beside_a_cursor(shelf, damage, caplog):
-    """It is told and not used; the next write mends it."""
+    """It is logged and not used; the next write repairs it."""
     for name in (shelf.CURSOR, shelf.PARSE):
         shelf.put(f"{name}.full", damage)
     assert stored(shelf) == (CURSOR, CURSOR)
@@ -379,7 +382,7 @@ def test_damage_beside_a_cursor(shelf, damage, caplog):
 
 
 def test_begins_with_an_event(shelf):
-    """A client that has acked nothing begins where it began, also after a restart."""
+    """A client that has acked nothing begins where it began, even after a restart."""
     cursors, positions = shelf.places()
     cursors.read("example")
     cursors.write("example", [StoredClient(CLIENT, FIRST)])
@@ -390,7 +393,7 @@ def test_begins_with_an_event(shelf):
 
 
 def test_unsubscribed(zookeeper):
-    """With a client's node goes what is beside its cursor."""
+    """The node next to a cursor is removed with its client's node."""
     cursors = MetaNodes(zookeeper)
     cursors.write("example", [StoredClient(CLIENT, WHOLE)])
     cursors.write("example", [])
@@ -398,7 +401,7 @@ def test_unsubscribed(zookeeper):
 
 
 def test_a_client_to_no_one_else(shelf):
-    """What is ours is below a client, or named so that it is none."""
+    """Our nodes are below a client, or their names are not client ids."""
     if isinstance(shelf, Nodes):
         root = "/otter/canal/destinations/example"
         assert shelf.session.children(root) == ["1001", "parse", "parse.full"]

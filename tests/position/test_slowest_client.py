@@ -1,4 +1,4 @@
-"""Which client is behind most, and whether it is there."""
+"""Which client lags most, and whether it is connected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from canal_server.position.slowest_client import slowest_client
 
 
 class Clock:
-    """A clock that stands where it is put."""
+    """A clock that is set."""
 
     now_s = 100.0
 
@@ -18,7 +18,7 @@ class Clock:
 
 
 def test_whether_the_slowest_is_connected():
-    """One that is away is told so, with the seconds since it left."""
+    """A disconnected client is shown as such, with the seconds since then."""
     meta, clock = MemoryMetaManager(), Clock()
     presence = Presence(-1.0, clock=clock)
     presence.enter(7)

@@ -1,4 +1,4 @@
-"""Places of clients in several sources: what is stored beside cursors, and when."""
+"""Positions of clients in several sources: what is stored next to cursors, and when."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SERVERS = {
 
 
 def at(host, offset, *, time=0):
-    """Return a place on a server."""
+    """Return a position on a server."""
     return LogPosition(
         LogIdentity(host, 3306), EntryPosition("bin.000001", offset, time, 1, "")
     )
@@ -37,7 +37,7 @@ def at(host, offset, *, time=0):
 
 @pytest.fixture(params=["files", "nodes"])
 def open_meta(request, tmp_path):
-    """Give `open()`: one more manager on the same files, then on the same nodes."""
+    """Return `open()`, which returns another manager on the same files, then nodes."""
     root = request.getfixturevalue("zookeeper_root") if request.param == "nodes" else ""
 
     def start():
@@ -53,7 +53,7 @@ def open_meta(request, tmp_path):
 
 
 def test_stored_beside_the_cursor(open_meta):
-    """Another process finds the places of each client, the last of each source."""
+    """Another process finds each client's positions, the last one in each source."""
     meta = open_meta()
     meta.subscribe(CLIENT)
     meta.subscribe(SECOND)
@@ -69,7 +69,7 @@ def test_stored_beside_the_cursor(open_meta):
 
 
 def test_nothing_beside_single_sources(tmp_path):
-    """Without places there is no file for them."""
+    """Without source positions there is no file for them."""
     meta = MixedMetaManager(
         MetaFiles(tmp_path), destinations=["example"], writing=Writing.AT_ONCE
     )
@@ -82,7 +82,7 @@ def test_nothing_beside_single_sources(tmp_path):
 
 
 def test_unsubscribed_clients_have_none(open_meta):
-    """With its subscription a client's places go from where they are stored."""
+    """The stored positions of a client are removed with its subscription."""
     meta = open_meta()
     meta.subscribe(CLIENT)
     meta.update_places(CLIENT, {1: at("db1", 100)})
@@ -92,7 +92,7 @@ def test_unsubscribed_clients_have_none(open_meta):
 
 
 class ReadOnlyState(Disk):
-    """What a power cut left of some files."""
+    """The files that a power cut left."""
 
     def __init__(self, state):
         self.state = state
@@ -105,9 +105,9 @@ class ReadOnlyState(Disk):
 
 
 def test_power_cut_at_every_step():
-    """Wherever a flush ends, places and cursor are those of before or the new ones.
+    """Wherever a flush ends, positions and cursor are the old or the new ones.
 
-    And never is the cursor newer than the places beside it.
+    The cursor is never newer than the positions next to it.
     """
     folder = Path("/data")
 
@@ -133,7 +133,9 @@ def test_power_cut_at_every_step():
             allowed, finished = {12}, True
         for state in disk.states():
             (found,) = MetaFiles(folder, disk=ReadOnlyState(state)).read("example")
-            places = {place.position.position for place in found.places.values()}
+            places = {
+                place.position.position for place in found.source_positions.values()
+            }
             assert len(places) == 1
             assert found.cursor
             cursor = found.cursor.position.position
@@ -144,7 +146,7 @@ def test_power_cut_at_every_step():
 
 
 def test_damaged_file(tmp_path, caplog):
-    """The backup takes its place, as the log says; without one it is an error."""
+    """The backup replaces it, which is logged; without a backup it is an error."""
     meta = MixedMetaManager(
         MetaFiles(tmp_path), destinations=["example"], writing=Writing.AT_ONCE
     )
@@ -155,7 +157,7 @@ def test_damaged_file(tmp_path, caplog):
     file.write_bytes(bytes(len(file.read_bytes())))
     with caplog.at_level(logging.ERROR):
         (found,) = MetaFiles(tmp_path).read("example")
-    assert found.places == {1: at("db1", 100)}
+    assert found.source_positions == {1: at("db1", 100)}
     assert "meta.dat.sources is damaged" in caplog.text
     file.with_name("meta.dat.sources.bak").unlink()
     with pytest.raises(MetaStoreError, match=r"meta\.dat\.sources is damaged"):
@@ -163,7 +165,7 @@ def test_damaged_file(tmp_path, caplog):
 
 
 def test_a_backup_that_was_needed_stays(tmp_path):
-    """The damaged file does not become the backup: a crash finds that one again."""
+    """The damaged file does not become the backup, so that a crash finds the backup."""
     meta = MixedMetaManager(
         MetaFiles(tmp_path), destinations=["example"], writing=Writing.AT_ONCE
     )
@@ -181,15 +183,15 @@ def test_a_backup_that_was_needed_stays(tmp_path):
     ):
         place.write("example", clients)
     (found,) = MetaFiles(tmp_path).read("example")
-    assert found.places == {1: at("db1", 100)}
+    assert found.source_positions == {1: at("db1", 100)}
     place.write("example", clients)
     file.with_name("meta.dat.sources.bak").unlink()
     (found,) = MetaFiles(tmp_path).read("example")
-    assert found.places == {1: at("db1", 100)}
+    assert found.source_positions == {1: at("db1", 100)}
 
 
 def test_damaged_node(zookeeper_root):
-    """A node that cannot be read is told with its path."""
+    """A node that cannot be read is an error with its path."""
     place = MetaNodes(ZooKeeper(zookeeper_root))
     meta = MixedMetaManager(place, destinations=["example"], writing=Writing.AT_ONCE)
     meta.start()
@@ -215,7 +217,7 @@ def test_damaged_node(zookeeper_root):
 
 
 def test_content():
-    """The form is that of cursors, in a list; keys that are not known are skipped."""
+    """The form is that of cursors, in a list; unknown keys are ignored."""
     content = source_positions.encode_clients({7: {2: at("db2", 9), 1: at("db1", 8)}})
     assert content.startswith(
         b'{"clients":[{"clientId":7,"sources":[{"number":1,"position":{"identity":'
@@ -233,16 +235,16 @@ def test_content():
     "content", [b"", b"{}", b"[]", b'{"sources":[{}]}', b'{"sources":[{"number":1}]}']
 )
 def test_damaged_content(content):
-    """What is no list of places is refused."""
+    """Anything but a list of positions is refused."""
     with pytest.raises(ValueError, match=r"missing|Expecting"):
         source_positions.decode(content)
 
 
-# --- which place is of which source -------------------------------------------------
+# --- which position is of which source -----------------------------------------------
 
 
 def acked(places, cursor=None):
-    """Return the places of a client that has these stored."""
+    """Return the positions of a client for which these are stored."""
     meta = MemoryMetaManager()
     meta.subscribe(CLIENT)
     meta.update_places(CLIENT, places)
@@ -252,37 +254,37 @@ def acked(places, cursor=None):
 
 
 def test_by_number():
-    """A place belongs to the source with its number, also on its standby."""
+    """A position belongs to the source with its number, even on its standby."""
     places = {1: at("spare1", 1), 2: at("db2", 2)}
     assert acked(places) == places
 
 
 def test_by_server():
-    """Where numbers were changed in the settings, the servers' names count."""
+    """When numbers were changed in the settings, the servers' names count."""
     swapped = {1: at("db2", 1), 2: at("db1", 2)}
     assert acked(swapped) == {2: at("db2", 1), 1: at("db1", 2)}
 
 
 def test_server_with_another_name():
-    """A place of a server that no source has is that of its number's source."""
+    """A position on an unknown server belongs to the source with its number."""
     assert acked({2: at("elsewhere", 1)}) == {2: at("elsewhere", 1)}
     assert acked({9: at("elsewhere", 1)}) == {}
 
 
 def test_cursor_goes_first():
-    """Somebody who moves a cursor knows nothing of what stands beside it."""
+    """Another program that moves a cursor leaves what is next to it unchanged."""
     places = {1: at("db1", 10), 2: at("db2", 20)}
     assert acked(places, at("db2", 5)) == {1: at("db1", 10), 2: at("db2", 5)}
     assert acked(places, at("elsewhere", 5)) == places
 
 
 def test_cursor_of_a_single_source():
-    """A destination that becomes a group goes on where it was in its first source."""
+    """A destination that becomes a group continues in its first source."""
     assert acked({}, at("db1", 5)) == {1: at("db1", 5)}
 
 
 def test_slowest_client():
-    """A source begins at the smallest place of those clients that have one."""
+    """A source begins at the smallest position of the clients that have one."""
     meta = MemoryMetaManager()
     manager = source_positions.SourceLogPositionManager(meta, "example", 1, SERVERS)
     assert manager.latest("example/master1") is None
@@ -297,7 +299,7 @@ def test_slowest_client():
 
 
 def test_server_that_was_read_last():
-    """It is the one that the newest place names, whatever an absent client has."""
+    """The newest position names it, whatever a disconnected client has."""
     meta = MemoryMetaManager()
     manager = source_positions.SourceLogPositionManager(meta, "example", 1, SERVERS)
     assert manager.newest() is None
@@ -310,7 +312,7 @@ def test_server_that_was_read_last():
 
 
 def test_cursor_of_a_client_that_was_moved():
-    """It stays one of its source, and contradicts nothing that stands beside it."""
+    """It stays one of its source, and contradicts nothing next to it."""
     places = {1: at("db1", 10), 2: at("db2", 20)}
     for cursor, found in (
         (at("db2", 5), places[2]),

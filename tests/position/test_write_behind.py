@@ -1,4 +1,4 @@
-"""Clients in memory and in a place: what is written when, and who is told."""
+"""Clients in memory and a storage: what is written when, and who gets errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH = PositionRange(PLACE, PLACE, PLACE, 7)
 
 
 class Shelf:
-    """A place in memory; remembers each write, and fails on demand."""
+    """A storage in memory; remembers each write, and fails on demand."""
 
     silence = "the shelf does not answer"
 
@@ -36,16 +36,16 @@ class Shelf:
         self.opened += 1
 
     def close(self):
-        """Count back."""
+        """Count down."""
         self.opened -= 1
 
     def read(self, destination):
-        """Return what the test put here."""
+        """Return what the test stored."""
         self._fail()
         return self.stored
 
     def must_write(self, destination):
-        """Say that all is well."""
+        """Report no damage."""
         return False
 
     def write(self, destination, clients):
@@ -64,7 +64,7 @@ def manager(shelf, writing, **options):
 
 
 def test_what_is_written_at_once():
-    """Every change is written before its call returns, batches too."""
+    """Every change is written before its call returns, even batches."""
     shelf = Shelf()
     meta = manager(shelf, Writing.AT_ONCE)
     meta.subscribe(CLIENT)
@@ -105,7 +105,7 @@ def test_what_is_written_with_a_period():
     "first",
     [
         StoredClient(CLIENT, PLACE),
-        StoredClient(CLIENT, None, places={1: PLACE, 2: PLACE}),
+        StoredClient(CLIENT, None, source_positions={1: PLACE, 2: PLACE}),
     ],
     ids=["cursor", "places"],
 )
@@ -118,14 +118,14 @@ def test_the_first_cursor_does_not_wait_for_the_period(first):
     eventually(lambda: shelf.written == [("example", [StoredClient(CLIENT, None)])])
     if first.cursor:
         meta.update_cursor(CLIENT, first.cursor)
-    for member, place in first.places.items():
+    for member, place in first.source_positions.items():
         meta.update_places(CLIENT, {member: place})
     eventually(lambda: shelf.written[-1] == ("example", [first]))
     meta.stop()
 
 
 def test_idle_clients_are_written_as_they_were():
-    """With each flush only clients that changed are made anew, not thousands."""
+    """Each flush creates objects only for clients that changed, not for thousands."""
     shelf = Shelf()
     meta = manager(shelf, Writing.PERIODIC)
     clients = [ClientIdentity("example", n, "a") for n in range(4)]
@@ -143,7 +143,7 @@ def test_idle_clients_are_written_as_they_were():
     assert after == [
         StoredClient(again, PLACE),
         StoredClient(clients[1], later),
-        StoredClient(clients[2], PLACE, places={0: later}),
+        StoredClient(clients[2], PLACE, source_positions={0: later}),
         StoredClient(clients[3], PLACE),
     ]
     assert after[0].identity.filter == "b"
@@ -156,7 +156,7 @@ def test_idle_clients_are_written_as_they_were():
 
 
 def test_a_failure_at_once():
-    """Who changes a cursor is told that it is not stored; the next change stores it."""
+    """The caller that changes a cursor gets the error; the next change stores it."""
     shelf = Shelf()
     meta = manager(shelf, Writing.AT_ONCE)
     meta.subscribe(CLIENT)
@@ -172,7 +172,7 @@ def test_a_failure_at_once():
 
 
 def test_what_is_read_back():
-    """Clients come with cursor and filter; batch ids go on, batches do not."""
+    """Cursor and filter are restored; batch ids continue, batches do not."""
     stored = StoredClient(CLIENT, PLACE, last_batch_id=7)
     meta = manager(Shelf([stored]), Writing.SOON)
     assert [each.filter for each in meta.subscriptions("example")] == [CLIENT.filter]
@@ -182,7 +182,7 @@ def test_what_is_read_back():
 
 
 def test_a_start_that_fails():
-    """What cannot be read is an error each time, and the place is let go of."""
+    """A failing read is an error each time, and the storage is released."""
     shelf = Shelf([StoredClient(CLIENT, PLACE)])
     shelf.error = MetaStoreError("torn")
     for _ in range(2):

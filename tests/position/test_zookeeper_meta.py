@@ -35,7 +35,7 @@ CURSOR_RECORDED = (
     '"postion":{"gtid":"","included":false,"journalName":"binlog.000010",'
     '"position":283,"serverId":1,"timestamp":1795241239000}}'
 )
-# What the original left with one client: path, content, and whether it is ephemeral.
+# What the Java server left for one client: path, content, and whether ephemeral.
 RECORDED = [
     ("/otter/canal/cluster/127.0.0.1:21111", None, True),
     (f"{D}/1001", None, False),
@@ -47,7 +47,7 @@ RECORDED = [
 
 
 def position(offset):
-    """Return a place of the recorded server."""
+    """Return a position on the recorded server."""
     return LogPosition(
         LogIdentity("localhost", 33097),
         EntryPosition("binlog.000010", offset, 1795241239000, 1, ""),
@@ -67,7 +67,7 @@ def manager(servers, *, writing=Writing.AT_ONCE, period_s=3600.0):
 
 @pytest.fixture
 def meta(zookeeper_root):
-    """Give a manager that writes at once, started."""
+    """Return a manager that writes at once, started."""
     started = manager(zookeeper_root)
     started.start()
     yield started
@@ -88,7 +88,7 @@ def test_writes_what_the_original_does(meta, zookeeper):
 
 
 def test_idle_clients_cost_nothing(zookeeper_root):
-    """Of clients that did not move nothing is asked, without a filter either."""
+    """For clients that did not move there is no request, even without a filter."""
     created = []
 
     class Watched(ZooKeeper):
@@ -122,13 +122,13 @@ def stored(servers):
 
 
 def test_reads_what_the_original_left(zookeeper_root, zookeeper):
-    """Client, filter and cursor of the original are gone on with."""
+    """Client, filter and cursor of the Java server are continued."""
     for path, content, ephemeral in RECORDED:
         if not ephemeral:
             zookeeper.create(path, None if content is None else content.encode())
     zookeeper.create(f"{D}/cluster/127.0.0.1:21111", ephemeral=True)
     zookeeper.create(f"{D}/1001/mark/0000000004", b"{}")
-    # Only a lock of its program, but a client to the original too.
+    # Only a lock of its program, but a client to the Java server, too.
     zookeeper.create(f"{D}/7/running", b"{}")
     meta = manager(zookeeper_root)
     meta.start()
@@ -149,7 +149,7 @@ def test_reads_what_the_original_left(zookeeper_root, zookeeper):
 
 
 def test_survives_a_restart(zookeeper_root):
-    """All that was told before a stop is there after it, for every way of writing."""
+    """Everything stored before a stop is found after it, for every way of writing."""
     for number, writing in enumerate(Writing, 1):
         first = manager(zookeeper_root, writing=writing)
         first.start()
@@ -166,7 +166,7 @@ def test_survives_a_restart(zookeeper_root):
 
 
 def test_periodic_writing(zookeeper_root, zookeeper):
-    """The first cursor comes at once, others with the period, batches never."""
+    """The first cursor is written at once, others periodically, batches never."""
     meta = manager(zookeeper_root, writing=Writing.PERIODIC)
     meta.start()
     meta.subscribe(CLIENT)
@@ -182,7 +182,7 @@ def test_periodic_writing(zookeeper_root, zookeeper):
 
 
 def holds(zookeeper, text):
-    """Tell whether the cursor's node has this text in it."""
+    """Return whether the cursor's node contains this text."""
     node = zookeeper.read(CURSOR)
     return node is not None and text in node.data.decode()
 
@@ -199,7 +199,7 @@ def test_cursors_come_by_themselves(zookeeper_root, zookeeper):
 
 
 def test_unsubscribed(meta, zookeeper):
-    """All nodes of a client go with it, and a later ack does not bring them back."""
+    """All nodes of a client are removed with it, and no later ack restores them."""
     meta.subscribe(CLIENT)
     meta.update_cursor(CLIENT, position(4))
     meta.unsubscribe(CLIENT)
@@ -210,7 +210,7 @@ def test_unsubscribed(meta, zookeeper):
 
 
 def test_batches_of_a_client_that_comes_back(meta, zookeeper):
-    """Its open batches, which are in memory still, are in nodes again too."""
+    """Its open batches, which are still in memory, are in nodes again, too."""
     meta.subscribe(CLIENT)
     meta.add_batch(CLIENT, PositionRange(position(4), position(4), None, 0))
     meta.unsubscribe(CLIENT)
@@ -219,7 +219,7 @@ def test_batches_of_a_client_that_comes_back(meta, zookeeper):
 
 
 def test_filter_is_taken_back(meta, zookeeper):
-    """A client that subscribes anew without a filter has none after a restart."""
+    """A client that subscribes again without a filter has none after a restart."""
     meta.subscribe(CLIENT)
     meta.subscribe(ClientIdentity("example", 1001))
     assert zookeeper.read(f"{D}/1001/filter") is None
@@ -238,7 +238,7 @@ def test_unchanged_nodes_are_not_written(meta, zookeeper):
 
 
 def test_what_somebody_else_wrote_stays(zookeeper_root, zookeeper):
-    """A node changed behind our back is told and left; other clients are written."""
+    """A node that another client changed is reported and kept; others are written."""
     meta = manager(zookeeper_root)
     meta.start()
     for client in (CLIENT, TWO):
@@ -246,7 +246,9 @@ def test_what_somebody_else_wrote_stays(zookeeper_root, zookeeper):
         meta.update_cursor(client, position(4))
     theirs = zookeeper.read(CURSOR).data.replace(b'"position":4,', b'"position":2,')
     zookeeper.write(CURSOR, theirs, 0)
-    with pytest.raises(MetaStoreError, match=r"1001/cursor was changed by another client"):
+    with pytest.raises(
+        MetaStoreError, match=r"1001/cursor was changed by another client"
+    ):
         meta.update_cursor(CLIENT, position(8))
     assert zookeeper.read(CURSOR) == Node(theirs, 1)
     with pytest.raises(MetaStoreError, match="changed by somebody"):
@@ -254,7 +256,7 @@ def test_what_somebody_else_wrote_stays(zookeeper_root, zookeeper):
     assert b'"position":8,' in zookeeper.read(f"{D}/1002/cursor").data
     with pytest.raises(MetaStoreError, match="changed by somebody"):
         meta.stop()
-    # A restart takes it over.
+    # A restart reads it.
     again = manager(zookeeper_root)
     again.start()
     assert again.cursor(CLIENT) == position(2)
@@ -263,7 +265,7 @@ def test_what_somebody_else_wrote_stays(zookeeper_root, zookeeper):
 
 
 def test_deleted_nodes_are_made_again(meta, zookeeper):
-    """A cursor that somebody deleted is written with the next ack."""
+    """A deleted cursor is written with the next ack."""
     meta.subscribe(CLIENT)
     meta.update_cursor(CLIENT, position(4))
     zookeeper.delete(f"{D}/1001")
@@ -273,7 +275,7 @@ def test_deleted_nodes_are_made_again(meta, zookeeper):
 
 @pytest.mark.parametrize("data", [b"{", b'{"identity":{}}', b"\xff"])
 def test_damage(zookeeper_root, zookeeper, data):
-    """A cursor that is none keeps the manager from starting, with the node's name."""
+    """An invalid cursor keeps the manager from starting, with the node's name."""
     zookeeper.create(CURSOR, data)
     with pytest.raises(MetaStoreError, match="1001/cursor in ZooKeeper is damaged"):
         manager(zookeeper_root).start()
@@ -281,7 +283,7 @@ def test_damage(zookeeper_root, zookeeper, data):
 
 @pytest.mark.parametrize("data", [None, b""])
 def test_node_without_content(zookeeper_root, zookeeper, data):
-    """A cursor's node with nothing in it is no cursor, and is written later."""
+    """An empty cursor's node is no cursor, and is written later."""
     zookeeper.create(CURSOR, data)
     meta = manager(zookeeper_root)
     meta.start()
@@ -292,7 +294,7 @@ def test_node_without_content(zookeeper_root, zookeeper, data):
 
 
 def test_a_stop_ends_the_wait(own_zookeeper, caplog):
-    """A manager that waits in its start can be stopped."""
+    """A start that waits can be stopped."""
     own_zookeeper.kill()
     meta = manager(own_zookeeper.servers)
     started = in_thread(meta.start)
@@ -304,11 +306,11 @@ def test_a_stop_ends_the_wait(own_zookeeper, caplog):
 
 
 class TestLeased:
-    """Nodes that this server may write only as long as it has the lease."""
+    """Nodes that this server may write only as long as it holds the lease."""
 
     @pytest.fixture
     def session(self, zookeeper_root):
-        """Give a session that has the lease."""
+        """Return a session that holds the lease."""
         session = ZooKeeper(zookeeper_root)
         session.start()
         session.wait_until_connected(Stop())
@@ -319,7 +321,7 @@ class TestLeased:
 
     @pytest.fixture
     def leased(self, session):
-        """Give a manager on that session, not started, that writes at once."""
+        """Return a manager on that session, not started, that writes at once."""
         return MixedMetaManager(
             MetaNodes(session, leased=True),
             destinations=["example"],
@@ -327,7 +329,7 @@ class TestLeased:
         )
 
     def test_with_the_lease(self, leased, zookeeper):
-        """All is written as without leases."""
+        """Everything is written as without leases."""
         leased.start()
         leased.subscribe(CLIENT)
         leased.update_cursor(CLIENT, position(4))
@@ -338,7 +340,7 @@ class TestLeased:
         assert zookeeper.children(f"{D}/1001/mark") == ["0000000001"]
 
     def test_without_the_lease(self, leased, session, zookeeper):
-        """Once the lease is gone nothing is written, whatever nobody else wrote."""
+        """Once the lease is lost nothing is written, even if no other server wrote."""
         leased.start()
         leased.subscribe(CLIENT)
         leased.update_cursor(CLIENT, position(4))
@@ -355,14 +357,14 @@ class TestLeased:
         assert "1002" not in zookeeper.children(D)
 
     def test_read_without_the_lease(self, leased, session, zookeeper):
-        """What was read counts for nothing when the lease went meanwhile."""
+        """What was read does not count if the lease was lost meanwhile."""
         zookeeper.delete(lease_path("example", session.session))
         with pytest.raises(MetaStoreError, match="may no longer run"):
             leased.start()
 
 
 def test_killed_amid_writes(own_zookeeper, caplog):
-    """With ZooKeeper killed again and again, acks go on and the last one is kept."""
+    """With ZooKeeper killed repeatedly, acks continue and the last one is stored."""
     meta = manager(own_zookeeper.servers, writing=Writing.PERIODIC, period_s=0.01)
     meta.start()
     meta.subscribe(CLIENT)
@@ -373,7 +375,7 @@ def test_killed_amid_writes(own_zookeeper, caplog):
         while killer.is_alive():
             offset += 1
             meta.update_cursor(CLIENT, position(offset))
-        offset += 1  # also when the kill was faster than the loop
+        offset += 1  # even if the kill was faster than the loop
         meta.update_cursor(CLIENT, position(offset))
         eventually(lambda: "cannot write the cursors of example for now" in caplog.text)
         caplog.clear()
@@ -389,18 +391,18 @@ def test_killed_amid_writes(own_zookeeper, caplog):
 
 
 def test_lost_answers(own_zookeeper):
-    """A write whose answer got lost is known as ours, whether it happened or not."""
+    """A write whose answer was lost counts as ours, whether it happened or not."""
     meta = manager(own_zookeeper.servers)
     meta.start()
     meta.subscribe(CLIENT)
-    meta.place._zookeeper._request_timeout_s = 0.2  # from now on
+    meta.storage._zookeeper._request_timeout_s = 0.2  # from now on
     for offset in (4, 8, 12):
         own_zookeeper.pause()
         for retry in range(3):
             with pytest.raises(MetaStoreError, match="cannot write the cursors"):
                 meta.update_cursor(CLIENT, position(offset + retry))
         own_zookeeper.resume()
-        # A write that counted as somebody else's would fail for ever.
+        # A write that counted as another client's would fail forever.
         eventually(lambda: _flushed(meta))
     again = manager(own_zookeeper.servers)
     again.start()
@@ -410,17 +412,17 @@ def test_lost_answers(own_zookeeper):
 
 
 def test_lost_answer_and_a_long_outage(own_zookeeper, make_proxy):
-    """A write whose answer got lost is ours, however often others fail behind it."""
+    """A write whose answer was lost is ours, however often others fail after it."""
     proxy = make_proxy(own_zookeeper)
     meta = manager(f"127.0.0.1:{proxy.port}")
     meta.start()
     meta.subscribe(CLIENT)
     meta.update_cursor(CLIENT, position(4))
-    meta.place._zookeeper._request_timeout_s = 0.5  # from now on
+    meta.storage._zookeeper._request_timeout_s = 0.5  # from now on
     with proxy.hold(1), proxy.refuse():
         lost = 12
         try:
-            meta.update_cursor(CLIENT, position(8))  # the last answer to come
+            meta.update_cursor(CLIENT, position(8))  # the last answer to arrive
         except MetaStoreError:  # unless anything else was answered
             lost = 8  # then nothing is written over it
         with pytest.raises(MetaStoreError, match="cannot write the cursors"):
@@ -445,7 +447,7 @@ def _stored(server):
 
 
 def _flushed(meta):
-    """Tell whether all could be written now."""
+    """Return whether everything could be written now."""
     try:
         meta.flush()
     except MetaStoreError:
@@ -454,7 +456,7 @@ def _flushed(meta):
 
 
 def test_stop_without_zookeeper(own_zookeeper):
-    """What cannot be written at the end is told, in time."""
+    """The error of a last write is raised in time."""
     meta = manager(own_zookeeper.servers, writing=Writing.PERIODIC)
     meta.start()
     meta.subscribe(CLIENT)
@@ -466,7 +468,7 @@ def test_stop_without_zookeeper(own_zookeeper):
 
 
 def test_position_of_the_pump(zookeeper_root, zookeeper):
-    """It is in the node of the original, without a hint, and is read back."""
+    """It is in the node of the Java server, without a hint, and is read back."""
     first = KeptLogPositionManager(
         PositionNodes(ZooKeeper(zookeeper_root)), writing=Writing.AT_ONCE
     )

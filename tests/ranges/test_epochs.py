@@ -1,4 +1,4 @@
-"""Epochs: places of a binlog that was purged or begun anew, and of another server."""
+"""Epochs: positions of a purged or reset binlog, and of another server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fix_ranged import NAME
 from fix_store import eventually
 
 from canal_server.errors import ClientError
-from canal_server.model.ranges import RangePlace
+from canal_server.model.ranges import EpochPosition
 
 
 def refusal(call):
@@ -29,7 +29,7 @@ def is_purged_to(server, file):
 
 @pytest.fixture
 def database():
-    """Give the name of the schema."""
+    """Yield the name of the schema."""
     return "d"
 
 
@@ -37,7 +37,7 @@ def database():
 @pytest.mark.mariadb
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
 def test_purged_begun_anew_and_replaced(make_lake, own_server, flavour):
-    """Each kind of loss is told by its code, with the places; nothing is skipped."""
+    """Each kind of loss is reported by its code, with positions; nothing is skipped."""
     server = own_server(flavour, ())
     begun_s = int(time.time())
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)")
@@ -62,18 +62,18 @@ def test_purged_begun_anew_and_replaced(make_lake, own_server, flavour):
     behind = restarted.subscribe("earliest", "later")
     assert (behind.journal, behind.epoch) == (newest, 0)
 
-    # Begun anew: the same names and offsets are other places now. A file is told from
-    # another one of its name by the second in which it was begun.
+    # Reset: the same names and offsets are other positions now. A file differs from
+    # another one of its name by the second in which it was created.
     eventually(lambda: int(time.time()) > begun_s)
     new = "RESET BINARY LOGS AND GTIDS" if flavour == "mysql" else "RESET MASTER"
     server.execute(new, "INSERT INTO d.t VALUES (3)")
     anew = make_lake(server)
-    assert anew.subscribe("earliest", "other") == RangePlace(
+    assert anew.subscribe("earliest", "other") == EpochPosition(
         1, server.binlog_position()[0], 4
     )
     assert anew.ranges.subscribe(NAME, anew.filter, "latest")[0].cursor == stored
     refused = refusal(lambda: anew.head(start))
-    assert (refused.code, "has begun its binlog anew" in str(refused)) == (409, True)
+    assert (refused.code, "was reset since" in str(refused)) == (409, True)
     assert refusal(lambda: anew.read(start, end, name="")).code == 409
 
     # Another server.
@@ -81,5 +81,5 @@ def test_purged_begun_anew_and_replaced(make_lake, own_server, flavour):
     second.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)")
     replaced = make_lake(second)
     assert replaced.subscribe("latest", "third").epoch == 2
-    code = refusal(lambda: replaced.head(RangePlace(1, "binlog.000001", 4))).code
+    code = refusal(lambda: replaced.head(EpochPosition(1, "binlog.000001", 4))).code
     assert code == 409

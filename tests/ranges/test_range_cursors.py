@@ -10,7 +10,7 @@ import pytest
 
 from canal_server.doors.sqlite import Database
 from canal_server.errors import MetaStoreError, NodeExists
-from canal_server.model.ranges import Epoch, RangePlace, Subscription
+from canal_server.model.ranges import Epoch, EpochPosition, Subscription
 from canal_server.model.znodes import lease_path
 from canal_server.ranges.range_cursors import (
     FILE_NAME,
@@ -21,14 +21,14 @@ from canal_server.ranges.range_cursors import (
 )
 from canal_server.runtime.lifecycle import Stop
 
-AT = RangePlace(0, "bin.000009", 4711)
+AT = EpochPosition(0, "bin.000009", 4711)
 LAKE = Subscription("lake", r"shop\..*", AT)
 PATH = "/otter/canal/destinations/example/spark"
 
 
 @pytest.fixture(params=["file", "nodes"])
 def make_place(request, tmp_path):
-    """Give `make()`: the place, as another process would find it."""
+    """Yield `make()`: the storage, as another process would open it."""
     if request.param == "file":
         return lambda: SubscriptionFile(tmp_path / "example" / FILE_NAME)
     zookeeper = request.getfixturevalue("zookeeper")
@@ -38,7 +38,7 @@ def make_place(request, tmp_path):
 
 @pytest.fixture
 def opened(make_place):
-    """Give `open()`: subscriptions, started; the ones before are stopped."""
+    """Yield `open()`: subscriptions, started; the previous ones are stopped."""
     found: list[Subscriptions] = []
 
     def start():
@@ -54,7 +54,7 @@ def opened(make_place):
 
 
 def test_a_temporary_one_is_in_memory_only(opened):
-    """It moves and ends as others do, and nothing of it is stored."""
+    """It moves and ends like others, and nothing of it is stored."""
     first = opened()
     first.put(replace(LAKE, temporary=True))
     assert first.ack("lake", replace(AT, position=9000))
@@ -67,11 +67,11 @@ def test_a_temporary_one_is_in_memory_only(opened):
 
 
 def test_what_was_put_is_there_again(opened):
-    """A subscription outlives the process as it was put last."""
+    """A subscription survives the process as it was stored last."""
     first = opened()
     assert (first.all(), first.find("lake"), first.epoch()) == ([], None, None)
     first.put(LAKE)
-    other = Subscription("other.one", "", RangePlace(0, "bin.000001", 4))
+    other = Subscription("other.one", "", EpochPosition(0, "bin.000001", 4))
     first.put(other)
     again = opened()
     assert sorted(again.all(), key=lambda each: each.name) == [LAKE, other]
@@ -81,23 +81,23 @@ def test_what_was_put_is_there_again(opened):
 
 
 def test_the_set_of_a_cursor(opened):
-    """The GTID set of a place is kept with the cursor that stands there."""
+    """The GTID set of a position is stored with the cursor there."""
     first = opened()
     first.put(LAKE)
-    assert first.ack("lake", RangePlace(1, "bin.000001", 4, gtids="0-1-7"))
+    assert first.ack("lake", EpochPosition(1, "bin.000001", 4, gtids="0-1-7"))
     assert opened().find("lake").cursor.gtids == "0-1-7"
 
 
 def test_acks_only_move_on(opened):
-    """An ack behind the cursor changes nothing; files count by their numbers."""
+    """An ack before the cursor changes nothing; files are ordered by number."""
     found = opened()
     found.put(LAKE)
     for place, cursor in (
-        (RangePlace(0, "bin.000009", 4800), RangePlace(0, "bin.000009", 4800)),
-        (AT, RangePlace(0, "bin.000009", 4800)),
-        (RangePlace(0, "bin.000010", 4), RangePlace(0, "bin.000010", 4)),
-        (RangePlace(0, "bin.000009", 9000), RangePlace(0, "bin.000010", 4)),
-        (RangePlace(1, "bin.000001", 4, 4), RangePlace(1, "bin.000001", 4)),
+        (EpochPosition(0, "bin.000009", 4800), EpochPosition(0, "bin.000009", 4800)),
+        (AT, EpochPosition(0, "bin.000009", 4800)),
+        (EpochPosition(0, "bin.000010", 4), EpochPosition(0, "bin.000010", 4)),
+        (EpochPosition(0, "bin.000009", 9000), EpochPosition(0, "bin.000010", 4)),
+        (EpochPosition(1, "bin.000001", 4, 4), EpochPosition(1, "bin.000001", 4)),
     ):
         assert found.ack("lake", place)
         assert found.find("lake").cursor == cursor
@@ -106,7 +106,7 @@ def test_acks_only_move_on(opened):
 
 
 def test_the_time_of_the_last_ack(make_place):
-    """It is kept with the cursor, and is that of acks which moved it."""
+    """It is stored with the cursor, and is that of acks which moved it."""
 
     def kept():
         (one,) = found.all()
@@ -116,7 +116,7 @@ def test_the_time_of_the_last_ack(make_place):
     found.start(Stop())
     found.put(LAKE)
     assert kept() == 0
-    found.ack("lake", RangePlace(0, "bin.000010", 4))
+    found.ack("lake", EpochPosition(0, "bin.000010", 4))
     found.stop()
     found = Subscriptions(make_place(), clock=lambda: 1800.0)
     found.start(Stop())
@@ -128,7 +128,7 @@ def test_the_time_of_the_last_ack(make_place):
 
 
 def test_a_file_of_the_first_form(tmp_path):
-    """What a server wrote that kept no times is read, and kept on."""
+    """A file from a server without times is read, and used further."""
     path = tmp_path / "example" / FILE_NAME
     old = Database(path, replace(FORM, steps=FORM.steps[:1]))
     old.open()
@@ -141,17 +141,17 @@ def test_a_file_of_the_first_form(tmp_path):
     found = Subscriptions(SubscriptionFile(path))
     found.start(Stop())
     assert found.all() == [LAKE]
-    assert found.ack("lake", RangePlace(0, "bin.000010", 4))
+    assert found.ack("lake", EpochPosition(0, "bin.000010", 4))
     found.stop()
 
 
 def test_nothing_is_written_after_the_end(opened):
-    """A request that is still under way opens nothing again, and is told."""
+    """A request that is still running reopens nothing, and fails."""
     found = opened()
     found.put(LAKE)
     found.stop()
     for call in (
-        lambda: found.ack("lake", RangePlace(0, "bin.000010", 4)),
+        lambda: found.ack("lake", EpochPosition(0, "bin.000010", 4)),
         lambda: found.put(Subscription("other", "", AT)),
         lambda: found.remove("lake"),
         lambda: found.begin_epoch("a", "bin.000001", 100),
@@ -162,7 +162,7 @@ def test_nothing_is_written_after_the_end(opened):
 
 
 def test_removed_for_good(opened):
-    """What is removed does not come back, and may be made anew."""
+    """A removed subscription stays removed, and may be created again."""
     found = opened()
     found.put(LAKE)
     assert found.remove("lake")
@@ -185,7 +185,7 @@ def test_epochs_count_from_0(opened):
 
 
 def test_a_file_is_made_when_it_is_needed(tmp_path):
-    """Who reads no ranges gets no file; a damaged one is told, not replaced."""
+    """Without ranged reads there is no file; a damaged one is an error."""
     path = tmp_path / "example" / FILE_NAME
     found = Subscriptions(SubscriptionFile(path))
     found.start(Stop())
@@ -200,7 +200,7 @@ def test_a_file_is_made_when_it_is_needed(tmp_path):
 
 
 def test_nodes_are_json(zookeeper_root, zookeeper):
-    """What stands in ZooKeeper can be read by people, and by the next server."""
+    """The content of ZooKeeper is readable for people, and for the next server."""
     session = zookeeper.session
     zookeeper.create(lease_path("example", session), ephemeral=True)
     found = Subscriptions(SubscriptionNodes(zookeeper, "example"))
@@ -217,7 +217,7 @@ def test_nodes_are_json(zookeeper_root, zookeeper):
 
 
 def test_nothing_is_written_without_the_lease(zookeeper_root, zookeeper):
-    """A server that lost the lease moves no cursor, and begins with none."""
+    """A server that lost the lease moves no cursor, and starts with none."""
     fence = lease_path("example", zookeeper.session)
     zookeeper.create(fence, ephemeral=True)
     found = Subscriptions(SubscriptionNodes(zookeeper, "example"))
@@ -225,7 +225,7 @@ def test_nothing_is_written_without_the_lease(zookeeper_root, zookeeper):
     found.put(LAKE)
     zookeeper.delete(fence)
     with pytest.raises(MetaStoreError, match=r"lease|run"):
-        found.ack("lake", RangePlace(0, "bin.000010", 4))
+        found.ack("lake", EpochPosition(0, "bin.000010", 4))
     assert found.find("lake") == LAKE
     with pytest.raises(MetaStoreError, match=r"lease|run"):
         found.remove("lake")
@@ -235,7 +235,7 @@ def test_nothing_is_written_without_the_lease(zookeeper_root, zookeeper):
 
 
 def test_nodes_of_somebody_else_are_left(zookeeper_root, zookeeper):
-    """What another wrote meanwhile is not overwritten; what is no JSON is told."""
+    """What another client wrote meanwhile is kept; content that is not JSON fails."""
     zookeeper.create(lease_path("example", zookeeper.session), ephemeral=True)
     found = Subscriptions(SubscriptionNodes(zookeeper, "example"))
     found.start(Stop())
@@ -243,7 +243,7 @@ def test_nodes_of_somebody_else_are_left(zookeeper_root, zookeeper):
     node = zookeeper.read(f"{PATH}/lake")
     zookeeper.write(f"{PATH}/lake", b"{}", node.version)
     with pytest.raises(MetaStoreError, match="somebody else"):
-        found.ack("lake", RangePlace(0, "bin.000010", 4))
+        found.ack("lake", EpochPosition(0, "bin.000010", 4))
     found.stop()
     with pytest.raises(MetaStoreError, match="no subscription"):
         Subscriptions(SubscriptionNodes(zookeeper, "example")).start(Stop())

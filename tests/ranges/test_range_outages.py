@@ -1,4 +1,4 @@
-"""Ranges while something cannot be had: it is said so, and nothing is called lost."""
+"""Ranges during an outage: the error says so, and nothing is reported as lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from canal_server.config.schema import (
     TableMetaConfig,
 )
 from canal_server.errors import ClientError, ConnectionLost, SourceError
-from canal_server.model.ranges import Epoch, RangePlace
+from canal_server.model.ranges import Epoch, EpochPosition
 from canal_server.mysql.binlogs import BinaryLog
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
@@ -62,7 +62,7 @@ NO_WORD = {
 
 
 class Silent(Scanner):
-    """A scanner whose server says something that is not about the file asked for."""
+    """A scanner whose server reports something unrelated to the requested file."""
 
     def __init__(self, error: SourceError) -> None:
         self.error = error
@@ -73,7 +73,7 @@ class Silent(Scanner):
     first_event_ms = executed_at = event_at = _fail
 
 
-# --- what cannot be had -----------------------------------------------------------
+# --- what is unavailable ----------------------------------------------------------
 
 
 class Moved:
@@ -85,7 +85,7 @@ class Moved:
 
     @contextmanager
     def out(self) -> Iterator[None]:
-        """Have no such folder."""
+        """Remove the folder."""
         there = self.settings.dir
         away = there.rename(there.with_name("away"))
         try:
@@ -95,7 +95,7 @@ class Moved:
 
 
 class Killed:
-    """A history on a server that ends, and comes back."""
+    """A history on a server that stops, and restarts."""
 
     def __init__(self, proxy: Proxy, name: str, user: str) -> None:
         self.proxy = proxy
@@ -108,7 +108,7 @@ class Killed:
 
     @contextmanager
     def out(self) -> Iterator[None]:
-        """Have nobody there."""
+        """Stop the server."""
         with self.proxy.refuse():
             self.proxy.end_all()
             yield
@@ -116,7 +116,7 @@ class Killed:
 
 @pytest.fixture(params=["folder", "server"])
 def history(request, tmp_path, source_server, make_proxy) -> Iterator[Moved | Killed]:
-    """Give where a history is kept, and a way to be without it."""
+    """Yield where a history is stored, and how to be without it."""
     if request.param == "folder":
         yield Moved(tmp_path)
         return
@@ -126,7 +126,7 @@ def history(request, tmp_path, source_server, make_proxy) -> Iterator[Moved | Ki
 
 @pytest.fixture
 def table(source_server, database) -> str:
-    """Give the name of a table that has one column."""
+    """Yield the name of a table that has one column."""
     name = f"{database}.t"
     source_server.execute(f"CREATE TABLE {name} (a INT PRIMARY KEY)")
     return name
@@ -153,7 +153,7 @@ def requests(lake, start, end) -> list[Callable[[], object]]:
 
 
 def test_without_the_table_history(make_lake, source_server, table, history) -> None:
-    """All that needs it is refused as to be tried again, and comes when it is back."""
+    """What needs it is refused with a retry code, and works when it is back."""
     lake = make_lake(source_server, tables=history.settings)
     start = lake.subscribe()
     source_server.execute(
@@ -180,7 +180,7 @@ def test_without_the_table_history(make_lake, source_server, table, history) -> 
 
 
 def test_a_source_that_lets_nobody_in(make_lake, source_server, table) -> None:
-    """An account that is locked for a while is no reason to give anything up."""
+    """A temporarily locked account is no reason to report a loss."""
     name = "locked_out"
     with account(
         source_server, name, "IDENTIFIED BY 'x'", f"GRANT ALL ON *.* TO '{name}'@'%'"
@@ -203,12 +203,12 @@ def test_a_source_that_lets_nobody_in(make_lake, source_server, table) -> None:
         assert lake.subscribe().epoch == start.epoch
 
 
-# --- what no answer is taken for --------------------------------------------------
+# --- errors that prove nothing ----------------------------------------------------
 
 
 @pytest.mark.parametrize("error", NO_WORD.values(), ids=NO_WORD)
 def test_a_failed_look_is_no_other_binlog(error) -> None:
-    """A new epoch, in which all places of before mean nothing, is not begun by it."""
+    """It starts no new epoch, in which all earlier positions would be invalid."""
     files = SourceFiles((BinaryLog("binlog.000001", 900),))
     epoch = Epoch(0, "uuid-1", "binlog.000001", 1_500_000_000)
     with pytest.raises(SourceError) as raised:
@@ -224,7 +224,7 @@ def test_a_failed_look_is_no_other_binlog(error) -> None:
 
 @pytest.mark.parametrize("word", ["busy", "ended", "stops", "locked", "same id"])
 def test_a_failed_look_is_no_answer_about_a_place(word) -> None:
-    """Whether a set covers a place, and which was executed there, is asked again."""
+    """Whether a set covers a position, and the executed set, is queried again."""
     search = BinlogSearch(Silent(NO_WORD[word]), mariadb=False, source="", index=None)
     with pytest.raises(SourceError) as raised:
         search.covers(UNUSED, "binlog.000001", 400)
@@ -243,7 +243,7 @@ def test_a_failed_look_leaves_no_place_without_its_set(source_server) -> None:
 
 @pytest.mark.parametrize("word", ["no file", "same id"])
 def test_a_failed_look_is_no_set_that_is_refused(source_server, word) -> None:
-    """A place of another server's binlog is looked for again, not given up."""
+    """A position on another server is searched again, not reported as lost."""
     error = NO_WORD[word]
     access = access_of(source_server)
 
@@ -271,6 +271,6 @@ def test_a_failed_look_is_no_set_that_is_refused(source_server, word) -> None:
             Failing(CONFIG, access, Stop()),
         )
         with pytest.raises(SourceError) as raised:
-            mapper.start(RangePlace(0, "binlog.000001", 4, gtids=text))
+            mapper.start(EpochPosition(0, "binlog.000001", 4, gtids=text))
     assert raised.value is error
     assert isinstance(error, ConnectionLost) == (word == "same id")

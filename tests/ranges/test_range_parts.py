@@ -1,14 +1,14 @@
-"""A range cut into parts of about as many rows each."""
+"""A range split into parts of about as many rows each."""
 
 from __future__ import annotations
 
 import pytest
 
-from canal_server.model.ranges import RangePart, RangePlace
+from canal_server.model.ranges import EpochPosition, RangePart
 from canal_server.ranges.range_parts import parts_of
 
-START, END = RangePlace(2, "bin.000001", 4), RangePlace(2, "bin.000002", 900)
-# Every 10 rows and 100 bytes; those of the second half lie inside of a transaction.
+START, END = EpochPosition(2, "bin.000001", 4), EpochPosition(2, "bin.000002", 900)
+# Every 10 rows and 100 bytes; those of the second half are inside a transaction.
 CUTS = [
     (
         "bin.000001",
@@ -25,7 +25,7 @@ TOTALS = (100, 1000)
 
 
 def test_without_cuts_there_is_one_part():
-    """What cannot be cut is read as a whole."""
+    """A range without cuts is read as a whole."""
     assert parts_of(START, END, (5, 50), [], 4) == [RangePart(START, END, 5, 50)]
     assert parts_of(START, END, TOTALS, CUTS, 1) == [RangePart(START, END, *TOTALS)]
 
@@ -43,11 +43,11 @@ def test_parts_are_the_whole(parts):
 
 
 def test_where_a_cut_transaction_ends():
-    """A part that ends inside of a transaction tells where, and when, that ends."""
+    """A part that ends inside a transaction has the end of that, and its time."""
     first, second, third = parts_of(START, END, TOTALS, CUTS, 3)
-    assert first.end == RangePlace(2, "bin.000001", 400)
+    assert first.end == EpochPosition(2, "bin.000001", 400)
     assert (first.commit, first.commit_ms) == (None, 0)
-    assert second.end == RangePlace(2, "bin.000001", 700, 500)
-    assert second.commit == RangePlace(2, "bin.000001", 990)
+    assert second.end == EpochPosition(2, "bin.000001", 700, 500)
+    assert second.commit == EpochPosition(2, "bin.000001", 990)
     assert second.commit_ms == 7000
     assert third.commit is None

@@ -15,7 +15,7 @@ from random_schema import RandomLoad
 
 from canal_server.errors import ClientError
 from canal_server.model.identity import ClientIdentity
-from canal_server.model.ranges import RangeLimits, RangePlace
+from canal_server.model.ranges import EpochPosition, RangeLimits
 from canal_server.protocol.entry_messages import EntryType, decode_entry
 from canal_server.protocol.range_messages import IN_USE
 from canal_server.ranges.range_source import CUT_ROWS
@@ -23,7 +23,7 @@ from canal_server.ranges.range_source import CUT_ROWS
 
 @pytest.fixture
 def table(source_server, database):
-    """Give the name of a table with a key of integers."""
+    """Yield the name of a table with a key of integers."""
     name = f"{database}.t"
     source_server.execute(f"CREATE TABLE {name} (a INT PRIMARY KEY)")
     return name
@@ -57,7 +57,7 @@ def test_the_same_from_memory_and_binlog(make_lake, source_server, table):
 
 
 def test_columns_are_those_of_the_place(make_lake, source_server, table, database):
-    """A range over DDL has the columns of each place, from memory and read again."""
+    """A range over DDL has the columns of each position, from memory and read again."""
     lake = make_lake(source_server)
     start = lake.warm(source_server, table)
     source_server.execute(
@@ -79,7 +79,7 @@ def test_columns_are_those_of_the_place(make_lake, source_server, table, databas
         ("t", "d", "7", "a", "3", "c", "three"),
     ]
     assert cold == hot
-    # Another process finds the same, with the table gone.
+    # Another process finds the same, with the table dropped.
     restarted = make_lake(source_server)
     assert restarted.read_again(start, end) == hot
     before = restarted.ranges.columns(database, "t", start)
@@ -91,9 +91,9 @@ def test_columns_are_those_of_the_place(make_lake, source_server, table, databas
 
 
 def test_columns_while_nothing_changes(make_lake, source_server, table, database):
-    """Whoever asks again what a table is has no look at the source, until a DDL.
+    """Repeated look-ups of a table do not query the source, until a DDL.
 
-    So it is of places that the pump has read up to; further on there may be one.
+    This holds up to where the pump has read; after that there may be a DDL.
     """
     lake = make_lake(source_server)
     first = lake.warm(source_server, table)
@@ -123,9 +123,9 @@ def test_columns_while_nothing_changes(make_lake, source_server, table, database
 def test_columns_of_many_tables_and_places(
     make_lake, source_server, table, database, rng
 ):
-    """A look at the source tells what all tables were at a place, and behind it.
+    """One query of the source covers all tables at a position, and after it.
 
-    It is what another process says of each place, which looks anew.
+    It is what another process finds at each position, which queries again.
     """
     lake = make_lake(source_server)
     at = lake.warm(source_server, table)
@@ -166,7 +166,7 @@ def test_columns_of_many_tables_and_places(
 
 
 def test_before_the_history(make_lake, source_server, table):
-    """A range may begin before anything was known of the tables."""
+    """A range may start before anything was known about the tables."""
     file, offset = source_server.binlog_position()
     source_server.execute(
         f"INSERT INTO {table} VALUES (1)",
@@ -185,7 +185,7 @@ def test_before_the_history(make_lake, source_server, table):
 
 
 def test_a_large_transaction_in_parts(make_lake, source_server, table):
-    """Parts of one transaction, read by themselves, are together the whole of it."""
+    """Parts of one transaction, read separately, are together the whole of it."""
     lake = make_lake(source_server)
     start = lake.warm(source_server, table)
     rows = 6 * CUT_ROWS
@@ -207,7 +207,7 @@ def test_a_large_transaction_in_parts(make_lake, source_server, table):
         assert parts[-1].commit is None
         for read in (lake.read_memory, lake.read_again):
             assert joined(read(part.start, part.end) for part in parts) == whole
-        forgetful = RangePlace(0, parts[1].start.journal, parts[1].start.position)
+        forgetful = EpochPosition(0, parts[1].start.journal, parts[1].start.position)
         assert lake.read_again(forgetful, parts[1].end) == lake.read_memory(
             parts[1].start, parts[1].end
         )
@@ -217,12 +217,12 @@ def test_a_large_transaction_in_parts(make_lake, source_server, table):
 
 
 def event_bytes(entries):
-    """Return the bytes of the events that entries came from."""
+    """Return the bytes of the events behind the entries."""
     return sum(decode_entry(entry).header.event_length for entry in entries)
 
 
 def test_limits(make_lake, source_server, table):
-    """A batch ends with a transaction within its limits, but has one at least."""
+    """A batch ends with a transaction within its limits, but has at least one."""
     for memory in (32 << 20, 0):
         lake = make_lake(source_server, memory=memory)
         source_server.execute(f"DELETE FROM {table}")
@@ -234,7 +234,7 @@ def test_limits(make_lake, source_server, table):
                 f"INSERT INTO {table} VALUES ({2 * n}), ({2 * n + 1})"
             )
         end = lake.until(start, 8)
-        lake.wait_for_memory(end)  # else a batch ends where the pump is
+        lake.wait_for_memory(end)  # else a batch ends at the pump's position
         assert lake.head(start, RangeLimits(rows=5)).rows == 4
         assert lake.head(start, RangeLimits(rows=4)).rows == 4
         assert lake.head(start, RangeLimits(rows=1)).rows == 2
@@ -246,7 +246,7 @@ def test_limits(make_lake, source_server, table):
 
 
 def test_unwanted_changes_make_no_batch(make_lake, source_server, table, database):
-    """What the filter rejects moves nothing, and is no part of a range."""
+    """What the filter rejects moves nothing, and is not part of a range."""
     lake = make_lake(source_server)
     lake.filter = rf"{database}\.t"
     start = lake.warm(source_server, table)
@@ -260,7 +260,7 @@ def test_unwanted_changes_make_no_batch(make_lake, source_server, table, databas
     entries = lake.read_memory(start, end)
     assert rows_of(entries) == [("t", "a", "1")]
     assert lake.read_again(start, end) == entries
-    # After long enough a batch without anything wanted moves on.
+    # After long enough, a batch of rejected changes only moves on.
     source_server.execute(f"INSERT INTO {database}.u VALUES (2)")
     assert lake.head(end, wait_s=0.05).end == end
     lake.ranges._heads.moves_on_s = 0.0
@@ -274,11 +274,11 @@ def test_unwanted_changes_make_no_batch(make_lake, source_server, table, databas
 
 
 def test_starts(make_lake, source_server, table):
-    """A new cursor begins where it is said: the ends, a time, a place, a GTID set."""
+    """A new cursor starts as requested: at an end, a time, a position, a GTID set."""
     lake = make_lake(source_server)
     start = lake.warm(source_server, table)
-    soon_ms = int(time.time() + 3600) * 1000  # all that is there is older
-    inside = RangePlace(0, start.journal, start.position)
+    soon_ms = int(time.time() + 3600) * 1000  # everything is older
+    inside = EpochPosition(0, start.journal, start.position)
     source_server.execute(f"INSERT INTO {table} VALUES (1)")
     end = lake.until(start, 1)
     middle = f"file:{end.journal}:{end.position - 10}"
@@ -308,7 +308,7 @@ def test_starts(make_lake, source_server, table):
 
 
 def test_places_and_parts_without_a_subscription(make_lake, source_server, table):
-    """A bounded read needs no cursor: it asks for places, and brings its filter."""
+    """A bounded read needs no cursor: it has positions, and its own filter."""
     lake = make_lake(source_server)
     start = lake.ranges.locate("", "latest")
     source_server.execute(f"INSERT INTO {table} VALUES (1), (2)")
@@ -324,11 +324,11 @@ def test_places_and_parts_without_a_subscription(make_lake, source_server, table
 
 
 def test_wrong_ranges_are_refused(make_lake, source_server, table):
-    """Other epochs, ends before starts and unknown names are told with their codes."""
+    """Other epochs, ends before starts and unknown names are refused with codes."""
     lake = make_lake(source_server)
     start = lake.warm(source_server, table)
-    later = RangePlace(start.epoch, start.journal, start.position + 1)
-    other = RangePlace(start.epoch + 1, start.journal, start.position)
+    later = EpochPosition(start.epoch, start.journal, start.position + 1)
+    other = EpochPosition(start.epoch + 1, start.journal, start.position)
     for call, code in (
         (lambda: lake.head(other), 409),
         (lambda: lake.read(other, other), 409),
@@ -338,7 +338,7 @@ def test_wrong_ranges_are_refused(make_lake, source_server, table):
         (lambda: lake.ranges.ack("nobody", start), 404),
         (lambda: lake.ranges.unsubscribe("nobody"), 404),
         (lambda: lake.ranges.subscribe(NAME, "(", "latest"), 400),
-        (lambda: lake.read(start, RangePlace(0, start.journal, 10**9), ""), 400),
+        (lambda: lake.read(start, EpochPosition(0, start.journal, 10**9), ""), 400),
     ):
         with pytest.raises(ClientError) as refused:
             call()
@@ -348,7 +348,7 @@ def test_wrong_ranges_are_refused(make_lake, source_server, table):
 
 
 def test_a_head_that_waits(make_lake, source_server, table):
-    """It answers when something comes, and ends when its client goes or we stop."""
+    """It answers when a change arrives, and ends on a disconnect or a stop."""
     lake = make_lake(source_server)
     start = lake.warm(source_server, table)
     waiting = in_thread(lambda: lake.head(start))
@@ -380,7 +380,7 @@ def _refusal(call):
 
 
 def test_nobody_is_waited_for(make_lake, source_server, table):
-    """Without ordinary clients the ring holds nothing back, and memory answers."""
+    """Without ordinary clients the ring retains nothing, and memory answers."""
     lake = make_lake(source_server, ring=64)
     start = lake.warm(source_server, table)
     with source_server.connect() as connection, connection.cursor() as cursor:
@@ -393,11 +393,11 @@ def test_nobody_is_waited_for(make_lake, source_server, table):
 
 
 def test_ahead_of_a_pump_that_is_held_up(make_lake, source_server, table):
-    """A full ring stops nobody, and columns are those of the place in front of it."""
+    """A full ring stops no reader, and columns are those of the position before it."""
     source_server.execute(f"ALTER TABLE {table} ADD COLUMN b INT")
     lake = make_lake(source_server, ring=64)
     start = lake.warm(source_server, table, "(-1, 0)")
-    lake.instance.subscribed(ClientIdentity("wired", 1001))  # and gets nothing
+    lake.instance.subscribed(ClientIdentity("wired", 1001))  # and receives nothing
     with source_server.connect() as connection, connection.cursor() as cursor:
         for n in range(100):
             cursor.execute(f"INSERT INTO {table} VALUES ({n}, 1)")
@@ -416,7 +416,7 @@ def test_ahead_of_a_pump_that_is_held_up(make_lake, source_server, table):
 
 
 def test_two_readers_at_once(make_lake, source_server, table):
-    """Any number of readers get the same, each its own."""
+    """Any number of readers get the same data, each separately."""
     lake = make_lake(source_server)
     start = lake.warm(source_server, table)
     values = ",".join(f"({n})" for n in range(3000))
@@ -437,7 +437,7 @@ def test_in_gtid_mode(make_lake, source_server, table):
     first = lake.until(start, 1)
     source_server.execute(f"INSERT INTO {table} VALUES (1)")
     second = lake.until(first, 1)
-    # What was read again from here on has shown that memory's sets are right.
+    # What was read again from here on has shown that memory's sets are exact.
     assert lake.read_again(first, second) == lake.read_memory(first, second)
     start = second
     source_server.execute(f"INSERT INTO {table} VALUES (10)", "FLUSH BINARY LOGS")
@@ -452,12 +452,12 @@ def test_in_gtid_mode(make_lake, source_server, table):
 
 
 def test_cursors_outlive_the_process(make_lake, source_server, table):
-    """A cursor and its filter are there after a restart; acks only move it on."""
+    """A cursor and its filter survive a restart; acks only move it forward."""
     lake = make_lake(source_server)
     start = lake.warm(source_server, table)
     lake.ranges.ack(NAME, start)
-    later = RangePlace(0, start.journal, start.position + 100)
-    earlier = RangePlace(0, start.journal, start.position - 100)
+    later = EpochPosition(0, start.journal, start.position + 100)
+    earlier = EpochPosition(0, start.journal, start.position - 100)
     lake.ranges.ack(NAME, later)
     lake.ranges.ack(NAME, earlier)
     again = make_lake(source_server)
@@ -468,13 +468,13 @@ def test_cursors_outlive_the_process(make_lake, source_server, table):
 
 
 def test_a_temporary_subscription(make_lake, source_server, table):
-    """It has a name of its own, and ends only where it is meant."""
+    """It has a separate name, and ends only where it is meant."""
     ranges = make_lake(source_server).ranges
     found, created = ranges.subscribe("eye", "a", "latest", temporary=True)
     assert (found.temporary, created) == (True, True)
     ranges.subscribe(NAME, "a", "latest")
     for name, temporary, kind in (("eye", False, "temporary"), (NAME, True, "kept")):
-        with pytest.raises(ClientError, match=f"already, a {kind} one") as caught:
+        with pytest.raises(ClientError, match=f"exists, a {kind} one") as caught:
             ranges.subscribe(name, "b", "latest", temporary=temporary)
         assert caught.value.code == IN_USE
     for name in (NAME, "eye", "nobody"):

@@ -8,9 +8,9 @@ from fix_server import FakeInstance, FakeInstances
 from canal_server.errors import ClientError, MetaStoreError, SourceError
 from canal_server.model.columns_known import ColumnMeta, TableMeta
 from canal_server.model.ranges import (
+    EpochPosition,
     RangeEnds,
     RangePart,
-    RangePlace,
     Subscription,
 )
 from canal_server.protocol import range_messages
@@ -20,9 +20,9 @@ from canal_server.protocol.range_messages import RangePosition
 from canal_server.server.process_zone import zone_name
 from canal_server.server.range_service import RangedService
 
-PLACE = RangePlace(0, "bin.000001", 400)
-INSIDE = RangePlace(0, "bin.000001", 500, 400)
-LATER = RangePlace(0, "bin.000001", 900)
+PLACE = EpochPosition(0, "bin.000001", 400)
+INSIDE = EpochPosition(0, "bin.000001", 500, 400)
+LATER = EpochPosition(0, "bin.000001", 900)
 AT = RangePosition(0, "bin.000001", 400)
 THEN = RangePosition(0, "bin.000001", 900)
 
@@ -31,7 +31,7 @@ class FakeRanges:
     """A `ports.RangeSource` that knows one subscription and two pieces."""
 
     def __init__(self) -> None:
-        self.acked: list[RangePlace] = []
+        self.acked: list[EpochPosition] = []
         self.fails: Exception | None = None  # after the first piece
         self.relayed: list[bool] = []
         self.temporary: set[str] = set()

@@ -1,4 +1,4 @@
-"""From what a cursor took to the batch that its client gets."""
+"""From what a cursor fetched to the batch that its client gets."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 CLIENT = 1001
 
-LogEntry = tuple[int, int, int, int, int]  # number, kind, subject, event type, time
+LogEntry = tuple[int, int, int, int, int]  # number, kind, table id, event type, time
 
 
 @pytest.fixture
 def t():
-    """Give a store of 16 slots."""
+    """Return a store of 16 slots."""
     return StoreUnderTest(buffer_size=16)
 
 
@@ -36,7 +36,7 @@ def got(t, count: int = 99, client: int = CLIENT) -> list[int]:
 
 
 def test_only_wanted_tables_come(t):
-    """A filter takes rows of its tables, with their BEGIN and END."""
+    """A filter passes rows of its tables, with their BEGIN and END."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)
     t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
@@ -47,7 +47,7 @@ def test_only_wanted_tables_come(t):
 
 
 def test_entries_without_a_table_pass(t):
-    """Subject 0 passes every filter."""
+    """Table id 0 passes every filter."""
     t.store.subscribe(CLIENT, t.wanting(), None)
     t.entries.add(OTHER, event_type=QUERY)
     t.put()
@@ -76,7 +76,7 @@ def test_the_filter_is_asked_once_per_table(t):
 
 
 def test_an_unknown_subject_is_a_mistake(t):
-    """A record that names a table nobody knows is not taken for another one."""
+    """A record with an unknown table id is not mistaken for another one."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(ROWS, table_ordinal=99)
     t.put()
@@ -85,7 +85,7 @@ def test_an_unknown_subject_is_a_mistake(t):
 
 
 def test_empty_transactions_are_thinned_per_cursor(t):
-    """Of transactions without wanted rows one in more than five seconds passes."""
+    """Of transactions without passing rows one in more than five seconds passes."""
     t.store.subscribe(CLIENT, t.wanting(), None)
     table_ordinal = t.table_ordinal("b")
     passed = []
@@ -98,7 +98,7 @@ def test_empty_transactions_are_thinned_per_cursor(t):
 
 
 def test_begin_waits_for_a_wanted_row(t):
-    """A BEGIN is not given out before its transaction is known to matter."""
+    """A BEGIN is not delivered before its transaction is known to pass."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)
     t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
@@ -113,7 +113,7 @@ def test_begin_waits_for_a_wanted_row(t):
 
 
 def test_the_end_of_delivered_rows_always_comes(t):
-    """The END comes also in the very second in which an empty one passed."""
+    """The END passes even in the second in which an empty one passed."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.transaction(rows=0)
     t.put()
@@ -125,7 +125,7 @@ def test_the_end_of_delivered_rows_always_comes(t):
 
 
 def test_a_transaction_without_begin(t):
-    """MariaDB's transactions have no BEGIN: their rows and END come all the same."""
+    """MariaDB's transactions have no BEGIN: their rows and END pass nevertheless."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.transaction(rows=0)
     t.entries.transaction(rows=1, begin=False, table_ordinal=t.table_ordinal("a"))
@@ -146,7 +146,7 @@ def test_a_ddl_stands_for_itself(t):
 
 
 def test_rejected_entries_do_not_hold_the_ring(t):
-    """A client that wants little lets the ring go on without asking."""
+    """A client whose filter passes little frees the ring without asking."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.transaction(rows=0)
     t.put()
@@ -158,7 +158,7 @@ def test_rejected_entries_do_not_hold_the_ring(t):
 
 
 def test_a_huge_unwanted_transaction_passes_through(t):
-    """Neither rows nor the BEGIN of it hold the ring, though its END is far away."""
+    """Neither its rows nor its BEGIN hold the ring, although its END is far away."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)
     for _ in range(10):
@@ -169,7 +169,7 @@ def test_a_huge_unwanted_transaction_passes_through(t):
 
 
 def test_a_begin_that_left_the_ring_comes_with_its_first_row(t):
-    """The BEGIN of a transaction longer than the ring precedes its first wanted row."""
+    """The BEGIN of a transaction longer than the ring precedes its first row."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)
     for _ in range(40):
@@ -200,7 +200,7 @@ def test_a_rollback_repeats_the_same_choice(t):
 
 
 def test_an_open_batch_keeps_rejected_entries_behind_it(t):
-    """While a batch is unacked nothing behind it counts as acked."""
+    """While a batch is unacked nothing after it counts as acked."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.transaction(rows=1, table_ordinal=t.table_ordinal("a"))
     t.put()
@@ -216,7 +216,7 @@ def test_an_open_batch_keeps_rejected_entries_behind_it(t):
 
 
 def test_another_filter_judges_anew(t):
-    """After a new subscription unacked entries come by the new filter."""
+    """After a new subscription unacked entries are judged by the new filter."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)
     t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
@@ -250,7 +250,7 @@ def test_another_filter_keeps_a_begin_that_left_the_ring(t, tables):
 
 
 def test_many_small_runs_make_few_slices():
-    """What a filter leaves apart is joined, and the number of slices is bounded."""
+    """Adjacent passing entries are joined, and the number of slices is bounded."""
     t = StoreUnderTest(buffer_size=16384)
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     for _ in range(4000):
@@ -263,7 +263,7 @@ def test_many_small_runs_make_few_slices():
 
 
 def test_the_last_sequence_covers_rejected_entries(t):
-    """The ack of a batch frees what was rejected behind it, too."""
+    """The ack of a batch frees what was rejected after it, too."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
     for _ in range(5):
@@ -279,13 +279,13 @@ def test_the_last_sequence_covers_rejected_entries(t):
 
 
 def wanted_of(entries: list[LogEntry], tables: set[int] | None) -> list[int]:
-    """Return the numbers of (number, kind, subject, event type, time) that pass."""
+    """Return the numbers of (number, kind, table id, event type, time) that pass."""
     if tables is None:
         return [number for number, *_ in entries]
     wanted: list[int] = []
     held: LogEntry | None = None  # the BEGIN without a row so far
     inside = False  # between BEGIN and END
-    has_rows = True  # an END that comes first is that of rows delivered before
+    has_rows = True  # a first END belongs to rows delivered before
     last_empty, swallowed = 0, 0
     for entry in entries:
         number, kind, table_ordinal, event_type, time = entry
@@ -309,18 +309,18 @@ def wanted_of(entries: list[LogEntry], tables: set[int] | None) -> list[int]:
 
 
 class ModelClient:
-    """What one client must see: the wanted entries from its first sequence on."""
+    """What one client must see: the passing entries from its first sequence on."""
 
     def __init__(self, client_id: int, tables: set[int] | None, first: int) -> None:
         self.client_id = client_id
         self.tables = tables
         self.first = first
-        self.open: deque[tuple[Batch, int]] = deque()  # and what was got with each
-        self.got = 0  # of the wanted entries
+        self.open: deque[tuple[Batch, int]] = deque()  # with what was got in each
+        self.got = 0  # of the passing entries
         self.acked = 0
 
     def check(self, log: list[LogEntry], numbers: list[int]) -> None:
-        """Compare a batch with what comes next for this client."""
+        """Compare a batch with the next entries of this client."""
         wanted = wanted_of(log[self.first :], self.tables)
         assert numbers == wanted[self.got : self.got + len(numbers)]
 
@@ -409,7 +409,7 @@ class Scenario:
         return True
 
     def check_positions(self, batch, entries: list[LogEntry]) -> None:
-        """Compare the places of a batch with those of its entries."""
+        """Compare the positions of a batch with those of its entries."""
         resumable = [e for e in entries if e[1] in (BEGIN, END) or e[3] == ALTER]
         assert batch.start.position == entries[0][0] * 100
         assert batch.end.position == entries[-1][0] * 100
@@ -424,13 +424,13 @@ class Scenario:
             client.acked = got
 
     def rollback(self, client: ModelClient) -> None:
-        """Give all open batches back."""
+        """Roll all open batches back."""
         self.t.store.rollback(client.client_id)
         client.open.clear()
         client.got = client.acked
 
     def drain(self) -> None:
-        """Every client gets and acks all there is."""
+        """Every client gets and acks everything."""
         for client in self.clients:
             self.rollback(client)
             while self.get(client):
@@ -442,7 +442,7 @@ class Scenario:
 
 
 def test_random_calls_match_the_model(rng):
-    """Whatever the calls: each client gets what it wants, in order, nothing twice."""
+    """After any calls each client gets its entries, in order, nothing twice."""
     for _ in range(30):
         s = Scenario(rng)
         s.subscribe(1)

@@ -35,7 +35,7 @@ def got(batch) -> list[int]:
 
 
 def test_gives_out_what_was_put():
-    """A batch holds the entries in order, and says where it begins and ends."""
+    """A batch holds the entries in order, with its start and end."""
     t = StoreUnderTest()
     t.store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=2)
@@ -63,7 +63,7 @@ def test_a_batch_has_at_most_the_size_asked_for():
 
 
 def test_memsize_may_exceed_by_one_entry():
-    """In MEMSIZE mode entries are taken while the sum is within size times unit."""
+    """In MEMSIZE mode entries are fetched while the sum is within size times unit."""
     t = StoreUnderTest(batch_mode=BatchMode.MEMSIZE, memunit=ENTRY_BYTES)
     t.store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=8)
@@ -93,7 +93,7 @@ def test_without_raw_entries_the_event_counts():
 
 
 def test_a_huge_batch_size_does_not_overflow():
-    """The largest number a client can send gives all there is."""
+    """The largest number that a client can send gets everything."""
     t = StoreUnderTest(batch_mode=BatchMode.MEMSIZE, memunit=2**31 - 1)
     t.store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=3)
@@ -123,7 +123,7 @@ def test_a_batch_fits_in_a_frame():
 
 
 def test_an_entry_too_large_for_a_frame_is_named():
-    """It stops the pump with an error that says where the entry is."""
+    """It stops the pump with an error that names the entry's position."""
     t = StoreUnderTest()
     store = MemoryEventStore(
         t.store._config, t.table_ids, t.entries.pool, frame_bytes_max=1000
@@ -203,7 +203,7 @@ def test_where_a_client_may_resume(kind, fields, resumable):
 
 
 def test_resume_position():
-    """It is the last boundary before a client's entries, also one that was freed."""
+    """It is the last boundary before a client's entries, even one that was freed."""
     t = StoreUnderTest()
     t.store.subscribe(CLIENT, None, None)
     assert t.store.resume_position(CLIENT) is None
@@ -214,7 +214,7 @@ def test_resume_position():
     t.ack_next(CLIENT, 3)
     assert t.store.resume_position(CLIENT) is None
     t.ack_next(CLIENT, 3)
-    # Amid the second transaction, all before is freed.
+    # Inside the second transaction, everything before is freed.
     assert t.resume_offset(CLIENT) == 300
     t.store.subscribe(CLIENT + 1, None, None)
     assert t.resume_offset(CLIENT + 1) == 300
@@ -242,7 +242,7 @@ def test_ddl_isolation():
 
 
 def test_without_isolation_a_ddl_is_an_entry_like_others():
-    """By default a batch goes on over a DDL."""
+    """By default a batch continues over a DDL."""
     t = StoreUnderTest()
     t.store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=1)
@@ -271,7 +271,7 @@ def test_a_full_ring_takes_nothing_before_an_ack():
 
 
 def test_memsize_limits_the_bytes():
-    """With size times unit reached nothing is put; one chunk may go beyond."""
+    """When size times unit is reached nothing is put; one chunk may exceed it."""
     t = StoreUnderTest(buffer_size=8, batch_mode=BatchMode.MEMSIZE, memunit=100)
     t.store.subscribe(CLIENT, None, None)
     t.entries.add(ROWS, size=799)
@@ -296,7 +296,7 @@ def test_itemsize_does_not_limit_the_bytes():
 
 
 def test_blocks_limit_the_bytes_whatever_the_mode():
-    """What blocks really hold is limited too, but never stops an empty ring."""
+    """The real size of blocks is limited, too, but never stops an empty ring."""
     t = StoreUnderTest(block_bytes_max=1000)
     t.store.subscribe(CLIENT, None, None)
     t.entries.add(ROWS)
@@ -309,7 +309,7 @@ def test_blocks_limit_the_bytes_whatever_the_mode():
 
 
 def test_without_a_client_entries_stay():
-    """What nobody has got waits for the first client, as far as the ring reaches."""
+    """Entries that no client has got wait for the first one, up to the ring's size."""
     t = StoreUnderTest(buffer_size=4)
     t.entries.transaction(rows=2)
     assert t.try_put()
@@ -337,7 +337,7 @@ def test_the_slowest_client_holds_the_ring():
 
 
 def test_the_last_client_leaves_its_entries():
-    """When the only client unsubscribes, what it had not acked stays for the next."""
+    """When the only client unsubscribes, what it had not acked waits for the next."""
     t = StoreUnderTest(buffer_size=8)
     t.store.subscribe(1, None, None)
     t.entries.transaction(rows=2)
@@ -361,7 +361,7 @@ def test_a_new_client_starts_at_the_oldest_entry():
 
 
 def test_more_entries_than_slots_go_in_parts():
-    """A list longer than the ring is put in parts as room comes."""
+    """A list longer than the ring is put in parts as room becomes free."""
     t = StoreUnderTest(buffer_size=8)
     t.store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=18)
@@ -378,7 +378,7 @@ def after(number: int, file: str = "bin.000001") -> EntryPosition:
 
 
 def test_entries_up_to_the_position_are_skipped():
-    """A client that acked an END gets what lies behind it."""
+    """A client that acked an END gets what follows it."""
     t = StoreUnderTest()
     t.entries.transaction(rows=2)
     t.entries.transaction(rows=2)
@@ -400,7 +400,7 @@ def test_the_begin_at_the_position_is_given():
 
 
 def test_a_compressed_transaction_at_the_position_is_given():
-    """Its entries share one offset, so an ack inside does not tell how far."""
+    """Its entries share one offset, so that an ack inside does not tell how far."""
     t = StoreUnderTest()
     for ordinal, kind in enumerate([BEGIN, ROWS, ROWS, END]):
         t.entries.add(kind, offset=500, ordinal=ordinal)
@@ -420,7 +420,7 @@ def test_later_entries_of_the_event_at_the_position_are_given():
 
 
 def test_files_are_ordered_by_number():
-    """A position in a later file skips earlier files whole."""
+    """A position in a later file skips earlier files entirely."""
     t = StoreUnderTest()
     t.entries.rotate("bin.999999", 999999)
     t.entries.transaction(rows=1)
@@ -432,7 +432,7 @@ def test_files_are_ordered_by_number():
 
 
 def test_what_is_skipped_frees_the_ring():
-    """A client whose position lies ahead does not hold what it will not get."""
+    """A client whose position is ahead does not retain what it will not get."""
     t = StoreUnderTest(buffer_size=4)
     t.store.subscribe(CLIENT, None, after(11))
     for _ in range(4):
@@ -451,7 +451,7 @@ def test_a_position_without_a_file_skips_nothing():
 
 
 def test_close_drops_everything():
-    """A closed store takes and gives nothing, and holds no blocks."""
+    """A closed store accepts and delivers nothing, and holds no blocks."""
     t = StoreUnderTest()
     t.store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=1)
@@ -477,7 +477,7 @@ def test_slices_outlive_the_ring():
 
 
 def test_blocks_go_back_to_their_pool():
-    """What is acked and no longer sent keeps no memory."""
+    """What is acked and no longer sent holds no memory."""
     t = StoreUnderTest()
     t.store.subscribe(CLIENT, None, None)
     for _ in range(4):
@@ -490,7 +490,7 @@ def test_blocks_go_back_to_their_pool():
 
 
 def test_counts():
-    """The numbers tell of puts, and of the client furthest behind."""
+    """The numbers cover puts and the client that lags most."""
     t = StoreUnderTest()
     t.store.subscribe(1, None, None)
     t.store.subscribe(2, None, None)
@@ -511,18 +511,18 @@ def test_counts():
 
 
 class Looked(dict[int, Any]):
-    """A store's cursors, which counts how often all of them are walked over."""
+    """A store's cursors, which counts the passes over all of them."""
 
     walks = 0
 
     def values(self):
-        """Count a walk."""
+        """Count a pass."""
         self.walks += 1
         return super().values()
 
 
 def test_idle_cursors_cost_others_nothing(monkeypatch):
-    """While one client is idle, no get or ack of others walks over all clients."""
+    """While one client is idle, no get or ack of others passes over all clients."""
     t = StoreUnderTest(buffer_size=1024)
     t.store.subscribe(1, None, None)
     for client_id in range(2, 500):

@@ -1,4 +1,4 @@
-"""A full ring passes over clients that float, and tells whether others can join it."""
+"""A full ring evicts evictable clients, and answers whether others can join it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ HERE, AWAY, GONE = 1001, 1002, 1003
 
 @pytest.fixture
 def absent():
-    """Give absences in which two clients float."""
+    """Return a liveness in which two clients are evictable."""
     return Absent(AWAY, GONE)
 
 
 @pytest.fixture
 def t(absent):
-    """Give a store of 64 entries with three clients."""
+    """Return a store of 64 entries with three clients."""
     made = StoreUnderTest(liveness=absent)
     for client_id in (HERE, AWAY, GONE):
         made.store.subscribe(client_id, None, None)
@@ -33,7 +33,7 @@ def drain(t, client_id=HERE):
 
 
 def test_only_when_there_is_no_room(t, absent):
-    """As long as entries fit, those that float hold them like all others."""
+    """As long as entries fit, they are retained for evictable clients, too."""
     t.entries.transaction(rows=62)
     assert t.put()
     drain(t)
@@ -47,7 +47,7 @@ def test_only_when_there_is_no_room(t, absent):
 
 
 def test_no_more_than_must(t, absent):
-    """One that floats nearer to the end keeps its cursor."""
+    """An evictable client nearer to the end keeps its cursor."""
     t.entries.transaction(rows=30)
     t.put()
     drain(t, AWAY)
@@ -61,7 +61,7 @@ def test_no_more_than_must(t, absent):
 
 
 def test_one_that_pins_is_waited_for(t, absent):
-    """What also a client that pins has not acked stays."""
+    """What a retaining client has not acked either is kept."""
     t.entries.transaction(rows=62)
     t.put()
     t.entries.transaction(rows=1)
@@ -70,7 +70,7 @@ def test_one_that_pins_is_waited_for(t, absent):
 
 
 def test_looks_again_when_one_left(t, absent):
-    """A put that waits goes on when the last holder floats."""
+    """A waiting put continues when the last holder becomes evictable."""
     absent.client_ids.clear()
     t.entries.transaction(rows=62)
     t.put()
@@ -84,7 +84,7 @@ def test_looks_again_when_one_left(t, absent):
 
 
 def test_looks_again_in_time(t, absent):
-    """A put that waits looks again when the last holder is to float."""
+    """A waiting put checks again when the last holder is to become evictable."""
     absent.client_ids.clear()
     absent.waits_s = 0.05
     t.entries.transaction(rows=62)
@@ -98,7 +98,7 @@ def test_looks_again_in_time(t, absent):
 
 
 def test_nobody_floats_by_itself():
-    """A store that was told of nobody waits for all."""
+    """A store without liveness waits for all clients."""
     nobody = NobodyEvictable()
     assert not nobody.is_evictable(HERE)
     assert nobody.evictable_in_s((HERE,)) is None
@@ -107,7 +107,7 @@ def test_nobody_floats_by_itself():
 
 
 def test_join(t):
-    """A client joins behind a place only where nothing freed lies behind it."""
+    """A client joins after a position only if nothing after it was freed."""
     t.store.begin_run((1, 0))
     run = t.store.run
     for client_id in (AWAY, GONE):
@@ -127,7 +127,7 @@ def test_join(t):
 
 
 def test_join_before_anything_was_freed(t):
-    """At first the ring holds what lies behind the place at which reading began."""
+    """At first the ring holds what comes after the position where reading began."""
     assert not t.store.covers((1, 10_000), t.store.run)  # before it began
     t.store.begin_run((1, 99))
     assert t.store.covers((1, 99), t.store.run)
@@ -136,7 +136,7 @@ def test_join_before_anything_was_freed(t):
 
 
 def test_join_waits_for_entries_of_another_run(t):
-    """Nobody joins as long as entries are there that another run brought."""
+    """No client joins as long as entries of another run are in the ring."""
     t.store.begin_run((1, 0))
     t.entries.transaction(rows=3)
     t.put()
@@ -148,7 +148,7 @@ def test_join_waits_for_entries_of_another_run(t):
 
 
 def test_end(t):
-    """A store to which nothing more comes answers a get at once."""
+    """A store to which nothing more is put answers a get at once."""
     getting = in_thread(t.store.get, HERE, 10, None)
     t.store.end()
     assert getting.result(60) is None
@@ -165,7 +165,7 @@ def test_end(t):
 
 
 def test_oldest_position(t):
-    """It is the boundary behind which all entries lie, None before any was freed."""
+    """It is the boundary after which all entries come, None before any was freed."""
     t.entries.transaction(rows=1)
     t.put()
     assert t.store.oldest_position() is None

@@ -1,4 +1,4 @@
-"""A filter that takes long holds up the client that has it, and nobody else."""
+"""A slow filter delays only the client that has it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOW, QUICK, LATE = 1, 2, 3
 
 
 class SlowFilter:
-    """A filter that answers when a test lets it."""
+    """A filter that answers when a test releases it."""
 
     def __init__(self, *tables: str) -> None:
         self.tables = tables
@@ -27,7 +27,7 @@ class SlowFilter:
         self.answers = threading.Event()
 
     def accepts(self, names):
-        """Wait, and accept its tables."""
+        """Wait, and pass its tables."""
         self.asked.set()
         assert self.answers.wait(PATIENCE_S)
         return any(table in self.tables for _, table in names)
@@ -35,7 +35,7 @@ class SlowFilter:
 
 @pytest.fixture
 def slow() -> Iterator[SlowFilter]:
-    """Give a filter for table `a`; it answers at the end of the test at the latest."""
+    """Return a filter for table `a`; it answers at the end of the test at latest."""
     found = SlowFilter("a")
     yield found
     found.answers.set()
@@ -43,7 +43,7 @@ def slow() -> Iterator[SlowFilter]:
 
 @pytest.fixture
 def t() -> StoreUnderTest:
-    """Give a store in which a quick client waits for table `a`."""
+    """Return a store in which a quick client waits for table `a`."""
     found = StoreUnderTest(buffer_size=4)
     found.store.subscribe(QUICK, found.wanting("a"), None)
     return found
@@ -57,7 +57,7 @@ def put(t, *tables):
 
 
 def test_others_are_served_while_a_filter_is_asked(t, slow):
-    """The pump puts, and others get and ack, while a filter thinks about a table."""
+    """The pump puts, and others get and ack, while a filter checks a table."""
     t.store.subscribe(SLOW, slow.accepts, None)
     waiting = in_thread(t.store.get, SLOW, 1, None)
     assert put(t, "a").result(PATIENCE_S)
@@ -94,7 +94,7 @@ def test_a_filter_is_not_asked_on_when_its_client_left(t, slow):
 
 
 def test_a_filter_is_not_asked_on_when_its_client_unsubscribed(t, slow):
-    """Nor is it when its cursor was dropped, or the store closed."""
+    """Nor is it asked when its cursor was dropped, or the store closed."""
     asked = []
 
     def table_filter(names):
@@ -115,7 +115,7 @@ def test_a_filter_is_not_asked_on_when_its_client_unsubscribed(t, slow):
 
 
 def test_others_are_served_while_another_filter_is_asked(t, slow):
-    """The same when a client replaces its filter: its entries are judged anew."""
+    """The same when a client replaces its filter: its entries are judged again."""
     t.store.subscribe(SLOW, t.wanting("b"), None)
     assert put(t, "b", "a").result(PATIENCE_S)
     assert t.get(SLOW, 1).count == 1
@@ -144,7 +144,7 @@ def test_no_entry_is_skipped_by_the_filter_of_before(t, slow):
 
 
 def test_filter_taken_back_before_it_was_asked(t, slow):
-    """A client that returns to its old filter goes on as if nothing had been."""
+    """A client that returns to its old filter continues as if nothing had changed."""
     old = t.wanting("a")
     t.store.subscribe(SLOW, old, None)
     t.store.subscribe(SLOW, slow.accepts, None)
@@ -155,7 +155,7 @@ def test_filter_taken_back_before_it_was_asked(t, slow):
 
 
 def test_full_ring_asks_filters_of_those_who_are_away(t, slow):
-    """Entries that an absent client's filter rejects make room, once it was asked."""
+    """Entries that a disconnected client's filter rejects make room, once asked."""
     rejecting = SlowFilter("z")
     rejecting.answers.set()
     for client_id in range(LATE, LATE + 50):
@@ -191,7 +191,7 @@ def test_client_that_leaves_while_its_filter_is_asked(t, slow):
 
 
 def test_store_that_closes_while_a_filter_is_asked(t, slow):
-    """The get ends with nothing."""
+    """The get returns nothing."""
     t.store.subscribe(SLOW, slow.accepts, None)
     assert put(t, "a").result(PATIENCE_S)
     waiting = in_thread(t.store.get, SLOW, 1, None)

@@ -1,4 +1,4 @@
-"""Numbers of tables that no entry in the store is about any more are let go of."""
+"""Numbers of tables that no entry in the store has any more are forgotten."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ NAMES_MAX = 8
 
 
 def wanted(names) -> bool:
-    """Tell whether a table's number is even."""
+    """Return whether a table's number is even."""
     return not names or int(names[0][1]) % 2 == 0
 
 
 def transaction_of(t, table: int) -> list[int]:
-    """Put a transaction with a row of a table; returns what a client is to get."""
+    """Put a transaction with a row of a table; returns what a client gets."""
     numbers = t.entries.transaction(rows=1, table_ordinal=t.table_ordinal(str(table)))
     t.put()
     return numbers if table % 2 == 0 else []
 
 
 def get_all(t, client: int) -> list[int]:
-    """Get and ack what there is; returns the numbers of the entries."""
+    """Get and ack everything; returns the numbers of the entries."""
     batch = t.store.get(client, 999, 0)
     if batch is None:
         return []
@@ -31,7 +31,7 @@ def get_all(t, client: int) -> list[int]:
 
 
 def test_names_stay_bounded() -> None:
-    """However many tables come and go, few names are kept, and none for another."""
+    """However many tables are used, few names are kept, and none is mistaken."""
     t = StoreUnderTest(names_max=NAMES_MAX)
     t.store.subscribe(CLIENT, wanted, None)
     for table in range(500):
@@ -46,9 +46,9 @@ def test_names_stay_bounded() -> None:
 
 
 def test_names_of_entries_in_the_ring_stay() -> None:
-    """What nobody acked is judged rightly, however many names came since.
+    """Unacked entries are judged correctly, however many names followed.
 
-    Also by a client that comes later, and by another filter.
+    Even for a client that subscribes later, and with another filter.
     """
     t = StoreUnderTest(names_max=NAMES_MAX)
     t.store.subscribe(CLIENT, wanted, None)
@@ -68,7 +68,7 @@ def test_names_of_entries_in_the_ring_stay() -> None:
 
 
 def test_rows_of_a_statement_that_an_epoch_cut() -> None:
-    """A row may have an old number behind new ones: until then its name is kept."""
+    """A row may have an old number after new ones: until then its name is kept."""
     t = StoreUnderTest(names_max=2)
     t.store.subscribe(CLIENT, wanted, None)
     first, _ = t.table_ordinal("2"), t.table_ordinal("4")
@@ -90,7 +90,7 @@ def test_rows_of_a_statement_that_an_epoch_cut() -> None:
 
 
 def test_random_tables(rng) -> None:
-    """Two clients that get now and then miss nothing and get nothing of others."""
+    """Two clients that get occasionally miss nothing and get nothing of others."""
     t = StoreUnderTest(names_max=NAMES_MAX, buffer_size=256)
     t.store.subscribe(CLIENT, wanted, None)
     t.store.subscribe(OTHER_CLIENT, lambda names: not wanted(names), None)
@@ -104,7 +104,7 @@ def test_random_tables(rng) -> None:
         )
         rows.add(row)
         due[OTHER_CLIENT if table % 2 else CLIENT].append(row)
-        # Room is made before it is needed: nobody else would get.
+        # Room is made before it is needed: no other client would get.
         for client, table_filter in due.items():
             if rng.random() < 0.1 or len(table_filter) - len(got[client]) > 20:
                 t.put()

@@ -1,4 +1,4 @@
-"""Entries of several sources in one store: places of each, kept apart."""
+"""Entries of several sources in one store: positions of each, kept apart."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ class Sources:
 
 
 def offsets(places: dict[int, EntryPosition]) -> dict[int, int]:
-    """Return by member which of its entries, by number, a place is at."""
+    """Return by source which of its entries, by number, a position is at."""
     return {number: (place.position or 0) // 100 for number, place in places.items()}
 
 
 @pytest.fixture
 def two() -> Sources:
-    """Give a store with two sources, and a client that wants everything."""
+    """Return a store with two sources, and a client without a filter."""
     made = Sources(2)
     made.store.subscribe(CLIENT, None, None)
     return made
 
 
 def test_members_of_blocks():
-    """A source's blocks tell its number; their memory is that of the common pool."""
+    """A source's blocks have its number; their memory counts in the common pool."""
     sources = Sources(2)
     for number, entries in sources.of.items():
         entries.transaction(1)
@@ -76,70 +76,70 @@ def test_members_of_blocks():
 
 
 def test_places_of_a_batch(two):
-    """An ack of a batch says of each source where its last boundary is."""
+    """An ack of a batch has for each source the position of its last boundary."""
     two.put(1)
     two.put(2, 2)
     two.put(1)
     first = two.get(5)
-    assert offsets(first.places) == {1: 1002}
-    assert first.places[1].journal_name == "bin1.000007"
+    assert offsets(first.source_positions) == {1: 1002}
+    assert first.source_positions[1].journal_name == "bin1.000007"
     second = two.get(99)
-    assert offsets(second.places) == {1: 1005, 2: 2005}
-    assert second.ack == second.places[1]
+    assert offsets(second.source_positions) == {1: 1005, 2: 2005}
+    assert second.ack == second.source_positions[1]
 
 
 def test_boundaries_only(two):
-    """A transaction that goes on moves no place; a statement outside of one does."""
+    """An unfinished transaction moves no position; a statement outside of one does."""
     two.put(1)
     two.of[2].add(OTHER, event_type=ALTER)
     two.of[2].add(ROWS)
     two.store.put(two.of[2].take(), Stop())
-    assert offsets(two.get().places) == {1: 1002, 2: 2000}
+    assert offsets(two.get().source_positions) == {1: 1002, 2: 2000}
     two.of[2].add(END)
     two.store.put(two.of[2].take(), Stop())
-    assert offsets(two.get().places) == {1: 1002, 2: 2002}
+    assert offsets(two.get().source_positions) == {1: 1002, 2: 2002}
 
 
 def test_rejected_entries_count(two):
-    """What a filter leaves out of a source moves its place as well."""
+    """What a filter rejects of a source moves its position as well."""
     two.store.unsubscribe(CLIENT)
     two.store.subscribe(CLIENT, lambda names: names == (("s", "wanted"),), None)
     wanted = two.table_ids.ordinal_of((("s", "wanted"),))
     other = two.table_ids.ordinal_of((("s", "other"),))
-    # One without wanted rows passes now and then, as the first one does.
+    # One without passing rows passes occasionally, as the first one does.
     two.put(2, 3, table_ordinal=other)
     two.put(1, table_ordinal=wanted)
     batch = two.get()
     assert numbers_of(batch.slices) == [2000, 2002, 1000, 1001, 1002]
-    assert offsets(batch.places) == {1: 1002, 2: 2008}
+    assert offsets(batch.source_positions) == {1: 1002, 2: 2008}
 
 
 def test_skipped_and_freed_entries_count(two):
-    """Also when they were taken out of the ring before the next batch."""
+    """Even when they were removed from the ring before the next batch."""
     two.store.unsubscribe(CLIENT)
     two.store.subscribe(CLIENT, lambda names: names == (("s", "wanted"),), None)
     wanted = two.table_ids.ordinal_of((("s", "wanted"),))
     other = two.table_ids.ordinal_of((("s", "other"),))
     two.put(2, 1, table_ordinal=other)
     two.store.ack(CLIENT, two.get().last_sequence)
-    two.put(2, 60, table_ordinal=other)  # more than fits beside what was
+    two.put(2, 60, table_ordinal=other)  # more than fits next to what was
     assert two.get() is None
     two.put(1, table_ordinal=wanted)
-    assert offsets(two.get().places) == {1: 1002, 2: 2182}
+    assert offsets(two.get().source_positions) == {1: 1002, 2: 2182}
 
 
 def test_rollback(two):
-    """What was rolled back moves no place until it is got again."""
+    """What was rolled back moves no position until it is got again."""
     two.put(1)
     two.put(2)
     two.store.ack(CLIENT, two.get(3).last_sequence)
-    assert offsets(two.get().places) == {1: 1002, 2: 2002}
+    assert offsets(two.get().source_positions) == {1: 1002, 2: 2002}
     two.store.rollback(CLIENT)
-    assert offsets(two.get(2).places) == {1: 1002}
+    assert offsets(two.get(2).source_positions) == {1: 1002}
 
 
 def test_resume_positions(two):
-    """They are the boundaries behind which a client's entries lie, freed ones too."""
+    """They are the boundaries after which a client's entries come, even freed ones."""
     assert two.store.resume_positions(CLIENT) == {}
     two.put(1)
     two.put(2)
@@ -157,40 +157,40 @@ def place(number: int, entry: int) -> EntryPosition:
 
 
 def test_each_source_begins_after_its_place(two):
-    """Entries at or before a client's place in their source are not given out."""
+    """Entries at or before a client's position in their source are not delivered."""
     two.store.subscribe(2, None, {1: place(1, 1005), 2: place(2, 2002)})
     two.put(1)
     two.put(2, 2)
     two.put(1, 2)
     batch = two.get(client=2)
     assert numbers_of(batch.slices) == [2003, 2004, 2005, 1006, 1007, 1008]
-    assert offsets(batch.places) == {1: 1008, 2: 2005}
+    assert offsets(batch.source_positions) == {1: 1008, 2: 2005}
     assert len(numbers_of(two.get().slices)) == 15
 
 
 def test_places_never_go_back(two):
-    """What comes again for the sake of others moves no place, also after a rollback."""
+    """A redelivery for other clients moves no position, even after a rollback."""
     two.store.subscribe(2, None, {1: place(1, 1005), 2: place(2, 2002)})
     two.put(1)
     two.put(2, 2)
-    assert offsets(two.get(client=2).places) == {2: 2005}
+    assert offsets(two.get(client=2).source_positions) == {2: 2005}
     two.store.rollback(2)
-    assert offsets(two.get(client=2).places) == {2: 2005}
+    assert offsets(two.get(client=2).source_positions) == {2: 2005}
 
 
 def test_place_of_another_server(two):
-    """A place that is forgotten keeps nothing back, in its own source only."""
+    """A position that is forgotten skips nothing, in its own source only."""
     two.store.subscribe(2, None, {1: place(1, 1005), 2: place(2, 2002)})
     two.store.forget_after(2, 1)
     two.put(1)
     two.put(2)
     batch = two.get(client=2)
     assert numbers_of(batch.slices) == [1000, 1001, 1002]
-    assert offsets(batch.places) == {1: 1002}
+    assert offsets(batch.source_positions) == {1: 1002}
 
 
 def test_source_without_a_place(two):
-    """All entries of a source come to a client that has no place in it."""
+    """A client without a position in a source gets all its entries."""
     two.store.subscribe(2, None, {2: place(2, 2002)})
     two.put(1)
     two.put(2)

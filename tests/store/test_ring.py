@@ -31,7 +31,7 @@ def test_sequences_count_entries(entries):
 
 
 def test_slots_are_used_again(entries):
-    """The ring goes round, and each sequence finds its own entry."""
+    """The ring wraps around, and each sequence finds its own entry."""
     ring = Ring(4, True, 1000)
     for turn in range(10):
         for _ in range(3):
@@ -44,7 +44,7 @@ def test_slots_are_used_again(entries):
 
 
 def test_more_than_fits_is_a_mistake(entries):
-    """Whoever puts has made sure of room."""
+    """The caller of append has made sure of room."""
     ring = Ring(4, True, 1000)
     entries.transaction(rows=3)
     with pytest.raises(AssertionError):
@@ -65,7 +65,7 @@ def test_a_freed_entry_has_no_position(entries):
 
 
 def test_entries_before_one_that_is_too_large_stay(entries):
-    """The error names the place; what came before is in the ring."""
+    """The error names the position; earlier entries are in the ring."""
     ring = Ring(4, True, 1000)
     entries.add(BEGIN)
     entries.add(ROWS, size=1001)
@@ -82,7 +82,7 @@ def test_size_is_a_power_of_two(size):
 
 
 def test_a_span_beyond_its_block_is_refused(entries):
-    """The ring never names a record that is not there."""
+    """The ring never names a record that does not exist."""
     ring = Ring(8, True, 1000)
     entries.transaction(rows=1)
     [(block, first, stop)] = entries.take()
@@ -91,7 +91,7 @@ def test_a_span_beyond_its_block_is_refused(entries):
 
 
 def test_the_ring_keeps_and_frees_blocks():
-    """A block lives as long as one of its entries is in a ring that lives."""
+    """A block lives as long as one of its entries is in a live ring."""
     pool = BlockPool(64 * 1024)
     entries = Entries(pool)
     ring = Ring(8, True, 100_000)

@@ -23,7 +23,7 @@ def test_parts_are_full_but_for_the_last(count_max):
 
 
 def test_nothing_has_no_parts():
-    """No spans, and spans without records, give no part."""
+    """No spans, and spans without records, result in no part."""
     entries = Entries()
     entries.add(ROWS)
     [(block, _, _)] = entries.take()

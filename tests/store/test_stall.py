@@ -1,4 +1,4 @@
-"""Telling of a ring that stays full: when, of whom, and how often."""
+"""Reporting a ring that stays full: when, for which clients, and how often."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ START = 1000.0
 
 @pytest.fixture
 def told(caplog):
-    """Give a function that returns the lines told since it was called last."""
+    """Return a function that returns the lines logged since its last call."""
     caplog.set_level(logging.INFO)
 
     def lines() -> list[str]:
@@ -25,7 +25,7 @@ def told(caplog):
 
 
 def test_names_who_must_ack(told):
-    """A long wait is told with its length and the client that holds the entries."""
+    """A long wait is logged with its length and the client that holds the entries."""
     notice = StallNotice("example")
     notice.begin(START)
     assert notice.due_s(START) == REPORT_AFTER_S
@@ -51,7 +51,7 @@ def test_names_a_few_of_many(told):
 
 
 def test_says_that_nobody_is_subscribed(told, caplog):
-    """Without clients a full ring is no fault of anybody: no warning."""
+    """Without clients a full ring is not an error: no warning."""
     notice = StallNotice("example")
     notice.begin(START)
     notice.report((), START + 10)
@@ -74,7 +74,7 @@ def test_a_wait_is_told_once_in_a_while(told):
 
 
 def test_the_end_of_a_told_wait_is_told(told):
-    """Whoever read of the wait reads of its end; short waits are not mentioned."""
+    """The end of a reported wait is logged; short waits are not mentioned."""
     notice = StallNotice("example")
     notice.begin(START)
     notice.end(START + 1)

@@ -1,4 +1,4 @@
-"""When a get answers and a put goes on: threads, sockets and wake-ups.
+"""When a get answers and a put continues: threads, sockets and wake-ups.
 
 Nothing here measures time: where a get must wait, its linger is so long that only
 the event under test can end it; where it must not, it has no time-out at all.
@@ -24,14 +24,14 @@ FOR_EVER_MS = 10**7
 
 @pytest.fixture
 def lingering():
-    """Give a store whose gets linger until something else ends them."""
+    """Return a store whose gets linger until something else ends them."""
     t = StoreUnderTest(linger_ms=FOR_EVER_MS)
     t.store.subscribe(CLIENT, None, None)
     return t
 
 
 def waits(t, count: int = 1) -> None:
-    """Wait until so many gets have looked at the store and gone to sleep."""
+    """Wait until so many gets have checked the store and gone to sleep."""
     eventually(lambda: len(t.store._getters) == count)
 
 
@@ -50,7 +50,7 @@ def numbers(future) -> list[int] | None:
 
 
 def test_answers_when_the_pump_has_nothing_more(lingering):
-    """Entries that came are given out once the pump is idle."""
+    """New entries are delivered once the pump is idle."""
     t = lingering
     get = in_thread(t.store.get, CLIENT, 99, None)
     waits(t)
@@ -87,7 +87,7 @@ def test_an_idle_pump_without_entries_ends_no_wait(lingering):
 
 
 def test_answers_with_a_full_batch(lingering):
-    """A full batch is given out though the pump goes on."""
+    """A full batch is delivered although the pump continues."""
     t = lingering
     get = in_thread(t.store.get, CLIENT, 4, None)
     waits(t)
@@ -129,7 +129,7 @@ def test_answers_when_the_linger_is_over():
 
 
 def test_answers_when_the_time_is_up(lingering):
-    """At the time-out a get takes what is there, and None when nothing is."""
+    """At the time-out a get returns what there is, or None."""
     t = lingering
     assert t.store.get(CLIENT, 99, 0.001) is None
     t.entries.transaction(rows=1)
@@ -167,7 +167,7 @@ def test_without_linger_the_original_waiting():
 
 
 def test_a_filtered_get_is_not_woken_by_others_rows(lingering):
-    """Entries that a client does not want neither answer nor start its linger."""
+    """Entries that a client's filter rejects neither answer nor start its linger."""
     t = lingering
     t.store.subscribe(2, t.wanting("a"), None)
     t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
@@ -187,7 +187,7 @@ def test_a_filtered_get_is_not_woken_by_others_rows(lingering):
 
 
 def test_a_rollback_wakes_another_connection_of_the_client(lingering):
-    """What one connection gives back, another one that waits gets."""
+    """What one connection rolls back, another one that waits gets."""
     t = lingering
     t.entries.transaction(rows=1)
     t.put()
@@ -201,7 +201,7 @@ def test_a_rollback_wakes_another_connection_of_the_client(lingering):
 
 @pytest.mark.parametrize("resubscribe", [False, True])
 def test_unsubscribing_ends_a_waiting_get(lingering, resubscribe):
-    """The get whose cursor is gone is told so, even when there is a new one."""
+    """The get whose cursor was removed fails, even if there is a new one."""
     t = lingering
     get = in_thread(t.store.get, CLIENT, 99, None)
     waits(t)
@@ -213,7 +213,7 @@ def test_unsubscribing_ends_a_waiting_get(lingering, resubscribe):
 
 
 def test_close_ends_waiting_gets_and_puts(lingering):
-    """Both return empty-handed."""
+    """Both return nothing."""
     t = lingering
     t.store.subscribe(2, t.wanting(), None)
     get = in_thread(t.store.get, 2, 99, None)
@@ -234,7 +234,7 @@ def test_close_ends_waiting_gets_and_puts(lingering):
 
 @pytest.fixture
 def link():
-    """Give both ends of a connection: the server's and the client's."""
+    """Return both ends of a connection: the server's and the client's."""
     server, client = socket.socketpair()
     with server, client:
         yield server, client
@@ -242,7 +242,7 @@ def link():
 
 @pytest.mark.parametrize("how", ["close", "shutdown"])
 def test_a_waiting_get_ends_when_the_peer_closes(lingering, link, how):
-    """It returns None and takes nothing, with entries in the ring and without."""
+    """It returns None and fetches nothing, with entries in the ring and without."""
     t = lingering
     server, client = link
     get = in_thread(t.store.get, CLIENT, 99, None, server.fileno())
@@ -261,7 +261,7 @@ def test_a_waiting_get_ends_when_the_peer_closes(lingering, link, how):
 
 @pytest.mark.parametrize("timeout_s", [0, None])
 def test_a_closed_peer_takes_nothing(lingering, link, timeout_s):
-    """A get that could answer at once looks at its peer before it takes."""
+    """A get that could answer at once checks its peer before it fetches."""
     t = lingering
     server, client = link
     t.entries.transaction(rows=1)
@@ -288,14 +288,14 @@ def test_a_request_of_the_peer_does_not_end_its_get(lingering, link):
 
 
 def fill(t) -> None:
-    """Put as much as the ring takes."""
+    """Put as much as the ring holds."""
     for _ in range(t.store._ring.size):
         t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     assert t.put()
 
 
 def test_a_put_waits_until_its_entries_fit(lingering):
-    """The pump goes on when enough was acked, and the wait was counted."""
+    """The pump continues when enough was acked, and the wait was counted."""
     t = lingering
     fill(t)
     t.entries.transaction(rows=8)
@@ -323,7 +323,7 @@ def test_a_stop_ends_a_waiting_put(lingering):
 
 
 def test_unsubscribing_the_slowest_lets_the_put_go_on(lingering):
-    """What only the client held that leaves is freed for the pump."""
+    """What only the unsubscribed client retained is freed for the pump."""
     t = lingering
     t.store.subscribe(2, t.wanting(), None)
     fill(t)
@@ -335,7 +335,7 @@ def test_unsubscribing_the_slowest_lets_the_put_go_on(lingering):
 
 
 def test_a_put_goes_on_when_blocks_come_back():
-    """Blocks whose last view is dropped let the pump go on without another call."""
+    """Blocks whose last view is dropped let the pump continue without another call."""
     t = StoreUnderTest(block_bytes_max=4 * 64 * 1024)
     t.store.subscribe(CLIENT, None, None)
     for _ in range(5):
@@ -354,7 +354,7 @@ def test_a_put_goes_on_when_blocks_come_back():
 
 
 class Consumer:
-    """A client in a thread: gets, acks, now and then rolls back or hangs up."""
+    """A client in a thread: gets, acks, occasionally rolls back or disconnects."""
 
     def __init__(self, t, client_id: int, rng, last: int) -> None:
         self.t = t
@@ -392,8 +392,8 @@ class Consumer:
 def test_threads(rng):
     """One pump and four clients, on a small ring that is often full.
 
-    Forbidden: an entry is lost, comes twice, or out of order; a filter lets another
-    table through or keeps its own; a closed connection takes a batch; anybody hangs.
+    Forbidden: an entry is lost, comes twice, or out of order; a filter passes another
+    table or rejects its own; a closed connection fetches a batch; any thread hangs.
     """
     t = StoreUnderTest(linger_ms=1, buffer_size=128)
     tables = {1: None, 2: "a", 3: "b", 4: "ab"}
@@ -429,11 +429,11 @@ def test_threads(rng):
     assert t.store._ring.held == 0
 
 
-# -- telling of it --------------------------------------------------------------------
+# -- reporting it ---------------------------------------------------------------------
 
 
 def test_a_long_wait_names_the_client_that_holds_the_entries(caplog):
-    """The log and the status say whose ack is missing, and when reading goes on."""
+    """The log and the status show whose ack is missing, and when reading resumes."""
     caplog.set_level(logging.INFO)
     t = StoreUnderTest(buffer_size=4)
     store = MemoryEventStore(

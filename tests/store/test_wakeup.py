@@ -1,4 +1,4 @@
-"""Sleeping until another thread or another descriptor wakes one up."""
+"""Sleeping until another thread wakes the sleeper, or a descriptor reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from canal_server.store.wakeup import PEER_CLOSED, READABLE, WakeUp
 
 
 def test_wake_ends_a_sleep():
-    """A sleeper without limit goes on when another thread wakes it."""
+    """A sleeper without limit continues when another thread wakes it."""
     with WakeUp(None, 0) as sleeper:
         sleep = in_thread(sleeper.sleep, None)
         sleeper.wake()
@@ -33,7 +33,7 @@ def test_a_wake_before_the_sleep_counts_once():
 
 
 def test_time_ends_a_sleep():
-    """Without a wake a sleep ends when its time is up, at once for none."""
+    """Without a wake a sleep ends after its time, at once for none."""
     with WakeUp(None, 0) as sleeper:
         assert sleeper.sleep(0) is False
         assert sleeper.sleep(0.001) is False
@@ -52,7 +52,7 @@ def test_a_stop_is_reported():
 
 @pytest.mark.parametrize("kind", [socket.AF_UNIX, socket.AF_INET])
 def test_a_closed_peer_is_reported(kind):
-    """Closing is seen at once, behind bytes that nobody has read, too."""
+    """Closing is seen at once, even after unread bytes."""
     server, client = pair(kind)
     with server, client, WakeUp(server.fileno(), PEER_CLOSED) as sleeper:
         client.send(b"unread")

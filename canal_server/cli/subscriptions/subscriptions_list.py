@@ -21,7 +21,7 @@ from canal_server.errors import CanalError
 from canal_server.model.moments import time_text
 from canal_server.model.positions import EntryPosition, LogPosition
 from canal_server.model.quoted import LINE_MAX, printable
-from canal_server.model.ranges import RangePlace, Subscription
+from canal_server.model.ranges import EpochPosition, Subscription
 from canal_server.ranges.offline_range_cursors import read_subscriptions
 from canal_server.source.begin.source_lag import Lag
 
@@ -89,7 +89,7 @@ def find_subscriptions(config: InstanceConfig, data_dir: Path) -> Found:
         Subscription(
             each["name"],
             each["filter"],
-            RangePlace(each["epoch"], each["journal"], each["position"]),
+            EpochPosition(each["epoch"], each["journal"], each["position"]),
             each["acked_ms"],
         )
         for each in reply["subscriptions"]
@@ -146,7 +146,7 @@ def _each(found: Found, view: SourceView | None) -> list[dict[str, Any]]:
     ]
 
 
-def _lag(cursor: RangePlace, epoch: int | None, view: SourceView | None) -> Lag:
+def _lag(cursor: EpochPosition, epoch: int | None, view: SourceView | None) -> Lag:
     if view is None:
         return Lag()
     if cursor.epoch != epoch:

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What both kinds of GTID sets have in common; see gtid_text.pyx."""
+"""The common part of both kinds of GTID sets; see gtid_text.pyx."""
 
 from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport realloc
@@ -13,10 +13,11 @@ cdef class GtidText:
     cdef size_t memory_n
     cdef bint rendered      # false after each change
 
-    # Brings `text` and `text_n` up to date; -1 when there is no memory.
+    # Updates `text` and `text_n`; -1 when there is no memory.
     cdef int render(self) noexcept nogil
-    # The set's own: how long its text is at most, and writing it; returns the place
-    # behind it.
+    # Each kind of set has its own: the limit of its text's length, and the function
+    # that
+    # writes it and returns a pointer past it.
     cdef size_t text_room(self) noexcept nogil
     cdef uint8_t* put_text(self, uint8_t* p) noexcept nogil
 
@@ -25,7 +26,7 @@ cdef inline void* with_gap(void* items, size_t size, uint32_t count,
                            uint32_t* capacity, uint32_t at) noexcept nogil:
     """Return an array of `count` items with room for one more before item `at`.
 
-    NULL when there is no memory; the array is as it was then.
+    NULL when there is no memory; then the array is unchanged.
     """
     cdef char* memory = <char*>items
     if count == capacity[0]:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The text of GTID sets of either kind, which is what they are compared by.
+"""The text of GTID sets of either kind, by which they are compared.
 
-It is canonical: equal sets have equal texts. It is made when it is asked for, in
-memory that the set keeps.
+It is canonical: equal sets have equal texts. It is rendered on demand, in memory that
+the set keeps.
 """
 
 from libc.stdint cimport uint8_t
@@ -55,5 +55,5 @@ cdef class GtidText:
     __hash__ = None
 
     def copy(self):
-        """Return an equal set that goes its own way."""
+        """Return an equal set that is independent of this one."""
         return type(self)().union(self)

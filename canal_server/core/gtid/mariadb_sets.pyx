@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""GTID sets of MariaDB: one place per replication domain.
+"""GTID sets of MariaDB: one position per replication domain.
 
 Text is canonical: sorted by domain, no blanks. A set belongs to one thread at a
-time; hand out copies.
+time; other threads get copies.
 """
 
 import struct
@@ -19,7 +19,7 @@ cdef enum:
 
 
 cdef struct Listed:
-    # A domain of a GTID_LIST event, and where in the list it comes.
+    # A domain of a GTID_LIST event, and its index in the list.
     uint32_t domain
     uint32_t at
 
@@ -33,9 +33,9 @@ cdef int by_domain(const void* one, const void* other) noexcept nogil:
 
 
 cdef class MariaGtidSet(GtidText):
-    """Where each replication domain of MariaDB stands: `domain-server-sequence`.
+    """The position of each replication domain of MariaDB: `domain-server-sequence`.
 
-    It contains another set when it stands at or behind that in each of its domains.
+    It contains another set when it is at or after that in each of its domains.
     """
 
     def __dealloc__(self):
@@ -43,9 +43,9 @@ cdef class MariaGtidSet(GtidText):
 
     @classmethod
     def parse(cls, str text):
-        """Read `domain-server-sequence,…`; of a domain that comes again, the last.
+        """Read `domain-server-sequence,…`; the last one counts of a repeated domain.
 
-        Raises ValueError that names the item which cannot be read.
+        Raises ValueError that names the invalid item.
         """
         cdef MariaGtidSet found = cls()
         for item in text.split(","):
@@ -56,7 +56,7 @@ cdef class MariaGtidSet(GtidText):
                 part.isascii() and part.isdecimal() for part in numbers
             ):
                 raise ValueError(
-                    f"no GTID: {item.strip()!r}, want domain-server-sequence"
+                    f"not a GTID: {item.strip()!r}, expected domain-server-sequence"
                 )
             found.update(*map(int, numbers))
         return found
@@ -65,8 +65,8 @@ cdef class MariaGtidSet(GtidText):
     def decode_gtid_list(cls, const uint8_t[::1] body):
         """Read the body of a GTID_LIST event (without checksum).
 
-        Domains of a hostile source may come in any order: they are sorted once. Of one
-        that comes again, the last. Raises ValueError when it ends early.
+        A hostile source may send the domains in any order: they are sorted once. The
+        last one counts of a repeated domain. Raises ValueError when it is truncated.
         """
         cdef MariaGtidSet found = cls()
         cdef uint32_t count = 0
@@ -76,7 +76,7 @@ cdef class MariaGtidSet(GtidText):
             memcpy(&count, &body[0], 4)
             count &= 0x0FFFFFFF  # above that: flags
         if body.shape[0] < 4 + 16 * <Py_ssize_t>count:
-            raise ValueError(f"a GTID list that ends after {len(body)} bytes")
+            raise ValueError(f"a GTID list is truncated after {len(body)} bytes")
         if count == 0:
             return found
         listed = <Listed*>malloc(count * sizeof(Listed))
@@ -97,15 +97,15 @@ cdef class MariaGtidSet(GtidText):
         return found
 
     def update(self, domain, server, sequence):
-        """Set where a domain stands. Raises ValueError for numbers out of range."""
+        """Set a domain's position. Raises ValueError for numbers out of range."""
         if max(domain, server) >> 32 or sequence >> 64 or min(
             domain, server, sequence
         ) < 0:
-            raise ValueError(f"no GTID: {domain}-{server}-{sequence}")
+            raise ValueError(f"not a GTID: {domain}-{server}-{sequence}")
         if self.update_c(domain, server, sequence) != 0:
             raise MemoryError("no memory for a GTID set")
 
-    cdef uint32_t place_of(self, uint32_t domain) noexcept nogil:
+    cdef uint32_t index_of(self, uint32_t domain) noexcept nogil:
         """Return the index of the domain, or of the next one."""
         cdef uint32_t low = 0
         cdef uint32_t high = self.count
@@ -120,7 +120,7 @@ cdef class MariaGtidSet(GtidText):
 
     cdef int update_c(self, uint32_t domain, uint32_t server,
                       uint64_t sequence) noexcept nogil:
-        cdef uint32_t i = self.place_of(domain)
+        cdef uint32_t i = self.index_of(domain)
         cdef Domain* memory
         if i == self.count or self.domains[i].domain != domain:
             memory = <Domain*>with_gap(self.domains, sizeof(Domain), self.count,
@@ -152,7 +152,7 @@ cdef class MariaGtidSet(GtidText):
         return p
 
     def union(self, MariaGtidSet other not None):
-        """Return the set that stands in each domain where the farther one stands."""
+        """Return the set with the later position of both in each domain."""
         cdef MariaGtidSet found = type(self)()
         cdef MariaGtidSet source
         cdef Domain* one
@@ -160,7 +160,7 @@ cdef class MariaGtidSet(GtidText):
         for source in (self, other):
             for i in range(source.count):
                 one = &source.domains[i]
-                j = found.place_of(one.domain)
+                j = found.index_of(one.domain)
                 if (
                     j == found.count
                     or found.domains[j].domain != one.domain
@@ -170,8 +170,8 @@ cdef class MariaGtidSet(GtidText):
         return found
 
     cdef bint reaches(self, const Domain* one) noexcept nogil:
-        """Tell whether this set stands at or behind one place."""
-        cdef uint32_t i = self.place_of(one.domain)
+        """Return whether this set is at or after a domain's position."""
+        cdef uint32_t i = self.index_of(one.domain)
         return (
             i < self.count
             and self.domains[i].domain == one.domain
@@ -179,7 +179,7 @@ cdef class MariaGtidSet(GtidText):
         )
 
     def subtract(self, MariaGtidSet other not None):
-        """Return the domains in which this set stands farther than the other."""
+        """Return the domains in which this set is further than the other."""
         cdef MariaGtidSet found = type(self)()
         cdef Domain* one
         cdef uint32_t i
@@ -194,14 +194,14 @@ cdef class MariaGtidSet(GtidText):
         cdef MariaGtidSet found = type(self)()
         cdef uint32_t i, j
         for i in range(self.count):
-            j = other.place_of(self.domains[i].domain)
+            j = other.index_of(self.domains[i].domain)
             if j == other.count or other.domains[j].domain != self.domains[i].domain:
                 found.update(self.domains[i].domain, self.domains[i].server,
                              self.domains[i].sequence)
         return found
 
     def contains(self, MariaGtidSet other not None):
-        """Tell whether this set stands at or behind the other in all its domains."""
+        """Return whether this set is at or after the other in all its domains."""
         cdef uint32_t i
         for i in range(other.count):
             if not self.reaches(&other.domains[i]):

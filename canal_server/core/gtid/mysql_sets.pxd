@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""GTID sets of MySQL and MariaDB; see gtid.pyx."""
+"""GTID sets of MySQL and MariaDB; see mysql_sets.pyx."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -23,7 +23,7 @@ cdef struct Group:
     uint32_t count
     uint32_t capacity
     size_t number_offset   # in the rendered text: of the last number
-    int number_n           # and its digits; 0: it stands alone, without a first one
+    int number_n           # and its digits; 0: it is single, without a first one
 
 cdef class GtidSet(GtidText):
     cdef Group* groups      # by uuid, then tag
@@ -31,7 +31,7 @@ cdef class GtidSet(GtidText):
     cdef uint32_t recent    # the group that grew last
 
     # Adds one number; one below 1 changes nothing. -1 when there is no memory, or
-    # the tag can be none.
+    # the tag is invalid.
     cdef int add_c(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
                    int64_t gno) noexcept nogil
 

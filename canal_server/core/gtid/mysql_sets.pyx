@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""GTID sets of MySQL, with tags; MariaDB's are in `maria_gtid`, reachable from here.
+"""GTID sets of MySQL, with tags. `MariaGtidSet` can be imported from here, too.
 
-Text is canonical: lower case, sorted, neighbouring numbers joined, no blanks. The
-usual growth, one more number behind the last one, is patched into the text of the
-last call. A set belongs to one thread at a time; hand out copies.
+Text is canonical: lower case, sorted, adjacent numbers joined, no blanks. The usual
+growth, by the number after the last one, is patched into the text of the last call. A
+set belongs to one thread at a time; other threads get copies.
 """
 
 import re
@@ -24,7 +24,7 @@ cdef enum:
     GROUP_TEXT_MAX = 72
     INTERVAL_TEXT_MAX = 41
 
-# The name as Python sees it; the one that is cimported is for other compiled modules.
+# The Python name; the cimported one is for other compiled modules only.
 globals()["MariaGtidSet"] = MariaGtidSet
 
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}\Z")
@@ -46,7 +46,7 @@ cdef int order(const Group* group, const uint8_t* sid, const uint8_t* tag,
 
 
 cdef uint32_t first_reaching(const Group* group, int64_t stop) noexcept nogil:
-    """Return the index of the first interval that ends at or behind `stop`."""
+    """Return the index of the first interval that ends at or after `stop`."""
     cdef uint32_t low = 0
     cdef uint32_t high = group.count
     cdef uint32_t middle
@@ -61,7 +61,7 @@ cdef uint32_t first_reaching(const Group* group, int64_t stop) noexcept nogil:
 
 cdef Interval* replace_intervals(Group* group, uint32_t first, uint32_t stop,
                                  uint32_t by) noexcept nogil:
-    """Put `by` intervals in place of first <= i < stop; returns the first of them.
+    """Replace first <= i < stop by `by` intervals; returns the first of them.
 
     The caller fills them in. NULL when there is no memory.
     """
@@ -98,7 +98,7 @@ cdef int insert_interval(Group* group, int64_t start, int64_t stop) noexcept nog
 
 
 cdef int append_interval(Group* group, int64_t start, int64_t stop) noexcept nogil:
-    """Put start <= n < stop last, in order or not; -1 when there is no memory."""
+    """Append start <= n < stop, in order or not; -1 when there is no memory."""
     cdef Interval* last
     if group.count:
         last = &group.intervals[group.count - 1]
@@ -125,28 +125,28 @@ cdef int by_name(const void* one, const void* other) noexcept nogil:
 
 
 cdef void sort_intervals(Group* group) noexcept nogil:
-    """Have the intervals ascend, and join those that touch."""
+    """Sort the intervals, and join those that touch."""
     cdef uint32_t count = group.count
     cdef uint32_t i = 1
     while i < count and group.intervals[i - 1].stop < group.intervals[i].start:
         i += 1
     if i >= count:
-        return  # as it is with what servers write
+        return  # the usual case: servers write them in order
     qsort(group.intervals, count, sizeof(Interval), by_start)
     group.count = 1
     for i in range(1, count):
-        # There is room: it takes the place of one that was read already.
+        # There is room: it replaces an interval that was read already.
         append_interval(group, group.intervals[i].start, group.intervals[i].stop)
 
 
 cdef bint covers(const Group* group, int64_t start, int64_t stop) noexcept nogil:
-    """Tell whether all of start <= n < stop are in the group."""
+    """Return whether all of start <= n < stop are in the group."""
     cdef uint32_t i = first_reaching(group, stop)
     return i < group.count and group.intervals[i].start <= start
 
 
 cdef bint is_tag(const uint8_t* tag, size_t n) noexcept nogil:
-    """Tell whether these bytes can stand for a tag in text, or are none."""
+    """Return whether these bytes are empty or a valid tag."""
     cdef size_t i
     if n > TAG_BYTES_MAX:
         return False
@@ -174,8 +174,8 @@ cdef class GtidSet(GtidText):
     def parse(cls, str text):
         """Read a set as people and servers write it.
 
-        Blanks, line ends, upper case, empty items and a uuid that comes again are
-        fine. Raises ValueError that names the item which cannot be read.
+        Accepts blanks, line ends, upper case, empty items and a repeated uuid. Raises
+        ValueError that names the invalid item.
         """
         cdef GtidSet found = cls()
         for item in text.lower().split(","):
@@ -184,7 +184,9 @@ cdef class GtidSet(GtidText):
             head, *parts = (part.strip() for part in item.split(":"))
             digits = head.replace("-", "")
             if not _HEX.match(digits) or not parts:
-                raise ValueError(f"no GTID: {item.strip()!r}, want uuid:first-last")
+                raise ValueError(
+                    f"not a GTID: {item.strip()!r}, expected uuid:first-last"
+                )
             sid, tag = bytes.fromhex(digits), b""
             for part in parts:
                 if _TAG.match(part):
@@ -194,7 +196,7 @@ cdef class GtidSet(GtidText):
                 first = int(numbers[1]) if numbers else 0
                 last = int(numbers[2] or first) if numbers else 0
                 if not 0 < first <= last <= GNO_MAX:
-                    raise ValueError(f"no GTID: {part!r} in {item.strip()!r}")
+                    raise ValueError(f"not a GTID: {part!r} in {item.strip()!r}")
                 found.append_range(sid, tag, len(tag), first, last + 1)
         return found.sorted_up()
 
@@ -202,8 +204,8 @@ cdef class GtidSet(GtidText):
     def decode_previous_gtids(cls, bytes body):
         """Read the body of a PREVIOUS_GTIDS event (without checksum), either format.
 
-        `encode` writes the same. The numbers of a hostile source may come in any order:
-        they are sorted once. Raises ValueError when it ends early or contradicts itself.
+        `encode` writes the same. A hostile source may send the numbers in any order:
+        they are sorted once. Raises ValueError when it is truncated or inconsistent.
         """
         cdef GtidSet found = cls()
         cdef Py_ssize_t at = 8
@@ -216,7 +218,7 @@ cdef class GtidSet(GtidText):
                 at += SID_BYTES
                 tag = b""
                 if tagged:
-                    # The length is a number of 7 bits; the lowest one says so.
+                    # The length is a number of 7 bits, which the lowest bit tells.
                     (size,) = struct.unpack_from("B", body, at)
                     if size & 1:
                         raise ValueError(f"a tag of {size} bytes in a GTID set")
@@ -234,20 +236,20 @@ cdef class GtidSet(GtidText):
                         raise ValueError(f"numbers {first}-{stop} in a GTID set")
                     found.append_range(sid, tag, len(tag), first, stop)
         except struct.error:
-            raise ValueError(f"a GTID set that ends after {len(body)} bytes") from None
+            raise ValueError(f"a GTID set is truncated after {len(body)} bytes") from None
         return found.sorted_up()
 
     def add(self, bytes sid, int64_t gno, str tag=""):
-        """Add one number; `sid` has 16 bytes. Raises ValueError for what is none."""
+        """Add one number; `sid` has 16 bytes. Raises ValueError for an invalid one."""
         cdef bytes name = tag.encode()
         if len(sid) != SID_BYTES or gno < 1 or (tag and not _TAG.match(tag)):
-            raise ValueError(f"no GTID: {sid.hex()}:{tag}:{gno}")
+            raise ValueError(f"not a GTID: {sid.hex()}:{tag}:{gno}")
         if self.add_c(sid, name, len(name), gno) != 0:
             raise MemoryError("no memory for a GTID set")
 
     cdef Group* group_of(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
                          bint create) noexcept nogil:
-        """Return the group, NULL when there is none or no memory for one."""
+        """Return the group, NULL when it does not exist or there is no memory."""
         cdef uint32_t low = 0
         cdef uint32_t high = self.count
         cdef uint32_t middle
@@ -272,7 +274,8 @@ cdef class GtidSet(GtidText):
 
     cdef Group* new_group(self, uint32_t at, const uint8_t* sid, const uint8_t* tag,
                           size_t tag_n) noexcept nogil:
-        """Put an empty group there; NULL when there is no memory, or no such tag."""
+        """Insert an empty group; NULL when there is no memory, or the tag is
+        invalid."""
         cdef Group* memory
         if not is_tag(tag, tag_n):
             return NULL
@@ -309,7 +312,7 @@ cdef class GtidSet(GtidText):
         last = &group.intervals[group.count - 1]
         last.stop = gno + 1
         if self.rendered:
-            # Faster than rendering: the last number has as many digits as before.
+            # Faster than rendering, if the last number has as many digits as before.
             n = <int>(put_u64(digits, gno) - digits)
             if n == group.number_n:
                 memcpy(self.memory + group.number_offset, digits, n)
@@ -319,9 +322,9 @@ cdef class GtidSet(GtidText):
 
     cdef int append_range(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
                           int64_t start, int64_t stop) except -1:
-        """Add start <= n < stop behind all others: call `sorted_up` before any look.
+        """Append start <= n < stop: call `sorted_up` before reading.
 
-        Adding each to its place instead would move all others behind it, each time.
+        Inserting each in its order instead would move all later ones each time.
         """
         cdef Group* group = NULL
         if self.count:
@@ -333,7 +336,7 @@ cdef class GtidSet(GtidText):
         return 0
 
     cdef GtidSet sorted_up(self):
-        """Return this set, with what was appended in its place."""
+        """Return this set, with what was appended in its order."""
         cdef uint32_t i
         cdef Group* group
         for i in range(1, self.count):
@@ -347,7 +350,7 @@ cdef class GtidSet(GtidText):
         return self
 
     cdef int sort_groups(self) except -1:
-        """Have the groups ascend, and join those of one name."""
+        """Sort the groups, and join those of one name."""
         cdef uint32_t count = self.count
         cdef uint32_t kept = 1
         cdef uint32_t i, j
@@ -479,11 +482,11 @@ cdef class GtidSet(GtidText):
         return 0
 
     def beside(self, GtidSet other not None):
-        """Return what is not in another set, and is not to follow on it either.
+        """Return what is not in another set, and will not follow in it either.
 
-        Of servers and tags that the other does not know, and numbers below the first one
-        that it has of those which it knows. A number that it lacks amid others may be of
-        a replica that executes several at a time, and comes yet.
+        These are servers and tags that the other does not know, and numbers below its
+        first one for those that it knows. A number that is missing between others may
+        belong to a replica that executes several at a time, and follow later.
         """
         cdef GtidSet found = type(self)()
         cdef Group* group
@@ -504,7 +507,7 @@ cdef class GtidSet(GtidText):
         return found.subtract(other)
 
     def contains(self, GtidSet other not None):
-        """Tell whether all of the other set is in this one."""
+        """Return whether all of the other set is in this one."""
         cdef Group* group
         cdef Group* found
         cdef uint32_t i, j
@@ -521,7 +524,7 @@ cdef class GtidSet(GtidText):
     def encode(self):
         """Return the bytes for COM_BINLOG_DUMP_GTID.
 
-        A set with tags takes the format that servers know since MySQL 8.3.
+        A set with tags has the format that servers know since MySQL 8.3.
         """
         cdef Group* group
         cdef uint32_t i, j
@@ -545,7 +548,7 @@ cdef class GtidSet(GtidText):
 
 cdef uint8_t* put_interval(uint8_t* p, const uint8_t* start, const Interval* interval,
                            Group* group) noexcept nogil:
-    """Write `:first-last` or `:only`; notes where the last number stands."""
+    """Write `:first-last` or `:only`; notes the offset of the last number."""
     cdef uint8_t* number
     p[0] = 58
     p = put_u64(p + 1, interval.start)

@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t
 
 
 cdef inline uint8_t* put_uuid(uint8_t* p, const uint8_t* raw) noexcept nogil:
-    """Write 16 bytes as 36 characters; returns the place behind them."""
+    """Write 16 bytes as 36 characters; returns a pointer past them."""
     cdef const char* digits = b"0123456789abcdef"
     cdef int i
     for i in range(16):

@@ -28,7 +28,7 @@ from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.write_behind import StoredClient
-from canal_server.source.begin.source_lag import Gone
+from canal_server.source.begin.source_lag import PurgedPart
 
 NOWHERE = f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
 
@@ -116,7 +116,9 @@ def group_conf(make_conf):
         )
         for number, offset in ((1, 100), (2, 4711))
     }
-    client = StoredClient(ClientIdentity("merged", 1001), places[1], places=places)
+    client = StoredClient(
+        ClientIdentity("merged", 1001), places[1], source_positions=places
+    )
     MetaFiles(conf).write("merged", [client])
     return conf
 
@@ -257,12 +259,12 @@ def test_sizes():
 
 def test_what_is_gone():
     """The missing files are named, and the time in which they were written."""
-    gone = Gone("binlog.000003", "binlog.000005", 3, 1763719200000, 1763722800000, 12)
+    gone = PurgedPart("binlog.000003", "binlog.000005", 3, 1763719200000, 1763722800000, 12)
     told = purged_text(gone)
     assert "binlog.000003 to binlog.000005 (3 files) purged" in told
     assert "from 2025-11-21T" in told
     assert ", 12 transactions are no longer in the binlog" in told
-    told = purged_text(Gone("binlog.000003", "binlog.000003", 1, None, None))
+    told = purged_text(PurgedPart("binlog.000003", "binlog.000003", 1, None, None))
     assert told == "binlog.000003 purged: changes are no longer in the binlog"
 
 

@@ -11,7 +11,7 @@ from fix_pipeline import DESTINATION
 
 from canal_server import cli
 from canal_server.client.range_client import RangedClient
-from canal_server.model.ranges import RangePlace, Subscription
+from canal_server.model.ranges import EpochPosition, Subscription
 from canal_server.model.running import Running
 from canal_server.model.znodes import lease_path, running_path
 from canal_server.ranges.range_cursors import (
@@ -23,7 +23,7 @@ from canal_server.ranges.range_cursors import (
 from canal_server.runtime.lifecycle import Stop
 
 NOWHERE = f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
-AT = RangePlace(0, "binlog.000001", 4711)
+AT = EpochPosition(0, "binlog.000001", 4711)
 
 
 def run(capsys, *arguments):
@@ -40,7 +40,7 @@ def keep(place, *names):
     found.begin_epoch("s", "binlog.000001", 100)
     for name in names:
         found.put(Subscription(name, r"shop\\..*", AT))
-    found.ack(names[0], RangePlace(0, "binlog.000001", 5000))
+    found.ack(names[0], EpochPosition(0, "binlog.000001", 5000))
     found.stop()
 
 
@@ -74,7 +74,7 @@ def test_removing_what_is_stored(conf, capsys):
     assert run(capsys, "remove", *named, "lake", "lake")[0] == 0
     status, told = run(capsys, "remove", *named, "lake")
     assert status == 1
-    assert "no subscription lake; known are old.one" in told
+    assert "no subscription lake; it has: old.one" in told
     assert run(capsys, "remove", "--conf", conf, "old.one")[0] == 2
     assert "lake" not in run(capsys, "list", *named)[1]
     two = ("--conf", conf, "--destination", "two")
@@ -144,7 +144,7 @@ def test_of_a_running_server(make_pipeline, mysql_server, database, capsys):
         assert run(capsys, "remove", *conf, "old")[0] == 0
         status, told = run(capsys, "remove", *conf, "old")
         assert status == 1
-        assert "has no subscription old; known are lake" in told
+        assert "has no subscription old; it has: lake" in told
     pipeline.stop()
     assert "lake at" in run(capsys, "list", *conf)[1]
     assert run(capsys, "remove", *conf, "lake")[0] == 0

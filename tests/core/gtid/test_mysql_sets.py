@@ -116,7 +116,7 @@ def test_reads_what_people_write(text, canonical):
 )
 def test_names_what_it_cannot_read(text):
     """Text that is no set is an error that quotes the item."""
-    with pytest.raises(ValueError, match="no GTID"):
+    with pytest.raises(ValueError, match="not a GTID"):
         GtidSet.parse(text)
 
 
@@ -230,7 +230,7 @@ def test_refuses_to_add_what_is_none():
         (SIDS[0], 1, "Upper"),
         (SIDS[0], 1, "t" * 33),
     ):
-        with pytest.raises(ValueError, match="no GTID"):
+        with pytest.raises(ValueError, match="not a GTID"):
             found.add(sid, number, tag)
     assert not found
 

@@ -21,7 +21,7 @@ from canal_server.config.schema import (
 )
 from canal_server.instance.instance import Instance
 from canal_server.model.positions import EntryPosition
-from canal_server.model.ranges import RangeEnds, RangeLimits, RangePart, RangePlace
+from canal_server.model.ranges import EpochPosition, RangeEnds, RangeLimits, RangePart
 from canal_server.protocol.entry_messages import (
     Entry,
     EntryType,
@@ -58,20 +58,20 @@ class Lake:
         """Return what is tested."""
         return self.instance._ranges
 
-    def subscribe(self, start: str = "latest", name: str = NAME) -> RangePlace:
+    def subscribe(self, start: str = "latest", name: str = NAME) -> EpochPosition:
         """Return where the subscription stands."""
         return self.ranges.subscribe(name, self.filter, start)[0].cursor
 
     def head(
         self,
-        start: RangePlace,
+        start: EpochPosition,
         limits: RangeLimits = NO_LIMITS,
         wait_s: float = PATIENCE_S,
     ) -> RangeEnds:
         """Return the ends of the next batch."""
         return self.ranges.head(NAME, start, limits, wait_s)
 
-    def until(self, start: RangePlace, rows: int) -> RangePlace:
+    def until(self, start: EpochPosition, rows: int) -> EpochPosition:
         """Return the end of a range that has so many rows and statements, no more."""
         found, at = 0, start
         while found < rows:
@@ -83,8 +83,8 @@ class Lake:
 
     def read(
         self,
-        start: RangePlace,
-        end: RangePlace,
+        start: EpochPosition,
+        end: EpochPosition,
         name: str = NAME,
         *,
         relays: bool = False,
@@ -100,7 +100,7 @@ class Lake:
         body = b"".join(rendered(map(memoryview, pieces)))
         return list(decode(Messages, body).messages)
 
-    def read_again(self, start: RangePlace, end: RangePlace) -> list[bytes]:
+    def read_again(self, start: EpochPosition, end: EpochPosition) -> list[bytes]:
         """Return the same, of the source's binlog: rendered there, and here."""
         before = self.looks()
         found = self.read(start, end, name="")
@@ -108,7 +108,7 @@ class Lake:
         assert self.looks() == (before[0], before[1] + 2)
         return found
 
-    def read_memory(self, start: RangePlace, end: RangePlace) -> list[bytes]:
+    def read_memory(self, start: EpochPosition, end: EpochPosition) -> list[bytes]:
         """Return the same, from memory."""
         self.wait_for_memory(end)
         before = self.looks()
@@ -116,7 +116,9 @@ class Lake:
         assert self.looks() == (before[0] + 1, before[1])
         return found
 
-    def plan(self, start: RangePlace, end: RangePlace, parts: int) -> list[RangePart]:
+    def plan(
+        self, start: EpochPosition, end: EpochPosition, parts: int
+    ) -> list[RangePart]:
         """Return the parts of a range."""
         return self.ranges.plan(NAME, "", start, end, parts)
 
@@ -125,7 +127,7 @@ class Lake:
         status: dict[str, Any] = self.ranges.status()
         return status["from_memory"], status["from_binlog"]
 
-    def wait_until_delivered(self, place: RangePlace) -> None:
+    def wait_until_delivered(self, place: EpochPosition) -> None:
         """Wait until the pump has handed on what is in front of a place."""
         deadline, live = Deadline(PATIENCE_S), self.ranges._access.stages()
         wanted = EntryPosition(place.journal, place.position).order()
@@ -136,7 +138,7 @@ class Lake:
             assert not deadline.passed(), f"the pump is at {at}, never at {place}"
             live.tail.wait(live.tail.changes, LOOK_S, None)
 
-    def wait_for_memory(self, place: RangePlace) -> None:
+    def wait_for_memory(self, place: EpochPosition) -> None:
         """Wait until memory has what is in front of a place.
 
         A head that was answered from the binlog may be ahead of the pump.
@@ -145,13 +147,13 @@ class Lake:
         while True:
             seen, latest = tail.changes, tail.latest()
             if latest is not None:
-                reached = RangePlace(place.epoch, latest[0], latest[1])
+                reached = EpochPosition(place.epoch, latest[0], latest[1])
                 if reached.order() >= place.order():
                     return
             assert not deadline.passed(), f"memory has {latest}, never {place}"
             tail.wait(seen, deadline.remaining_s() or 0.0, None)
 
-    def warm(self, source: Server, table: str, row: str = "(-1)") -> RangePlace:
+    def warm(self, source: Server, table: str, row: str = "(-1)") -> EpochPosition:
         """Return a place that memory has reached: all behind it will be held there."""
         start = self.subscribe()
         source.execute(f"INSERT INTO {table} VALUES {row}")
